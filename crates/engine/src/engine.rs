@@ -1,0 +1,116 @@
+use crate::{EngineError, EngineStatistics};
+use std::ops::Bound;
+use std::path::Path;
+use tessera_types::{RecordKey, TableSettings, UnixMillis};
+
+/// The records of one table's partitions on this node.
+///
+/// **State comes from the log.** [`write`](Self::write) is called by one writer per partition, in log order, with the
+/// index that the state then reflects. After a restart [`durable_index`](Self::durable_index) says from where the log
+/// has to be applied again; applying an entry twice is harmless, because entries carry results (puts and deletes), not
+/// operations.
+///
+/// **Reads run beside the writer**, from any thread. A read of one record, and of one hash key's records, sees each
+/// log entry entirely or not at all. Visitors run while the engine holds what keeps the visited bytes in place, so they
+/// must be quick and must not call back into the engine.
+pub trait Engine: Send + Sync {
+    /// Calls `visit` with the stored value of `key`. Returns whether there is one.
+    fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
+
+    /// Calls `visit` for each of `reads` in order, with its position. The records are not read at one instant, but a
+    /// batch overlaps their cache misses.
+    fn multi_get(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError>;
+
+    /// Visits the records of one non-empty hash key, given by `key`'s hash and hash key, whose sort keys lie in
+    /// `range`, at one instant.
+    fn scan_hash_key(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        range: SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> Result<(), EngineError>;
+
+    /// Visits a page of the partition in the order of hashes, from hash `from` on: about `hash_keys` hash keys, never
+    /// stopping between two of the same hash. Returns where the next page begins, `None` at the end. A record that
+    /// exists through the whole of a paged scan is visited at least once.
+    fn scan(
+        &self,
+        partition: u32,
+        from: u64,
+        hash_keys: usize,
+        visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
+    ) -> Result<Option<u64>, EngineError>;
+
+    /// Applies log entries; each partition's part takes effect atomically.
+    fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError>;
+
+    /// False only if no record with a sort key (or flagged as a field) was ever in the partition; then a hash key has at
+    /// most the one record under the empty sort key, and nobody needs to look for others.
+    fn may_hold_sort_keys(&self, partition: u32) -> bool;
+
+    /// The log index that the partition's state reflects.
+    fn applied_index(&self, partition: u32) -> u64;
+
+    /// The log index that the partition's state would reflect after a crash now. The log is needed above it.
+    fn durable_index(&self, partition: u32) -> Result<u64, EngineError>;
+
+    /// Makes the state durable as it is now or was a moment ago, and with it raises
+    /// [`durable_index`](Self::durable_index). `log_synced` is called once in between and returns when every entry
+    /// applied so far is fsynced in the log, so that durable state is never ahead of a log that lost its tail.
+    fn make_durable(&self, partition: u32, log_synced: &dyn Fn()) -> Result<(), EngineError>;
+
+    /// Writes the partition's records as they are at one instant, or between two instants for engines that then return
+    /// the earlier one's log index, into the new file `path`, fsynced. Returns the index from which on the log completes it.
+    fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError>;
+
+    /// Replaces the partition's records by those of a checkpoint, as of log index `index`.
+    fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError>;
+
+    /// Bytes that may still be written before the engine is full; `None` if only the disk limits it.
+    fn spare_bytes(&self) -> Option<u64>;
+
+    /// Removes some records that expired before `now`, doing bounded work. Returns how many.
+    fn remove_expired(&self, partition: u32, now: UnixMillis) -> usize;
+
+    /// Takes over the settings that concern engines.
+    fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError>;
+
+    /// Merges what can be merged, and drops deleted and expired records with it.
+    fn compact(&self) -> Result<(), EngineError>;
+
+    fn statistics(&self) -> EngineStatistics;
+}
+
+/// Log entries of one partition to apply.
+#[derive(Clone, Copy, Debug)]
+pub struct Applied<'a> {
+    pub partition: u32,
+    /// Index of the last of the entries: what [`Engine::applied_index`] returns afterwards.
+    pub index: u64,
+    /// The entries' payloads in log order, each a sequence of [`crate::mutation::Mutation`]s.
+    pub payloads: &'a [bytes::Bytes],
+}
+
+/// A range of sort keys.
+pub type SortKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Descending,
+}
+
+/// What a visitor wants to see next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// The next record.
+    NextRecord,
+    /// The first record of the next hash key. Ends a scan of one hash key.
+    NextHashKey,
+}

@@ -1,0 +1,30 @@
+use std::io;
+use std::path::PathBuf;
+
+/// Why an engine failed. After an [`EngineError`] from [`crate::Engine::write`] the partition's state is behind the log
+/// and must not serve until a later write or a restart has caught up.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("damaged data: {0}")]
+    Corruption(String),
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("rocksdb: {0}")]
+    Rocksdb(String),
+}
+
+impl EngineError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
+
+impl From<rocksdb::Error> for EngineError {
+    fn from(error: rocksdb::Error) -> Self {
+        match error.kind() {
+            rocksdb::ErrorKind::Corruption => Self::Corruption(error.into_string()),
+            _ => Self::Rocksdb(error.into_string()),
+        }
+    }
+}

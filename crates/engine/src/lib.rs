@@ -1,0 +1,20 @@
+//! Storage engines: where the records of a table's partitions on this node live.
+//!
+//! An engine stores what the log tells it to and remembers, per partition, up to which log index it has done so. It
+//! knows nothing of other nodes, of protocols or of who may see what; expired records are hidden by readers and removed
+//! by engines in their own time. This is the only crate that names rocksdb.
+//!
+//! Read first: the trait [`Engine`], then [`mutation`] (what a log entry carries), then one of [`memory`] and [`rocks`].
+
+mod engine;
+mod error;
+pub mod memory;
+pub mod mutation;
+pub mod rocks;
+mod statistics;
+
+pub use engine::{Applied, Engine, Order, SortKeyRange, Visit};
+pub use error::EngineError;
+pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
+pub use rocks::{RocksConfig, RocksEngine, RocksStore};
+pub use statistics::{EngineStatistics, LevelStatistics};

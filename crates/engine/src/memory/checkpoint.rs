@@ -1,0 +1,104 @@
+//! A partition's records in a file.
+//!
+//! ```text
+//! "TESSCKP1" | u64 log index | blocks | end
+//! block: u32 length (> 0) | u32 CRC-32C | puts as in `mutation`
+//! end:   u32 0 | u32 CRC-32C of the count | u64 number of records
+//! ```
+//!
+//! Integers are little-endian. The file is written page by page beside the writer, so it may hold effects of entries
+//! after its index; applying those again from the log makes the state whole, as entries carry results.
+
+use super::partition::Partition;
+use crate::mutation::{self, Mutation};
+use crate::{EngineError, Visit};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use tessera_types::StoredValue;
+
+const MAGIC: &[u8; 8] = b"TESSCKP1";
+/// Hash keys visited under one hold of the lock.
+const PAGE_HASH_KEYS: usize = 256;
+
+/// Returns the log index at which the checkpoint began.
+pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
+    let index = partition.applied_index();
+    let file = File::create(path).map_err(EngineError::io(path))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut write = || -> std::io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(&index.to_le_bytes())?;
+        let mut records = 0u64;
+        let mut from = Some(0);
+        let mut block = Vec::new();
+        while let Some(position) = from {
+            block.clear();
+            from = partition.scan(position, PAGE_HASH_KEYS, &mut |key, value| {
+                let stored = StoredValue::decode(value).expect("only stored values are put");
+                mutation::encode_put(&mut block, &key, &stored);
+                records += 1;
+                Visit::NextRecord
+            });
+            if !block.is_empty() {
+                out.write_all(&u32::try_from(block.len()).map_err(std::io::Error::other)?.to_le_bytes())?;
+                out.write_all(&crc32c::crc32c(&block).to_le_bytes())?;
+                out.write_all(&block)?;
+            }
+        }
+        let count = records.to_le_bytes();
+        out.write_all(&0u32.to_le_bytes())?;
+        out.write_all(&crc32c::crc32c(&count).to_le_bytes())?;
+        out.write_all(&count)?;
+        out.flush()?;
+        out.get_ref().sync_all()
+    };
+    write().map_err(EngineError::io(path))?;
+    Ok(index)
+}
+
+/// Loads the records of a checkpoint and returns its log index.
+pub(super) fn restore(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
+    let file = File::open(path).map_err(EngineError::io(path))?;
+    let file_len = file.metadata().map_err(EngineError::io(path))?.len();
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let damaged = |what: &str| EngineError::Corruption(format!("{}: {what}", path.display()));
+    let mut magic = [0; 8];
+    input.read_exact(&mut magic).map_err(EngineError::io(path))?;
+    if magic != *MAGIC {
+        return Err(damaged("not a checkpoint, or one of another version"));
+    }
+    let mut word = [0; 8];
+    input.read_exact(&mut word).map_err(EngineError::io(path))?;
+    let index = u64::from_le_bytes(word);
+    let mut records = 0u64;
+    let mut block = Vec::new();
+    loop {
+        let mut head = [0; 8];
+        input.read_exact(&mut head).map_err(EngineError::io(path))?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let checksum = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        if u64::from(length) > file_len {
+            return Err(damaged("a block is longer than the file"));
+        }
+        block.resize(if length == 0 { 8 } else { length as usize }, 0);
+        input.read_exact(&mut block).map_err(EngineError::io(path))?;
+        if crc32c::crc32c(&block) != checksum {
+            return Err(damaged("a block's checksum does not match"));
+        }
+        if length == 0 {
+            let count = u64::from_le_bytes(block[..8].try_into().expect("eight bytes"));
+            return if count == records { Ok(index) } else { Err(damaged("records are missing")) };
+        }
+        for mutation in mutation::decode(&block) {
+            let Mutation::Put { key, value } = mutation? else { return Err(damaged("holds more than puts")) };
+            partition.load(&key, value)?;
+            records += 1;
+        }
+    }
+}
+
+/// Makes a rename in `directory` durable.
+pub(super) fn sync_directory(directory: &Path) -> Result<(), EngineError> {
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(EngineError::io(directory))
+}

@@ -1,0 +1,181 @@
+//! The memory engine: records in memory, found by hash, ordered by sort key inside a hash key.
+//!
+//! Per partition one lock over one [`index::Index`]; applying the log is the only regular writer. With a directory the
+//! engine keeps checkpoints there, which bound the log of tables that must survive a restart; without one nothing is
+//! ever written.
+
+mod budget;
+mod checkpoint;
+mod index;
+mod partition;
+mod record;
+mod segment;
+mod slot;
+
+use crate::{Applied, Engine, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
+pub use budget::{MemoryBudget, MemoryConfig};
+use partition::Partition;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tessera_types::{RecordKey, TableSettings, UnixMillis, WhenFull};
+
+/// A table in memory.
+pub struct MemoryEngine {
+    partitions: Vec<Partition>,
+    budget: Arc<MemoryBudget>,
+    evict_when_full: AtomicBool,
+    /// Where checkpoints live; `None` for tables that keep nothing on disk.
+    directory: Option<PathBuf>,
+}
+
+impl MemoryEngine {
+    /// Opens a table of `partitions` partitions. With a `directory`, loads the checkpoints found there.
+    ///
+    /// # Errors
+    /// If the directory cannot be used or a checkpoint is damaged.
+    pub fn open(partitions: u32, budget: Arc<MemoryBudget>, directory: Option<PathBuf>) -> Result<Self, EngineError> {
+        let partitions = (0..partitions).map(|_| Partition::new(budget.clone())).collect();
+        let engine = Self { partitions, budget, evict_when_full: AtomicBool::new(false), directory };
+        if let Some(directory) = &engine.directory {
+            fs::create_dir_all(directory).map_err(EngineError::io(directory))?;
+            for number in 0..engine.partitions.len() {
+                let path = checkpoint_path(directory, number);
+                if path.exists() {
+                    let index = checkpoint::restore(&engine.partitions[number], &path)?;
+                    engine.partitions[number].restored(index);
+                }
+            }
+        }
+        Ok(engine)
+    }
+
+    fn partition(&self, number: u32) -> &Partition {
+        &self.partitions[number as usize]
+    }
+}
+
+fn checkpoint_path(directory: &Path, partition: usize) -> PathBuf {
+    directory.join(format!("partition-{partition:05}.checkpoint"))
+}
+
+impl Engine for MemoryEngine {
+    fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        Ok(self.partition(partition).get(key, visit))
+    }
+
+    fn multi_get(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        partition::multi_get(&self.partitions, reads, visit);
+        Ok(())
+    }
+
+    fn scan_hash_key(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        range: SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> Result<(), EngineError> {
+        self.partition(partition).scan_hash_key(key, range, order, visit);
+        Ok(())
+    }
+
+    fn scan(
+        &self,
+        partition: u32,
+        from: u64,
+        hash_keys: usize,
+        visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
+    ) -> Result<Option<u64>, EngineError> {
+        Ok(self.partition(partition).scan(from, hash_keys, visit))
+    }
+
+    fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
+        let evict = self.evict_when_full.load(Ordering::Relaxed);
+        for applied in applied {
+            let partition = self.partition(applied.partition);
+            partition.apply(applied)?;
+            if evict {
+                partition.evict();
+            }
+        }
+        Ok(())
+    }
+
+    fn may_hold_sort_keys(&self, partition: u32) -> bool {
+        self.partition(partition).may_hold_sort_keys()
+    }
+
+    fn applied_index(&self, partition: u32) -> u64 {
+        self.partition(partition).applied_index()
+    }
+
+    fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
+        Ok(self.partition(partition).durable_index())
+    }
+
+    fn make_durable(&self, number: u32, log_synced: &dyn Fn()) -> Result<(), EngineError> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let partition = self.partition(number);
+        if partition.durable_index() == partition.applied_index() {
+            return Ok(());
+        }
+        let path = checkpoint_path(directory, number as usize);
+        let unfinished = path.with_extension("unfinished");
+        let index = checkpoint::write(partition, &unfinished)?;
+        // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
+        log_synced();
+        fs::rename(&unfinished, &path).map_err(EngineError::io(&path))?;
+        checkpoint::sync_directory(directory)?;
+        partition.made_durable(index);
+        Ok(())
+    }
+
+    fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
+        checkpoint::write(self.partition(partition), path)
+    }
+
+    fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
+        let partition = self.partition(partition);
+        partition.clear();
+        checkpoint::restore(partition, path)?;
+        partition.set_applied_index(index);
+        Ok(())
+    }
+
+    fn spare_bytes(&self) -> Option<u64> {
+        // A table that evicts is never full: it makes room as it applies.
+        (!self.evict_when_full.load(Ordering::Relaxed)).then(|| self.budget.spare_bytes())
+    }
+
+    fn remove_expired(&self, partition: u32, now: UnixMillis) -> usize {
+        self.partition(partition).remove_expired(now)
+    }
+
+    fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {
+        self.evict_when_full.store(settings.when_full == WhenFull::Evict, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        let mut statistics = EngineStatistics { hash_keys: Some(0), ..Default::default() };
+        for partition in &self.partitions {
+            partition.add_to(&mut statistics);
+        }
+        if let Some(directory) = &self.directory {
+            let files = fs::read_dir(directory).into_iter().flatten().flatten();
+            statistics.disk_bytes = files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum();
+        }
+        statistics
+    }
+}

@@ -1,0 +1,454 @@
+//! One partition's records: the lock, the counts, and what is done under them.
+
+use super::MemoryBudget;
+use super::index::{Found, Index};
+use super::record::Record;
+use super::slot::{FIELD_OVERHEAD, Fields, Slot, SlotRef};
+use crate::mutation::{self, Mutation};
+use crate::{Applied, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
+use parking_lot::{RwLock, RwLockReadGuard};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tessera_types::{RecordKey, StoredValue, UnixMillis};
+
+pub(super) struct Partition {
+    state: RwLock<State>,
+    /// Beside the lock, so that nobody takes it only to ask.
+    applied: AtomicU64,
+    durable: AtomicU64,
+    may_hold_sort_keys: AtomicBool,
+    may_expire: AtomicBool,
+    expired_removed: AtomicU64,
+    evicted: AtomicU64,
+    /// Hash at which the next sweep for expired records, and the eviction hand, go on.
+    sweep_from: AtomicU64,
+    hand_from: AtomicU64,
+}
+
+struct State {
+    index: Index,
+    /// Bytes behind the slots.
+    heap_bytes: usize,
+    records: usize,
+    budget: Arc<MemoryBudget>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.budget.change(self.bytes(), 0);
+    }
+}
+
+impl Partition {
+    pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
+        let state = State { index: Index::new(), heap_bytes: 0, records: 0, budget };
+        state.budget.change(0, state.bytes());
+        Self {
+            state: RwLock::new(state),
+            applied: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            may_hold_sort_keys: AtomicBool::new(false),
+            may_expire: AtomicBool::new(false),
+            expired_removed: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            sweep_from: AtomicU64::new(0),
+            hand_from: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn applied_index(&self) -> u64 {
+        self.applied.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_applied_index(&self, index: u64) {
+        self.applied.store(index, Ordering::Release);
+    }
+
+    pub(super) fn durable_index(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(super) fn made_durable(&self, index: u64) {
+        self.durable.store(index, Ordering::Release);
+    }
+
+    pub(super) fn restored(&self, index: u64) {
+        self.set_applied_index(index);
+        self.made_durable(index);
+    }
+
+    pub(super) fn may_hold_sort_keys(&self) -> bool {
+        self.may_hold_sort_keys.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn get(&self, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> bool {
+        let state = self.state.read();
+        let Some(value) = state.index.find(key).and_then(|found| state.value(found, key)) else { return false };
+        visit(value);
+        true
+    }
+
+    pub(super) fn scan_hash_key(
+        &self,
+        key: &RecordKey<'_>,
+        range: SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) {
+        if is_empty(range) {
+            return;
+        }
+        let state = self.state.read();
+        let Some(found) = state.index.find(key) else { return };
+        match state.index.at(found).get() {
+            SlotRef::Record(record) => {
+                record.mark_referenced();
+                if std::ops::RangeBounds::<[u8]>::contains(&range, record.sort_key()) {
+                    visit(record.sort_key(), record.value());
+                }
+            }
+            SlotRef::Fields(fields) => {
+                let mut visit_until = |entry: (&Box<[u8]>, &Box<[u8]>)| visit(entry.0, entry.1) == Visit::NextRecord;
+                let mut entries = fields.records.range::<[u8], _>(range);
+                match order {
+                    Order::Ascending => _ = entries.all(&mut visit_until),
+                    Order::Descending => _ = entries.rev().all(&mut visit_until),
+                }
+            }
+        }
+    }
+
+    /// Visits whole segments, so a page may hold more hash keys than asked for.
+    pub(super) fn scan(
+        &self,
+        mut from: u64,
+        hash_keys: usize,
+        visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
+    ) -> Option<u64> {
+        let mut visited = 0;
+        loop {
+            // Taken anew for each segment, so that a writer waits for one segment at most.
+            let state = self.state.read();
+            let (slots, next) = state.index.segment_at(from);
+            for (_, slot) in slots {
+                let hash = slot.hash();
+                if hash < from {
+                    continue;
+                }
+                visited += 1;
+                visit_slot(slot, hash, visit);
+            }
+            from = next?;
+            if visited >= hash_keys {
+                return Some(from);
+            }
+        }
+    }
+
+    pub(super) fn apply(&self, applied: &Applied<'_>) -> Result<(), EngineError> {
+        let mut state = self.state.write();
+        let before = state.bytes();
+        for payload in applied.payloads {
+            for mutation in mutation::decode(payload) {
+                match mutation? {
+                    Mutation::Put { key, value } => {
+                        if !key.sort_key.is_empty() || value.first().is_some_and(|&flags| flags != 0) {
+                            self.note_put(&key, value)?;
+                        }
+                        state.put(&key, value);
+                    }
+                    Mutation::Delete { key } => state.delete(&key),
+                    Mutation::Clear => state.clear(),
+                }
+            }
+        }
+        state.budget.change(before, state.bytes());
+        self.set_applied_index(applied.index);
+        Ok(())
+    }
+
+    /// Puts one record outside of log order: while a checkpoint is loaded.
+    pub(super) fn load(&self, key: &RecordKey<'_>, value: &[u8]) -> Result<(), EngineError> {
+        self.note_put(key, value)?;
+        let mut state = self.state.write();
+        let before = state.bytes();
+        state.put(key, value);
+        state.budget.change(before, state.bytes());
+        Ok(())
+    }
+
+    fn note_put(&self, key: &RecordKey<'_>, value: &[u8]) -> Result<(), EngineError> {
+        let stored = StoredValue::decode(value)
+            .ok_or_else(|| EngineError::Corruption("a put carries bytes that are no stored value".into()))?;
+        if !key.sort_key.is_empty() || stored.is_field {
+            self.may_hold_sort_keys.store(true, Ordering::Relaxed);
+        }
+        if stored.expiry.earliest().is_some() {
+            self.may_expire.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&self) {
+        let mut state = self.state.write();
+        let before = state.bytes();
+        state.clear();
+        state.budget.change(before, state.bytes());
+    }
+
+    /// Looks at one segment.
+    pub(super) fn remove_expired(&self, now: UnixMillis) -> usize {
+        if !self.may_expire.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let from = self.sweep_from.load(Ordering::Relaxed);
+        let ended = |value: &[u8]| StoredValue::decode(value).is_some_and(|stored| !stored.is_live(now));
+        let mut doomed = Vec::new();
+        {
+            let state = self.state.read();
+            let (slots, next) = state.index.segment_at(from);
+            for (_, slot) in slots {
+                match slot.get() {
+                    SlotRef::Record(record) if ended(record.value()) => {
+                        doomed.push((record.hash_key().to_vec(), record.sort_key().to_vec()));
+                    }
+                    SlotRef::Record(_) => {}
+                    SlotRef::Fields(fields) => {
+                        let ended = fields.records.iter().filter(|(_, value)| ended(value));
+                        doomed.extend(ended.map(|(sort_key, _)| (fields.hash_key.to_vec(), sort_key.to_vec())));
+                    }
+                }
+            }
+            self.sweep_from.store(next.unwrap_or(0), Ordering::Relaxed);
+        }
+        if doomed.is_empty() {
+            return 0;
+        }
+        let mut removed = 0;
+        let mut state = self.state.write();
+        let before = state.bytes();
+        for (hash_key, sort_key) in &doomed {
+            let key = RecordKey::new(hash_key, sort_key);
+            // Between the two locks the record may have been written anew.
+            let still_ended = state.index.find(&key).and_then(|found| state.value(found, &key)).is_some_and(ended);
+            if still_ended {
+                state.delete(&key);
+                removed += 1;
+            }
+        }
+        state.budget.change(before, state.bytes());
+        self.expired_removed.fetch_add(removed as u64, Ordering::Relaxed);
+        removed
+    }
+
+    /// Second-chance eviction: the hand passes over segments, spares what was read since it last came by, and drops
+    /// the rest until the node is within its budget or the hand has seen the whole partition twice.
+    pub(super) fn evict(&self) {
+        let mut state = self.state.write();
+        let mut rounds = 0;
+        while state.budget.is_exceeded() && rounds < 2 {
+            let (slots, next) = state.index.segment_at(self.hand_from.load(Ordering::Relaxed));
+            let victims: Vec<Found> = slots
+                .filter(|(_, slot)| match slot.get() {
+                    SlotRef::Record(record) => !record.take_referenced(),
+                    // Fields carry no clock bit: they get one round of grace.
+                    SlotRef::Fields(_) => rounds > 0,
+                })
+                .map(|(found, _)| found)
+                .collect();
+            let before = state.bytes();
+            let mut freed = 0;
+            let over = (state.budget.used_bytes() - state.budget.limit_bytes()) as usize;
+            for found in victims {
+                if freed > over {
+                    break;
+                }
+                let slot = state.index.remove(found);
+                let bytes = slot.bytes();
+                freed += bytes;
+                state.heap_bytes -= bytes;
+                state.records -= slot.records();
+                self.evicted.fetch_add(slot.records() as u64, Ordering::Relaxed);
+            }
+            state.budget.change(before, state.bytes());
+            self.hand_from.store(next.unwrap_or(0), Ordering::Relaxed);
+            rounds += usize::from(next.is_none());
+        }
+    }
+
+    pub(super) fn add_to(&self, statistics: &mut EngineStatistics) {
+        let state = self.state.read();
+        statistics.records += state.records as u64;
+        if let Some(hash_keys) = &mut statistics.hash_keys {
+            *hash_keys += state.index.hash_keys() as u64;
+        }
+        statistics.memory_bytes += state.bytes() as u64;
+        statistics.expired_removed += self.expired_removed.load(Ordering::Relaxed);
+        statistics.evicted += self.evicted.load(Ordering::Relaxed);
+    }
+}
+
+/// Three passes over the batch: find the lines of the index, find the records, read the records. While one key waits
+/// for memory the others' requests are under way, which is where a batch gains over single reads.
+pub(super) fn multi_get(
+    partitions: &[Partition],
+    reads: &[(u32, RecordKey<'_>)],
+    visit: &mut dyn FnMut(usize, Option<&[u8]>),
+) {
+    /// How many misses are worth having under way at once.
+    const WINDOW: usize = 16;
+    for (window_number, window) in reads.chunks(WINDOW).enumerate() {
+        // A window's partitions in ascending order, each locked once: read locks of one thread must not nest, since a
+        // writer that waits between them would block the second.
+        let mut wanted: [u32; WINDOW] = [u32::MAX; WINDOW];
+        for (at, (partition, _)) in window.iter().enumerate() {
+            wanted[at] = *partition;
+        }
+        wanted[..window.len()].sort_unstable();
+        let mut guards: [Option<(u32, RwLockReadGuard<'_, State>)>; WINDOW] = [const { None }; WINDOW];
+        let mut locked = 0;
+        for &partition in &wanted[..window.len()] {
+            if locked == 0 || guards[locked - 1].as_ref().is_none_or(|(number, _)| *number != partition) {
+                guards[locked] = Some((partition, partitions[partition as usize].state.read()));
+                locked += 1;
+            }
+        }
+        let state_of = |partition: u32| {
+            let at = guards[..locked].iter().flatten().position(|(number, _)| *number == partition);
+            &guards[at.expect("every partition of the window was locked")].as_ref().expect("filled up to `locked`").1
+        };
+        let states: [Option<&State>; WINDOW] =
+            std::array::from_fn(|at| window.get(at).map(|(partition, _)| &**state_of(*partition)));
+
+        let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
+        for (at, (_, key)) in window.iter().enumerate() {
+            lookups[at] = states[at].map(|state| state.index.begin(key));
+        }
+        for at in 0..window.len() {
+            if let (Some(state), Some(lookup)) = (states[at], &lookups[at]) {
+                state.index.approach(lookup);
+            }
+        }
+        for (at, (_, key)) in window.iter().enumerate() {
+            let value = states[at].zip(lookups[at].as_ref()).and_then(|(state, lookup)| {
+                state.index.finish(lookup, key).and_then(|found| state.value(found, key))
+            });
+            visit(window_number * WINDOW + at, value);
+        }
+    }
+}
+
+fn visit_slot(slot: &Slot, hash: u64, visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit) {
+    match slot.get() {
+        SlotRef::Record(record) => {
+            visit(RecordKey::with_hash(hash, record.hash_key(), record.sort_key()), record.value());
+        }
+        SlotRef::Fields(fields) => {
+            for (sort_key, value) in &fields.records {
+                let key = RecordKey::with_hash(hash, &fields.hash_key, sort_key);
+                if visit(key, value) == Visit::NextHashKey {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// `BTreeMap::range` panics on a range that ends before it begins.
+fn is_empty((from, to): SortKeyRange<'_>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
+        _ => false,
+    }
+}
+
+impl State {
+    fn bytes(&self) -> usize {
+        self.heap_bytes + self.index.bytes()
+    }
+
+    fn value(&self, found: Found, key: &RecordKey<'_>) -> Option<&[u8]> {
+        match self.index.at(found).get() {
+            SlotRef::Record(record) => {
+                record.mark_referenced();
+                (record.sort_key() == key.sort_key).then(|| record.value())
+            }
+            SlotRef::Fields(fields) => fields.records.get(key.sort_key).map(|value| &**value),
+        }
+    }
+
+    fn put(&mut self, key: &RecordKey<'_>, value: &[u8]) {
+        let Some(found) = self.index.find(key) else {
+            let record = Record::new(key, value);
+            self.heap_bytes += record.bytes();
+            self.records += 1;
+            self.index.insert(key.hash(), Slot::record(record));
+            return;
+        };
+        let slot = self.index.at_mut(found);
+        let is_same_record = match slot.get() {
+            SlotRef::Record(record) => record.sort_key() == key.sort_key,
+            SlotRef::Fields(_) => false,
+        };
+        if is_same_record {
+            let before = slot.bytes();
+            *slot = Slot::record(Record::new(key, value));
+            self.heap_bytes += slot.bytes();
+            self.heap_bytes -= before;
+            return;
+        }
+        if let SlotRef::Record(first) = slot.get() {
+            let before = slot.bytes();
+            let records = BTreeMap::from([(first.sort_key().into(), first.value().into())]);
+            *slot = Slot::fields(Box::new(Fields { hash: key.hash(), hash_key: key.hash_key.into(), records }));
+            self.heap_bytes += slot.bytes();
+            self.heap_bytes -= before;
+        }
+        let fields = slot.fields_mut().expect("just made so");
+        match fields.records.get_mut(key.sort_key) {
+            Some(old) => {
+                self.heap_bytes += value.len();
+                self.heap_bytes -= old.len();
+                *old = value.into();
+            }
+            None => {
+                fields.records.insert(key.sort_key.into(), value.into());
+                self.heap_bytes += key.sort_key.len() + value.len() + FIELD_OVERHEAD;
+                self.records += 1;
+            }
+        }
+    }
+
+    fn delete(&mut self, key: &RecordKey<'_>) {
+        let Some(found) = self.index.find(key) else { return };
+        let slot = self.index.at_mut(found);
+        let Some(fields) = slot.fields_mut() else {
+            if self.value(found, key).is_some() {
+                let record = self.index.remove(found).into_record().expect("not fields");
+                self.heap_bytes -= record.bytes();
+                self.records -= 1;
+            }
+            return;
+        };
+        let Some(value) = fields.records.remove(key.sort_key) else { return };
+        self.heap_bytes -= key.sort_key.len() + value.len() + FIELD_OVERHEAD;
+        self.records -= 1;
+        if fields.records.len() == 1 {
+            let (sort_key, value) = fields.records.pop_first().expect("one is left");
+            // What the emptied fields still counted.
+            self.heap_bytes -= size_of::<Fields>() + key.hash_key.len() + sort_key.len() + value.len() + FIELD_OVERHEAD;
+            let last = RecordKey::with_hash(key.hash(), key.hash_key, &sort_key);
+            *slot = Slot::record(Record::new(&last, &value));
+            self.heap_bytes += slot.bytes();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.index = Index::new();
+        self.heap_bytes = 0;
+        self.records = 0;
+    }
+}

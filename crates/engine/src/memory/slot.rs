@@ -1,0 +1,149 @@
+//! What the index holds for a hash key, in one word: its only record, or all of them in order.
+
+use super::record::Record;
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use tessera_types::RecordKey;
+
+/// The records of a hash key that has several, ordered by sort key.
+pub(super) struct Fields {
+    pub(super) hash: u64,
+    pub(super) hash_key: Box<[u8]>,
+    pub(super) records: BTreeMap<Box<[u8]>, Box<[u8]>>,
+}
+
+/// Bytes that a record of [`Fields`] takes besides its sort key and value: two fat pointers at the typical fill of a
+/// B-tree node, and allocation headers.
+pub(super) const FIELD_OVERHEAD: usize = 48;
+
+/// An owning pointer to a [`Record`] (bit 0 clear) or to [`Fields`] (bit 0 set).
+pub(super) struct Slot(NonNull<u8>);
+
+// SAFETY: owns a `Record` or a `Box<Fields>`, both of which are `Send` and `Sync`.
+unsafe impl Send for Slot {}
+// SAFETY: as above.
+unsafe impl Sync for Slot {}
+
+pub(super) enum SlotRef<'a> {
+    Record(&'a Record),
+    Fields(&'a Fields),
+}
+
+const FIELDS_BIT: usize = 1;
+
+impl Slot {
+    pub(super) fn record(record: Record) -> Self {
+        Self(record.into_raw())
+    }
+
+    pub(super) fn fields(fields: Box<Fields>) -> Self {
+        let raw = NonNull::from(Box::leak(fields)).cast::<u8>();
+        Self(raw.map_addr(|address| address | FIELDS_BIT))
+    }
+
+    fn is_fields(&self) -> bool {
+        self.0.addr().get() & FIELDS_BIT != 0
+    }
+
+    fn fields_ptr(&self) -> NonNull<Fields> {
+        // `Fields` is aligned to more than one byte, so the address without the bit is not zero.
+        let address = std::num::NonZeroUsize::new(self.0.addr().get() & !FIELDS_BIT).expect("a pointer is not null");
+        self.0.with_addr(address).cast()
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> SlotRef<'_> {
+        if self.is_fields() {
+            // SAFETY: the pointer came from `Box::leak` and is owned by `self`.
+            SlotRef::Fields(unsafe { self.fields_ptr().as_ref() })
+        } else {
+            // SAFETY: `Record` is one pointer, and this is the one that `Record::into_raw` gave; the borrow cannot
+            // outlive `self`.
+            SlotRef::Record(unsafe { &*(&raw const self.0).cast::<Record>() })
+        }
+    }
+
+    pub(super) fn fields_mut(&mut self) -> Option<&mut Fields> {
+        // SAFETY: as in `get`, and `self` is borrowed mutably.
+        self.is_fields().then(|| unsafe { self.fields_ptr().as_mut() })
+    }
+
+    /// The address to prefetch before [`Self::get`] is looked into.
+    #[inline]
+    pub(super) fn address(&self) -> *const u8 {
+        self.0.as_ptr().cast_const()
+    }
+
+    #[inline]
+    pub(super) fn holds(&self, key: &RecordKey<'_>) -> bool {
+        match self.get() {
+            SlotRef::Record(record) => {
+                record.hash_key() == key.hash_key && (!key.hash_key.is_empty() || record.sort_key() == key.sort_key)
+            }
+            SlotRef::Fields(fields) => *fields.hash_key == *key.hash_key,
+        }
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        match self.get() {
+            SlotRef::Record(record) => record.hash(),
+            SlotRef::Fields(fields) => fields.hash,
+        }
+    }
+
+    /// What tells this slot's hash key from others: the hash key, or the sort key where the hash key is empty.
+    pub(super) fn identity(&self) -> &[u8] {
+        match self.get() {
+            SlotRef::Record(record) if record.hash_key().is_empty() => record.sort_key(),
+            SlotRef::Record(record) => record.hash_key(),
+            SlotRef::Fields(fields) => &fields.hash_key,
+        }
+    }
+
+    pub(super) fn records(&self) -> usize {
+        match self.get() {
+            SlotRef::Record(_) => 1,
+            SlotRef::Fields(fields) => fields.records.len(),
+        }
+    }
+
+    /// Bytes on the heap behind the slot.
+    pub(super) fn bytes(&self) -> usize {
+        match self.get() {
+            SlotRef::Record(record) => record.bytes(),
+            SlotRef::Fields(fields) => {
+                let records: usize = fields.records.iter().map(|(key, value)| key.len() + value.len() + FIELD_OVERHEAD).sum();
+                size_of::<Fields>() + fields.hash_key.len() + records
+            }
+        }
+    }
+
+    pub(super) fn into_record(self) -> Option<Record> {
+        if self.is_fields() {
+            return None;
+        }
+        let slot = ManuallyDrop::new(self);
+        // SAFETY: the pointer came from `Record::into_raw`, and `slot` is not dropped.
+        Some(unsafe { Record::from_raw(slot.0) })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.is_fields() {
+            // SAFETY: from `Box::leak`, given back once.
+            drop(unsafe { Box::from_raw(self.fields_ptr().as_ptr()) });
+        } else {
+            // SAFETY: from `Record::into_raw`, given back once.
+            drop(unsafe { Record::from_raw(self.0) });
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Option<Slot>>() == 8);
+
+/// What [`Slot::identity`] is for a key that is looked up.
+pub(super) fn identity_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
+    if key.hash_key.is_empty() { key.sort_key } else { key.hash_key }
+}

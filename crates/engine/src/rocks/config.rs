@@ -1,0 +1,196 @@
+use rocksdb::{BlockBasedOptions, DBCompressionType, Options, SliceTransform, statistics::StatsLevel};
+use serde::{Deserialize, Serialize};
+use super::expiry_filter::ExpiryFilterFactory;
+use tessera_types::UsageScenario;
+
+/// `[rocksdb]` in the config file. Names and defaults follow RocksDB's options as Apache Pegasus sets them, scaled
+/// to a node that shares its machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RocksConfig {
+    /// Bytes of uncompressed blocks kept in memory, for all tables together.
+    pub block_cache_bytes: usize,
+    /// Shards of the block cache as a power of two; -1 lets RocksDB choose.
+    pub block_cache_shard_bits: i32,
+    pub block_bytes: usize,
+    /// Bytes of a table's memtable before it is flushed.
+    pub write_buffer_bytes: usize,
+    /// Memtables of a table, the one being written included; all full means writes wait.
+    pub max_write_buffers: i32,
+    /// Bytes of the memtables of all tables together.
+    pub total_write_buffer_bytes: usize,
+    pub max_background_flushes: i32,
+    pub max_background_compactions: i32,
+    /// Threads that one compaction may be split over.
+    pub max_subcompactions: u32,
+    pub levels: i32,
+    pub target_file_bytes: u64,
+    pub target_file_multiplier: i32,
+    pub max_bytes_for_level_base: u64,
+    pub max_bytes_for_level_multiplier: f64,
+    pub level_compaction_dynamic_level_bytes: bool,
+    /// Files in L0 that start a compaction, slow writers down, and stop them.
+    pub level0_compaction_trigger: i32,
+    pub level0_slowdown_trigger: i32,
+    pub level0_stop_trigger: i32,
+    /// One entry per level; the last one counts for the levels below.
+    pub compression: Vec<Compression>,
+    pub bloom_bits_per_key: f64,
+    /// Bytes per second that flushes and compactions may write together; 0 means no limit.
+    pub rate_limit_bytes_per_second: i64,
+    /// Lets RocksDB lower the rate while little is pending, down to a twentieth.
+    pub rate_limit_auto_tune: bool,
+    pub max_open_files: i32,
+    pub direct_reads: bool,
+    pub direct_io_for_flush_and_compaction: bool,
+    /// Age in seconds at which files are compacted again although nothing forces it, which frees expired records; 0 never.
+    pub periodic_compaction_seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    None,
+    Lz4,
+    Zstd,
+}
+
+impl Default for RocksConfig {
+    fn default() -> Self {
+        Self {
+            block_cache_bytes: 1 << 30,
+            block_cache_shard_bits: -1,
+            block_bytes: 4 << 10,
+            write_buffer_bytes: 64 << 20,
+            max_write_buffers: 3,
+            total_write_buffer_bytes: 512 << 20,
+            max_background_flushes: 2,
+            max_background_compactions: 4,
+            max_subcompactions: 1,
+            levels: 6,
+            target_file_bytes: 64 << 20,
+            target_file_multiplier: 1,
+            max_bytes_for_level_base: 640 << 20,
+            max_bytes_for_level_multiplier: 10.0,
+            level_compaction_dynamic_level_bytes: false,
+            level0_compaction_trigger: 4,
+            level0_slowdown_trigger: 30,
+            level0_stop_trigger: 60,
+            compression: vec![Compression::None, Compression::None, Compression::Lz4],
+            bloom_bits_per_key: 10.0,
+            rate_limit_bytes_per_second: 0,
+            rate_limit_auto_tune: false,
+            max_open_files: 4096,
+            direct_reads: false,
+            direct_io_for_flush_and_compaction: false,
+            periodic_compaction_seconds: 0,
+        }
+    }
+}
+
+impl Compression {
+    fn for_rocksdb(self) -> DBCompressionType {
+        match self {
+            Self::None => DBCompressionType::None,
+            Self::Lz4 => DBCompressionType::Lz4,
+            Self::Zstd => DBCompressionType::Zstd,
+        }
+    }
+}
+
+impl RocksConfig {
+    /// Options of the instance.
+    pub(super) fn database_options(&self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_max_background_jobs(self.max_background_flushes + self.max_background_compactions);
+        options.set_max_subcompactions(self.max_subcompactions);
+        options.set_max_open_files(self.max_open_files);
+        options.set_use_direct_reads(self.direct_reads);
+        options.set_use_direct_io_for_flush_and_compaction(self.direct_io_for_flush_and_compaction);
+        options.set_keep_log_file_num(4);
+        options.set_max_log_file_size(16 << 20);
+        // One writer per table and node already merges what is queued; RocksDB's own queueing would add a lock.
+        options.set_allow_concurrent_memtable_write(true);
+        options.enable_statistics();
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        if self.rate_limit_bytes_per_second > 0 {
+            let (refill_micros, fairness) = (100_000, 10);
+            if self.rate_limit_auto_tune {
+                options.set_auto_tuned_ratelimiter(self.rate_limit_bytes_per_second, refill_micros, fairness);
+            } else {
+                options.set_ratelimiter(self.rate_limit_bytes_per_second, refill_micros, fairness);
+            }
+        }
+        options
+    }
+
+    /// Options of a table's column family.
+    pub(super) fn table_options(&self, cache: &rocksdb::Cache, prefix_len: usize) -> Options {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(cache);
+        blocks.set_block_size(self.block_bytes);
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        blocks.set_whole_key_filtering(true);
+        blocks.set_format_version(5);
+        if self.bloom_bits_per_key > 0.0 {
+            blocks.set_bloom_filter(self.bloom_bits_per_key, false);
+        }
+
+        let mut options = Options::default();
+        options.set_block_based_table_factory(&blocks);
+        options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix_len));
+        options.set_memtable_prefix_bloom_ratio(0.1);
+        options.set_memtable_whole_key_filtering(true);
+        options.set_write_buffer_size(self.write_buffer_bytes);
+        options.set_max_write_buffer_number(self.max_write_buffers);
+        options.set_num_levels(self.levels);
+        options.set_target_file_size_base(self.target_file_bytes);
+        options.set_target_file_size_multiplier(self.target_file_multiplier);
+        options.set_max_bytes_for_level_base(self.max_bytes_for_level_base);
+        options.set_max_bytes_for_level_multiplier(self.max_bytes_for_level_multiplier);
+        options.set_level_compaction_dynamic_level_bytes(self.level_compaction_dynamic_level_bytes);
+        options.set_level_zero_file_num_compaction_trigger(self.level0_compaction_trigger);
+        options.set_level_zero_slowdown_writes_trigger(self.level0_slowdown_trigger);
+        options.set_level_zero_stop_writes_trigger(self.level0_stop_trigger);
+        options.set_periodic_compaction_seconds(self.periodic_compaction_seconds);
+        let last = self.compression.last().copied().unwrap_or(Compression::None);
+        let levels = usize::try_from(self.levels).unwrap_or(0);
+        let per_level: Vec<_> =
+            (0..levels).map(|level| self.compression.get(level).copied().unwrap_or(last).for_rocksdb()).collect();
+        options.set_compression_per_level(&per_level);
+        options.set_compaction_filter_factory(ExpiryFilterFactory);
+        options
+    }
+
+    /// The options that tell a usage scenario from another, in RocksDB's text form. What Apache Pegasus changes for
+    /// the scenario of the same name.
+    pub(super) fn scenario_options(&self, scenario: UsageScenario) -> Vec<(&'static str, String)> {
+        let (buffer, trigger, slowdown, stop, automatic) = match scenario {
+            UsageScenario::Normal => (
+                self.write_buffer_bytes,
+                self.level0_compaction_trigger,
+                self.level0_slowdown_trigger,
+                self.level0_stop_trigger,
+                true,
+            ),
+            UsageScenario::PreferWrite => (
+                self.write_buffer_bytes,
+                self.level0_compaction_trigger.max(10),
+                self.level0_slowdown_trigger.max(60),
+                self.level0_stop_trigger.max(120),
+                true,
+            ),
+            UsageScenario::BulkLoad => (self.write_buffer_bytes * 4, 1_000_000_000, 1_000_000_000, 1_000_000_000, false),
+        };
+        vec![
+            ("write_buffer_size", buffer.to_string()),
+            ("level0_file_num_compaction_trigger", trigger.to_string()),
+            ("level0_slowdown_writes_trigger", slowdown.to_string()),
+            ("level0_stop_writes_trigger", stop.to_string()),
+            ("disable_auto_compactions", (!automatic).to_string()),
+        ]
+    }
+}

@@ -1,0 +1,20 @@
+//! The RocksDB engine: one instance per node, one column family per table, partitions by key prefix.
+//!
+//! RocksDB's own write-ahead log is off: the node's log holds every write until the memtable that holds it is flushed.
+//! Each batch carries the partition's applied index, so what is on disk says from where the log must be applied again.
+//!
+//! Keys: byte 0x01, partition (u16 big-endian), then the ordered form of [`tessera_types::RecordKey`]. The first eleven
+//! bytes (kind, partition, hash) are the bloom filters' prefix, so that "has this hash key any record?" is usually
+//! answered without reading a block. Key 0x00, partition, 0x00 holds the applied index (u64 little-endian); 0x00,
+//! partition, 0x01 exists once the partition has held a sort key.
+
+mod config;
+mod expiry_filter;
+mod keys;
+mod level_table;
+mod store;
+mod table;
+
+pub use config::{Compression, RocksConfig};
+pub use store::RocksStore;
+pub use table::RocksEngine;

@@ -1,0 +1,68 @@
+use super::config::RocksConfig;
+use super::keys::PREFIX_LEN;
+use super::table::RocksEngine;
+use crate::EngineError;
+use rocksdb::{Cache, ColumnFamilyDescriptor, DB, Options, WriteBufferManager};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The node's RocksDB instance.
+pub struct RocksStore {
+    pub(super) db: DB,
+    pub(super) config: RocksConfig,
+    /// Kept for its statistics and for tables created later.
+    pub(super) options: Options,
+    pub(super) cache: Cache,
+    _write_buffers: WriteBufferManager,
+}
+
+impl RocksStore {
+    /// Opens the instance in `directory`, with all column families that it has, creating it if there is none.
+    ///
+    /// # Errors
+    /// If the directory is in use by another process, or its files are damaged or of a later version.
+    pub fn open(directory: &Path, config: RocksConfig) -> Result<Arc<Self>, EngineError> {
+        let mut cache_options = rocksdb::LruCacheOptions::default();
+        cache_options.set_capacity(config.block_cache_bytes);
+        cache_options.set_num_shard_bits(config.block_cache_shard_bits);
+        let cache = Cache::new_lru_cache_opts(&cache_options);
+        let write_buffers =
+            WriteBufferManager::new_write_buffer_manager(config.total_write_buffer_bytes, /* allow_stall */ false);
+        let mut options = config.database_options();
+        options.set_write_buffer_manager(&write_buffers);
+        let tables = if directory.join("CURRENT").exists() { DB::list_cf(&options, directory)? } else { Vec::new() };
+        let tables = tables
+            .into_iter()
+            .map(|name| ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)))
+            .collect::<Vec<_>>();
+        let db = DB::open_cf_descriptors(&options, directory, tables)?;
+        Ok(Arc::new(Self { db, config, options, cache, _write_buffers: write_buffers }))
+    }
+
+    /// Opens the table of that name, creating it if there is none.
+    ///
+    /// # Errors
+    /// If the files cannot be read or written.
+    pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<RocksEngine, EngineError> {
+        if self.db.cf_handle(name).is_none() {
+            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN))?;
+        }
+        RocksEngine::open(self.clone(), name, partitions)
+    }
+
+    /// Deletes a table's files. No [`RocksEngine`] of that name may be used any more.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    pub fn drop_table(&self, name: &str) -> Result<(), EngineError> {
+        if self.db.cf_handle(name).is_some() {
+            self.db.drop_cf(name)?;
+        }
+        Ok(())
+    }
+
+    /// Stops background work, so that the process can end at once.
+    pub fn shut_down(&self) {
+        self.db.cancel_all_background_work(true);
+    }
+}

@@ -1,0 +1,367 @@
+use super::keys::{
+    applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, successor, write_record_key,
+};
+use super::store::RocksStore;
+use super::{keys, level_table};
+use crate::mutation::{self, Mutation};
+use crate::{Applied, Engine, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
+use rocksdb::statistics::Ticker;
+use rocksdb::{
+    BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
+    WriteOptions, properties,
+};
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tessera_types::{RecordKey, TableSettings, UnixMillis};
+
+/// A table in RocksDB.
+pub struct RocksEngine {
+    /// Before `store`, so that it is dropped first.
+    column_family: Arc<BoundColumnFamily<'static>>,
+    store: Arc<RocksStore>,
+    partitions: Vec<PartitionState>,
+    read: ReadOptions,
+    write: WriteOptions,
+}
+
+struct PartitionState {
+    applied: AtomicU64,
+    may_hold_sort_keys: AtomicBool,
+}
+
+thread_local! {
+    /// Room for the stored form of the key being looked up.
+    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl RocksEngine {
+    pub(super) fn open(store: Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
+        let handle = store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;
+        // SAFETY: the handle borrows from the instance in `store`. Both are in the new engine, which drops the handle
+        // first and gives it to nobody, so the instance outlives it.
+        let column_family =
+            unsafe { std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle) };
+        let mut write = WriteOptions::default();
+        write.disable_wal(true);
+        let mut engine =
+            Self { column_family, store, partitions: Vec::new(), read: ReadOptions::default(), write };
+        for partition in 0..partitions {
+            let applied = engine.read_index(partition, &engine.read)?;
+            let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
+            engine.partitions.push(PartitionState {
+                applied: AtomicU64::new(applied),
+                may_hold_sort_keys: AtomicBool::new(flag),
+            });
+        }
+        Ok(engine)
+    }
+
+    fn read_index(&self, partition: u32, options: &ReadOptions) -> Result<u64, EngineError> {
+        let stored = self.store.db.get_pinned_cf_opt(&self.column_family, applied_index_key(partition), options)?;
+        let Some(stored) = stored else { return Ok(0) };
+        let bytes = <[u8; 8]>::try_from(&*stored)
+            .map_err(|_| EngineError::Corruption("an applied index is not eight bytes".into()))?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn state(&self, partition: u32) -> &PartitionState {
+        &self.partitions[partition as usize]
+    }
+
+    fn int_property(&self, name: &properties::PropName) -> u64 {
+        self.store.db.property_int_value_cf(&self.column_family, name).ok().flatten().unwrap_or(0)
+    }
+
+    fn damaged_key() -> EngineError {
+        EngineError::Corruption("a key in RocksDB is not a record key".into())
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
+    }
+}
+
+impl Engine for RocksEngine {
+    fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        KEY.with_borrow_mut(|stored_key| {
+            write_record_key(stored_key, partition, key);
+            let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, &self.read)?;
+            Ok(value.map(|value| visit(&value)).is_some())
+        })
+    }
+
+    fn multi_get(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        if let [(partition, key)] = reads {
+            let found = self.get(*partition, key, &mut |value| visit(0, Some(value)))?;
+            if !found {
+                visit(0, None);
+            }
+            return Ok(());
+        }
+        let keys: Vec<Vec<u8>> = reads
+            .iter()
+            .map(|(partition, key)| {
+                let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
+                write_record_key(&mut stored, *partition, key);
+                stored
+            })
+            .collect();
+        let values = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
+        for (at, value) in values.into_iter().enumerate() {
+            visit(at, value?.as_deref());
+        }
+        Ok(())
+    }
+
+    fn scan_hash_key(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        (from, to): SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> Result<(), EngineError> {
+        let stored_key = |sort_key: &[u8]| {
+            let mut stored = Vec::new();
+            write_record_key(&mut stored, partition, &RecordKey::with_hash(key.hash(), key.hash_key, sort_key));
+            stored
+        };
+        let prefix = stored_key(b"");
+        let just_after = |mut stored: Vec<u8>| {
+            stored.push(0);
+            stored
+        };
+        let lower = match from {
+            Bound::Unbounded => prefix.clone(),
+            Bound::Included(sort_key) => stored_key(sort_key),
+            Bound::Excluded(sort_key) => just_after(stored_key(sort_key)),
+        };
+        let upper = match to {
+            Bound::Unbounded => successor(&prefix),
+            Bound::Included(sort_key) => just_after(stored_key(sort_key)),
+            Bound::Excluded(sort_key) => stored_key(sort_key),
+        };
+        if lower >= upper {
+            return Ok(());
+        }
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        options.set_iterate_lower_bound(lower.clone());
+        options.set_iterate_upper_bound(upper.clone());
+        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+        match order {
+            Order::Ascending => iterator.seek(&lower),
+            Order::Descending => iterator.seek_for_prev(&upper),
+        }
+        while let Some((stored, value)) = iterator.item() {
+            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
+            if visit(record.sort_key, value) == Visit::NextHashKey {
+                break;
+            }
+            match order {
+                Order::Ascending => iterator.next(),
+                Order::Descending => iterator.prev(),
+            }
+        }
+        Ok(iterator.status()?)
+    }
+
+    fn scan(
+        &self,
+        partition: u32,
+        from: u64,
+        hash_keys: usize,
+        visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
+    ) -> Result<Option<u64>, EngineError> {
+        let mut options = ReadOptions::default();
+        options.set_total_order_seek(true);
+        options.set_iterate_upper_bound(partition_end(partition));
+        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+        iterator.seek(hash_position(partition, from));
+        let mut visited = 0;
+        let mut hash_key = Vec::new();
+        let mut hash = None;
+        while let Some((stored, value)) = iterator.item() {
+            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
+            if hash != Some(record.hash()) || hash_key != record.hash_key {
+                if visited >= hash_keys && hash != Some(record.hash()) {
+                    return Ok(Some(record.hash()));
+                }
+                visited += 1;
+                hash = Some(record.hash());
+                hash_key.clear();
+                hash_key.extend_from_slice(record.hash_key);
+            }
+            match visit(record, value) {
+                Visit::NextHashKey if !record.hash_key.is_empty() => {
+                    let end = successor(&stored[..stored.len() - record.sort_key.len()]);
+                    iterator.seek(end);
+                }
+                _ => iterator.next(),
+            }
+        }
+        iterator.status()?;
+        Ok(None)
+    }
+
+    fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
+        let mut batch = WriteBatch::default();
+        let family = &self.column_family;
+        KEY.with_borrow_mut(|stored_key| {
+            for applied in applied {
+                let partition = applied.partition;
+                let mut holds_sort_keys = false;
+                for payload in applied.payloads {
+                    for mutation in mutation::decode(payload) {
+                        match mutation? {
+                            Mutation::Put { key, value } => {
+                                holds_sort_keys |= !key.sort_key.is_empty()
+                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
+                                write_record_key(stored_key, partition, &key);
+                                batch.put_cf(family, &stored_key, value);
+                            }
+                            Mutation::Delete { key } => {
+                                write_record_key(stored_key, partition, &key);
+                                batch.delete_cf(family, &stored_key);
+                            }
+                            Mutation::Clear => {
+                                batch.delete_range_cf(
+                                    family,
+                                    hash_position(partition, 0).to_vec(),
+                                    partition_end(partition),
+                                );
+                            }
+                        }
+                    }
+                }
+                let state = self.state(partition);
+                if holds_sort_keys && !state.may_hold_sort_keys.swap(true, Ordering::Relaxed) {
+                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
+                }
+                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
+            }
+            Ok::<(), EngineError>(())
+        })?;
+        self.store.db.write_opt(batch, &self.write)?;
+        for applied in applied {
+            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn may_hold_sort_keys(&self, partition: u32) -> bool {
+        self.state(partition).may_hold_sort_keys.load(Ordering::Relaxed)
+    }
+
+    fn applied_index(&self, partition: u32) -> u64 {
+        self.state(partition).applied.load(Ordering::Acquire)
+    }
+
+    fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
+        let mut options = ReadOptions::default();
+        options.set_read_tier(ReadTier::Persisted);
+        self.read_index(partition, &options)
+    }
+
+    fn make_durable(&self, _partition: u32, log_synced: &dyn Fn()) -> Result<(), EngineError> {
+        // One memtable holds all partitions of the table, so this makes all of them durable.
+        log_synced();
+        self.flush()
+    }
+
+    fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
+        let snapshot = self.store.db.snapshot();
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&snapshot);
+        let index = self.read_index(partition, &options)?;
+        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN);
+        let mut file = SstFileWriter::create(&table_options);
+        file.open(path)?;
+        // Keys must be written in order: the partition's meta key comes before its data keys.
+        file.put(applied_index_key(partition), index.to_le_bytes())?;
+        if self.may_hold_sort_keys(partition) {
+            file.put(sort_keys_flag_key(partition), b"")?;
+        }
+        options.set_total_order_seek(true);
+        options.fill_cache(false);
+        options.set_iterate_upper_bound(partition_end(partition));
+        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+        iterator.seek(hash_position(partition, 0));
+        while let Some((key, value)) = iterator.item() {
+            file.put(key, value)?;
+            iterator.next();
+        }
+        iterator.status()?;
+        file.finish()?;
+        std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(EngineError::io(path))?;
+        Ok(index)
+    }
+
+    fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range_cf(&self.column_family, hash_position(partition, 0).to_vec(), partition_end(partition));
+        self.store.db.write_opt(batch, &self.write)?;
+        // An ingested file may not overlap unflushed data without a flush; RocksDB does that itself.
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(false);
+        self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
+        let mut batch = WriteBatch::default();
+        batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
+        self.store.db.write_opt(batch, &self.write)?;
+        let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
+        let state = self.state(partition);
+        state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
+        state.applied.store(index, Ordering::Release);
+        Ok(())
+    }
+
+    fn spare_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn remove_expired(&self, _partition: u32, _now: UnixMillis) -> usize {
+        // Compactions do it.
+        0
+    }
+
+    fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {
+        let options = self.store.config.scenario_options(settings.usage_scenario);
+        let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        Ok(self.store.db.set_options_cf(&self.column_family, &options)?)
+    }
+
+    fn compact(&self) -> Result<(), EngineError> {
+        self.flush()?;
+        self.store.db.compact_range_cf(&self.column_family, None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    fn statistics(&self) -> EngineStatistics {
+        let options = &self.store.options;
+        let table = self.store.db.property_value_cf(&self.column_family, properties::CFSTATS_NO_FILE_HISTOGRAM);
+        EngineStatistics {
+            records: self.int_property(properties::ESTIMATE_NUM_KEYS),
+            records_are_estimated: true,
+            hash_keys: None,
+            memory_bytes: self.int_property(properties::CUR_SIZE_ALL_MEM_TABLES),
+            disk_bytes: self.int_property(properties::TOTAL_SST_FILES_SIZE),
+            expired_removed: 0,
+            evicted: 0,
+            block_cache_hits: options.get_ticker_count(Ticker::BlockCacheHit),
+            block_cache_misses: options.get_ticker_count(Ticker::BlockCacheMiss),
+            block_cache_bytes: self.store.cache.get_usage() as u64,
+            stall_micros: options.get_ticker_count(Ticker::StallMicros),
+            pending_compaction_bytes: self.int_property(properties::ESTIMATE_PENDING_COMPACTION_BYTES),
+            levels: table.ok().flatten().map(|text| level_table::parse(&text)).unwrap_or_default(),
+        }
+    }
+}

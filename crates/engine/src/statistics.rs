@@ -1,0 +1,49 @@
+use serde::Serialize;
+
+/// What an engine tells about one table on this node. Counts are since the node started.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EngineStatistics {
+    /// Records, expired ones included until they are removed; an estimate on RocksDB.
+    pub records: u64,
+    pub records_are_estimated: bool,
+    /// Hash keys; `None` where the engine does not count them.
+    pub hash_keys: Option<u64>,
+    /// Bytes of memory that records and their index take.
+    pub memory_bytes: u64,
+    /// Bytes of files on disk.
+    pub disk_bytes: u64,
+    pub expired_removed: u64,
+    pub evicted: u64,
+    pub block_cache_hits: u64,
+    pub block_cache_misses: u64,
+    pub block_cache_bytes: u64,
+    /// Microseconds that writers were held back because flushes or compactions lagged.
+    pub stall_micros: u64,
+    pub pending_compaction_bytes: u64,
+    pub levels: Vec<LevelStatistics>,
+}
+
+impl EngineStatistics {
+    /// Share of block reads served from the block cache, 0 to 1; `None` before the first.
+    pub fn block_cache_hit_rate(&self) -> Option<f64> {
+        let reads = self.block_cache_hits + self.block_cache_misses;
+        (reads > 0).then(|| self.block_cache_hits as f64 / reads as f64)
+    }
+}
+
+/// One level of a table's LSM tree, with the columns of RocksDB's own level table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LevelStatistics {
+    /// `L0`, `L1`, ...
+    pub level: String,
+    pub files: u64,
+    pub size_bytes: u64,
+    /// How much the level exceeds its target; compaction begins above 1.
+    pub score: f64,
+    pub read_gigabytes: f64,
+    pub write_gigabytes: f64,
+    /// Bytes written to the level per byte moved into it.
+    pub write_amplification: f64,
+    pub keys_in: u64,
+    pub keys_dropped: u64,
+}

@@ -1,0 +1,342 @@
+//! What every engine must do, checked against a model that is a `BTreeMap`.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tessera_engine::mutation::{encode_clear, encode_delete, encode_put};
+use tessera_engine::{
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, RocksConfig, RocksStore, Visit,
+};
+use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, WhenFull};
+
+const PARTITIONS: u32 = 3;
+
+/// Opens the same table again on each call with the same directory.
+type Open = fn(&Path) -> Box<dyn Engine>;
+
+fn open_memory(directory: &Path) -> Box<dyn Engine> {
+    let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
+    Box::new(MemoryEngine::open(PARTITIONS, budget, Some(directory.join("memory"))).unwrap())
+}
+
+fn open_rocks(directory: &Path) -> Box<dyn Engine> {
+    let config = RocksConfig { block_cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20, ..Default::default() };
+    let store = RocksStore::open(&directory.join("rocks"), config).unwrap();
+    Box::new(store.open_table("table", PARTITIONS).unwrap())
+}
+
+const ENGINES: [(&str, Open); 2] = [("memory", open_memory), ("rocksdb", open_rocks)];
+
+type Model = BTreeMap<(u32, Vec<u8>, Vec<u8>), Vec<u8>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u32, Vec<u8>, Vec<u8>, Vec<u8>),
+    Delete(u32, Vec<u8>, Vec<u8>),
+    Clear(u32),
+    Reopen,
+}
+
+fn key_bytes() -> impl Strategy<Value = Vec<u8>> {
+    // Few distinct keys, so that steps meet; 0x00 and 0xff are where encodings go wrong.
+    prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 0xff]), 0..3)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let partition = 0..PARTITIONS;
+    let value = prop::collection::vec(any::<u8>(), 0..40);
+    let hash_key = || {
+        key_bytes().prop_map(|mut key| {
+            key.push(b'k');
+            key
+        })
+    };
+    prop_oneof![
+        20 => (partition.clone(), hash_key(), key_bytes(), value).prop_map(|(p, h, s, v)| Step::Put(p, h, s, v)),
+        8 => (partition.clone(), hash_key(), key_bytes()).prop_map(|(p, h, s)| Step::Delete(p, h, s)),
+        1 => partition.prop_map(Step::Clear),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn stored(payload: &[u8], expiry: Expiry) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    StoredValue { expiry, is_field: false, payload }.encode(&mut bytes);
+    bytes
+}
+
+fn write(engine: &dyn Engine, partition: u32, payload: Vec<u8>) {
+    let index = engine.applied_index(partition) + 1;
+    engine.write(&[Applied { partition, index, payloads: &[Bytes::from(payload)] }]).unwrap();
+    assert_eq!(engine.applied_index(partition), index);
+}
+
+fn put(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>, payload: &[u8], expiry: Expiry) {
+    let mut entry = Vec::new();
+    encode_put(&mut entry, key, &StoredValue { expiry, is_field: false, payload });
+    write(engine, partition, entry);
+}
+
+fn read(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = engine.get(partition, key, &mut |bytes| value = Some(bytes.to_vec())).unwrap();
+    assert_eq!(found, value.is_some());
+    value
+}
+
+/// Every record of a partition, by pages of at least `page` hash keys.
+fn scan_all(engine: &dyn Engine, partition: u32, page: usize) -> Model {
+    let mut records = Model::new();
+    let mut from = Some(0);
+    while let Some(position) = from {
+        from = engine
+            .scan(partition, position, page, &mut |key, value| {
+                assert!(key.hash() >= position);
+                let address = (partition, key.hash_key.to_vec(), key.sort_key.to_vec());
+                assert!(records.insert(address, value.to_vec()).is_none(), "visited twice");
+                Visit::NextRecord
+            })
+            .unwrap();
+        assert!(from.is_none_or(|next| next > position));
+    }
+    records
+}
+
+fn check_equal(engine: &dyn Engine, model: &Model) {
+    let mut all = Model::new();
+    for partition in 0..PARTITIONS {
+        all.append(&mut scan_all(engine, partition, 2));
+    }
+    assert_eq!(&all, model);
+    let addresses: Vec<_> = model.keys().cloned().collect();
+    let reads: Vec<_> = addresses.iter().map(|(p, h, s)| (*p, RecordKey::new(h, s))).collect();
+    let mut values = Vec::new();
+    engine.multi_get(&reads, &mut |at, value| values.push((at, value.map(<[u8]>::to_vec)))).unwrap();
+    for (at, address) in addresses.iter().enumerate() {
+        assert_eq!(values[at], (at, Some(model[address].clone())));
+        assert_eq!(read(engine, address.0, &reads[at].1), Some(model[address].clone()));
+    }
+    if model.keys().any(|(_, _, sort_key)| !sort_key.is_empty()) {
+        assert!((0..PARTITIONS).any(|partition| engine.may_hold_sort_keys(partition)));
+    }
+}
+
+fn run(open: Open, steps: &[Step]) {
+    let directory = TempDir::new().unwrap();
+    let mut engine = open(directory.path());
+    let mut model = Model::new();
+    for step in steps {
+        match step {
+            Step::Put(partition, hash_key, sort_key, value) => {
+                put(&*engine, *partition, &RecordKey::new(hash_key, sort_key), value, Expiry::NEVER);
+                model.insert((*partition, hash_key.clone(), sort_key.clone()), stored(value, Expiry::NEVER));
+            }
+            Step::Delete(partition, hash_key, sort_key) => {
+                let mut entry = Vec::new();
+                encode_delete(&mut entry, &RecordKey::new(hash_key, sort_key));
+                write(&*engine, *partition, entry);
+                model.remove(&(*partition, hash_key.clone(), sort_key.clone()));
+            }
+            Step::Clear(partition) => {
+                let mut entry = Vec::new();
+                encode_clear(&mut entry);
+                write(&*engine, *partition, entry);
+                model.retain(|(p, _, _), _| p != partition);
+            }
+            Step::Reopen => {
+                let applied: Vec<_> = (0..PARTITIONS).map(|partition| engine.applied_index(partition)).collect();
+                for partition in 0..PARTITIONS {
+                    engine.make_durable(partition, &|| {}).unwrap();
+                }
+                drop(engine);
+                engine = open(directory.path());
+                for partition in 0..PARTITIONS {
+                    assert_eq!(engine.applied_index(partition), applied[partition as usize]);
+                    assert_eq!(engine.durable_index(partition).unwrap(), applied[partition as usize]);
+                }
+            }
+        }
+    }
+    check_equal(&*engine, &model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_follows_the_model(steps in prop::collection::vec(step(), 0..120)) {
+        run(open_memory, &steps);
+    }
+
+    #[test]
+    fn rocksdb_follows_the_model(steps in prop::collection::vec(step(), 0..60)) {
+        run(open_rocks, &steps);
+    }
+}
+
+fn for_each_engine(test: impl Fn(&str, &dyn Engine, &Path)) {
+    for (name, open) in ENGINES {
+        let directory = TempDir::new().unwrap();
+        let engine = open(directory.path());
+        test(name, &*engine, directory.path());
+    }
+}
+
+#[test]
+fn sort_keys_of_a_hash_key_come_in_order_and_by_range() {
+    for_each_engine(|name, engine, _| {
+        for sort_key in ["", "a", "b", "ba", "c"] {
+            put(engine, 1, &RecordKey::new(b"user", sort_key.as_bytes()), sort_key.as_bytes(), Expiry::NEVER);
+        }
+        put(engine, 1, &RecordKey::new(b"user2", b"x"), b"", Expiry::NEVER);
+        let scan = |from: Bound<&str>, to: Bound<&str>, order| {
+            let mut seen = Vec::new();
+            let range = (from.map(str::as_bytes), to.map(str::as_bytes));
+            engine
+                .scan_hash_key(1, &RecordKey::new(b"user", b""), range, order, &mut |sort_key, _| {
+                    seen.push(String::from_utf8(sort_key.to_vec()).unwrap());
+                    Visit::NextRecord
+                })
+                .unwrap();
+            seen
+        };
+        use Bound::{Excluded, Included, Unbounded};
+        use Order::{Ascending, Descending};
+        assert_eq!(scan(Unbounded, Unbounded, Ascending), ["", "a", "b", "ba", "c"], "{name}");
+        assert_eq!(scan(Unbounded, Unbounded, Descending), ["c", "ba", "b", "a", ""], "{name}");
+        assert_eq!(scan(Excluded("a"), Excluded("c"), Ascending), ["b", "ba"], "{name}");
+        assert_eq!(scan(Included("a"), Included("b"), Descending), ["b", "a"], "{name}");
+        assert_eq!(scan(Included("c"), Excluded("a"), Ascending), [""; 0], "{name}");
+        assert_eq!(scan(Excluded("b"), Excluded("b"), Descending), [""; 0], "{name}");
+    });
+}
+
+#[test]
+fn a_visitor_stops_at_a_hash_key_and_a_scan_goes_on_at_the_next() {
+    for_each_engine(|name, engine, _| {
+        for hash_key in 0..50u8 {
+            for sort_key in 0..20u8 {
+                put(engine, 0, &RecordKey::new(&[b'k', hash_key], &[sort_key]), b"v", Expiry::NEVER);
+            }
+        }
+        let mut visits = 0;
+        let next = engine.scan(0, 0, usize::MAX, &mut |_, _| {
+            visits += 1;
+            Visit::NextHashKey
+        });
+        assert_eq!((visits, next.unwrap()), (50, None), "{name}");
+    });
+}
+
+#[test]
+fn a_checkpoint_restores_one_partition_and_leaves_the_others() {
+    for_each_engine(|name, engine, directory| {
+        for number in 0..500u32 {
+            put(engine, number % 2, &RecordKey::new(&number.to_be_bytes(), b"s"), b"before", Expiry::NEVER);
+        }
+        let path = directory.join("checkpoint");
+        let index = engine.checkpoint(0, &path).unwrap();
+        assert_eq!(index, engine.applied_index(0), "{name}");
+        let expected = scan_all(engine, 0, 100);
+        let other = scan_all(engine, 1, 100);
+        put(engine, 0, &RecordKey::new(b"later", b""), b"after", Expiry::NEVER);
+        engine.restore(0, &path, 77).unwrap();
+        assert_eq!(scan_all(engine, 0, 100), expected, "{name}");
+        assert_eq!(scan_all(engine, 1, 100), other, "{name}");
+        assert_eq!(engine.applied_index(0), 77, "{name}");
+    });
+}
+
+#[test]
+fn expired_records_are_removed_and_others_are_not() {
+    let directory = TempDir::new().unwrap();
+    let memory = open_memory(directory.path());
+    let rocks = open_rocks(directory.path());
+    let past = Expiry::at_key(Some(UnixMillis::new(1_000)));
+    let future = Expiry::at_key(UnixMillis::now().checked_add_millis(1_000_000));
+    for engine in [&memory, &rocks] {
+        for number in 0..2_000u32 {
+            let expiry = if number % 2 == 0 { past } else { future };
+            put(&**engine, 0, &RecordKey::new(&number.to_be_bytes(), b""), b"v", expiry);
+        }
+    }
+    let mut removed = 0;
+    for _ in 0..200 {
+        removed += memory.remove_expired(0, UnixMillis::now());
+    }
+    assert_eq!(removed, 1_000);
+    rocks.compact().unwrap();
+    for engine in [&memory, &rocks] {
+        assert_eq!(scan_all(&**engine, 0, 1_000).len(), 1_000);
+    }
+}
+
+#[test]
+fn memory_is_accounted_evicted_and_given_back() {
+    let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 256 << 10 }));
+    let engine = MemoryEngine::open(PARTITIONS, budget.clone(), None).unwrap();
+    let value = vec![7; 1_000];
+    let mut number = 0u32;
+    while engine.spare_bytes().unwrap() > 0 {
+        put(&engine, number % PARTITIONS, &RecordKey::new(&number.to_be_bytes(), b""), &value, Expiry::NEVER);
+        number += 1;
+    }
+    assert!((200..=260).contains(&number), "{number} records of 1,000 bytes fit in 256 KiB");
+
+    engine.apply_settings(&TableSettings { when_full: WhenFull::Evict, ..Default::default() }).unwrap();
+    assert_eq!(engine.spare_bytes(), None);
+    let hot = RecordKey::new(b"hot", b"");
+    put(&engine, 0, &hot, &value, Expiry::NEVER);
+    for next in number..number + 2_000 {
+        put(&engine, next % PARTITIONS, &RecordKey::new(&next.to_be_bytes(), b""), &value, Expiry::NEVER);
+        assert!(read(&engine, 0, &hot).is_some(), "a record that is read all the time stays");
+    }
+    let statistics = engine.statistics();
+    assert!(statistics.evicted > 1_500, "{statistics:?}");
+    assert!(budget.used_bytes() < (256 << 10) + 4_000);
+
+    for partition in 0..PARTITIONS {
+        let mut clear = Vec::new();
+        encode_clear(&mut clear);
+        write(&engine, partition, clear);
+    }
+    drop(engine);
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+#[test]
+fn overhead_of_a_small_record_stays_below_40_bytes() {
+    let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
+    let engine = MemoryEngine::open(1, budget.clone(), None).unwrap();
+    let records = 200_000u32;
+    for number in 0..records {
+        put(&engine, 0, &RecordKey::new(format!("user{number:012}").as_bytes(), b""), &[b'x'; 100], Expiry::NEVER);
+    }
+    let overhead = budget.used_bytes() as f64 / f64::from(records) - 116.0;
+    assert!((10.0..40.0).contains(&overhead), "{overhead} bytes over a key of 16 and a value of 100");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let engine = open_memory(directory.path());
+    put(&*engine, 0, &RecordKey::new(b"k", b""), b"value", Expiry::NEVER);
+    let path = directory.path().join("checkpoint");
+    engine.checkpoint(0, &path).unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    for at in 0..sound.len() {
+        if (8..16).contains(&at) {
+            continue; // the log index; the caller compares it with the log
+        }
+        let mut damaged = sound.clone();
+        damaged[at] ^= 0x10;
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(engine.restore(0, &path, 1).is_err(), "byte {at}");
+        std::fs::write(&path, &sound[..at]).unwrap();
+        assert!(engine.restore(0, &path, 1).is_err(), "cut at {at}");
+    }
+}

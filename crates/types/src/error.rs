@@ -1,0 +1,66 @@
+//! How a request fails.
+
+use std::fmt;
+
+/// What a failed request may have changed. Clients decide by it whether they may simply try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was changed.
+    NotDone,
+    /// The write may or may not have taken effect, now or later.
+    Unknown,
+}
+
+/// Why the store did not do what a face asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("no such table: {0}")]
+    NoSuchTable(String),
+    #[error("keys are in different partitions of the table")]
+    CrossPartition,
+    #[error("the {what} has {actual} bytes, the limit `{limit}` is {allowed}")]
+    TooLarge { what: &'static str, limit: &'static str, actual: usize, allowed: usize },
+    #[error("the table keeps nothing on disk (durability none), so this request's durability '{0}' cannot be given")]
+    DurabilityUnavailable(crate::Durability),
+    #[error("the memory for records is used up ({used} of {limit} bytes); delete records or raise `memory.limit_bytes`")]
+    MemoryFull { used: u64, limit: u64 },
+    #[error("busy: the queue of writes is full; try again")]
+    Busy,
+    #[error("the partition is starting; try again")]
+    NotReady,
+    #[error("the data directory's disk is full; free space, then writes go on by themselves")]
+    DiskFull,
+    #[error("the data directory's disk failed ({0}); writes are refused until the node is restarted on a sound disk")]
+    DiskFailed(String),
+    #[error("the node stopped or its disk failed before the write was safe; it may or may not have taken effect")]
+    Interrupted,
+    #[error("the node is shutting down")]
+    ShuttingDown,
+    #[error("stored data is damaged: {0}")]
+    Corruption(String),
+    #[error("storage engine: {0}")]
+    Engine(String),
+}
+
+impl RequestError {
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Interrupted => Outcome::Unknown,
+            _ => Outcome::NotDone,
+        }
+    }
+
+    /// Whether the same request may succeed later without anybody changing it.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Busy | Self::NotReady | Self::DiskFull | Self::MemoryFull { .. })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NotDone => "not done",
+            Self::Unknown => "outcome unknown",
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The words of Tessera: keys, partitions, table schemas, settings, limits and errors.
+//!
+//! No I/O, no clock, no async: everything here is a plain value that every storey above may name.
+//! Read first: [`RecordKey`] (a record's address), [`StoredValue`] (a record's bytes with their expiry) and
+//! [`TableSchema`].
+
+mod error;
+mod key;
+mod limits;
+mod partitioner;
+mod settings;
+mod stored_value;
+mod table;
+mod time;
+
+pub use error::{Outcome, RequestError};
+pub use key::{RecordKey, hash_of};
+pub use limits::Limits;
+pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
+pub use settings::{Durability, EngineKind, Model, UsageScenario, WhenFull};
+pub use stored_value::{Expiry, StoredValue};
+pub use table::{TableId, TableNameError, TableSchema, TableSettings, check_table_name};
+pub use time::UnixMillis;

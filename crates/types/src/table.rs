@@ -1,0 +1,86 @@
+//! What a table is: a namespace of records with an engine, partitions and settings.
+
+use crate::{Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A table's number: 0 is the table `default`, others count up from 1 in the order of creation and are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TableId(pub u32);
+
+impl fmt::Display for TableId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// What is fixed when a table is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    pub engine: EngineKind,
+    pub partitions: u32,
+    #[serde(default)]
+    pub partitioner: Partitioner,
+    #[serde(default)]
+    pub model: Model,
+    pub durability: Durability,
+}
+
+impl TableSchema {
+    /// The durability a table gets when none is asked for: what the engine is chosen for.
+    pub fn default_durability(engine: EngineKind) -> Durability {
+        match engine {
+            EngineKind::Memory => Durability::None,
+            EngineKind::Rocksdb => Durability::Hard,
+        }
+    }
+
+    /// Whether the table's log and state are on disk.
+    pub fn is_persistent(&self) -> bool {
+        self.durability != Durability::None
+    }
+}
+
+/// What may be altered while the table is in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TableSettings {
+    /// Seconds after which a record written without an expiry of its own ends; 0 means never.
+    pub default_ttl_seconds: u64,
+    /// Memory tables only.
+    pub when_full: WhenFull,
+    /// RocksDB tables only.
+    pub usage_scenario: UsageScenario,
+}
+
+/// Why a table name was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a table name has 1 to 128 letters, digits, '_', '-' or '.', and does not begin with a digit")]
+pub struct TableNameError;
+
+/// Names go into URLs, file names of exports and the Redis protocol, so they are plain. They do not begin with a digit,
+/// because a command that takes a table accepts its number too.
+///
+/// # Errors
+/// [`TableNameError`] with the rule.
+pub fn check_table_name(name: &str) -> Result<(), TableNameError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let fits = (1..=128).contains(&name.len()) && name.bytes().all(plain);
+    if fits && !name.as_bytes()[0].is_ascii_digit() { Ok(()) } else { Err(TableNameError) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_names() {
+        for good in ["default", "_x", "user-table.v2", &"a".repeat(128)] {
+            assert_eq!(check_table_name(good), Ok(()), "{good}");
+        }
+        for bad in ["", "1st", "a b", "a/b", "täble", &"a".repeat(129)] {
+            assert_eq!(check_table_name(bad), Err(TableNameError), "{bad}");
+        }
+    }
+}
