@@ -1,0 +1,11 @@
+//! What the cluster knows about itself: the catalog of tables, agreed on by a consensus group of its own.
+//!
+//! [`Catalog`] is a pure state machine: commands and time in, a new state or an error out. [`CatalogMachine`] drives it:
+//! it evaluates commands in the order of the log, keeps the state in a file, and tells a listener what changed. This
+//! crate knows no protocol and opens no table.
+
+mod catalog;
+mod machine;
+
+pub use catalog::{Catalog, CatalogCommand, CatalogError, TableEntry, TableState};
+pub use machine::{CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogRequest};

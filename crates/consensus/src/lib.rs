@@ -1,0 +1,24 @@
+//! Consensus groups: many Raft groups in one process, driven by one loop per worker over one log per disk.
+//!
+//! What a group replicates is opaque here: a [`StateMachine`] turns commands into payloads, and committed payloads
+//! into state. This crate does not know what a table or a record is. It is the only one that names raft.
+//!
+//! Read first: [`worker`] (the loop), then [`log`] (what makes a write durable), then [`StateMachine`].
+
+mod group;
+pub mod log;
+mod machine;
+mod storage;
+pub mod worker;
+
+pub use group::GroupSettings;
+pub use log::{LogConfig, LogError, LogStatus, SharedLog};
+pub use machine::{Committed, Evaluated, Failure, StateMachine};
+pub use worker::{GroupStart, Inbox, InboxFull, Worker};
+
+/// Names a group on this cluster. The storeys above choose the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u64);
+
+/// A voter of a group. On one node there is one.
+pub const THIS_NODE: u64 = 1;

@@ -63,7 +63,7 @@ pub trait Engine: Send + Sync {
     /// Makes the state durable as it is now or was a moment ago, and with it raises
     /// [`durable_index`](Self::durable_index). `log_synced` is called once in between and returns when every entry
     /// applied so far is fsynced in the log, so that durable state is never ahead of a log that lost its tail.
-    fn make_durable(&self, partition: u32, log_synced: &dyn Fn()) -> Result<(), EngineError>;
+    fn make_durable(&self, partition: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError>;
 
     /// Writes the partition's records as they are at one instant, or between two instants for engines that then return
     /// the earlier one's log index, into the new file `path`, fsynced. Returns the index from which on the log completes it.

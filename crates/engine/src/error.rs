@@ -11,6 +11,8 @@ pub enum EngineError {
     Io { path: PathBuf, source: io::Error },
     #[error("rocksdb: {0}")]
     Rocksdb(String),
+    #[error("the log could not be synced: {0}")]
+    LogNotSynced(String),
 }
 
 impl EngineError {

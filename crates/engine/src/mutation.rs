@@ -35,13 +35,22 @@ fn put_key(out: &mut Vec<u8>, kind: u8, key: &RecordKey<'_>) {
 }
 
 pub fn encode_put(out: &mut Vec<u8>, key: &RecordKey<'_>, value: &StoredValue<'_>) {
-    let length = value.encoded_len();
-    out.reserve(19 + key.hash_key.len() + key.sort_key.len() + length);
+    begin_put(out, key, value.encoded_len());
+    value.encode(out);
+}
+
+/// [`encode_put`] of a stored value that is encoded already.
+pub fn encode_put_stored(out: &mut Vec<u8>, key: &RecordKey<'_>, stored: &[u8]) {
+    begin_put(out, key, stored.len());
+    out.put_slice(stored);
+}
+
+fn begin_put(out: &mut Vec<u8>, key: &RecordKey<'_>, value_len: usize) {
+    out.reserve(19 + key.hash_key.len() + key.sort_key.len() + value_len);
     put_key(out, PUT, key);
-    out.put_u32_le(u32::try_from(length).expect("values are checked against the limit on entry"));
+    out.put_u32_le(u32::try_from(value_len).expect("values are checked against the limit on entry"));
     out.put_slice(key.hash_key);
     out.put_slice(key.sort_key);
-    value.encode(out);
 }
 
 pub fn encode_delete(out: &mut Vec<u8>, key: &RecordKey<'_>) {

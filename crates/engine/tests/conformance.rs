@@ -150,7 +150,7 @@ fn run(open: Open, steps: &[Step]) {
             Step::Reopen => {
                 let applied: Vec<_> = (0..PARTITIONS).map(|partition| engine.applied_index(partition)).collect();
                 for partition in 0..PARTITIONS {
-                    engine.make_durable(partition, &|| {}).unwrap();
+                    engine.make_durable(partition, &|| Ok(())).unwrap();
                 }
                 drop(engine);
                 engine = open(directory.path());

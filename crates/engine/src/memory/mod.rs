@@ -120,7 +120,7 @@ impl Engine for MemoryEngine {
         Ok(self.partition(partition).durable_index())
     }
 
-    fn make_durable(&self, number: u32, log_synced: &dyn Fn()) -> Result<(), EngineError> {
+    fn make_durable(&self, number: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let partition = self.partition(number);
         if partition.durable_index() == partition.applied_index() {
@@ -130,7 +130,7 @@ impl Engine for MemoryEngine {
         let unfinished = path.with_extension("unfinished");
         let index = checkpoint::write(partition, &unfinished)?;
         // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
-        log_synced();
+        log_synced().map_err(EngineError::LogNotSynced)?;
         fs::rename(&unfinished, &path).map_err(EngineError::io(&path))?;
         checkpoint::sync_directory(directory)?;
         partition.made_durable(index);

@@ -272,9 +272,9 @@ impl Engine for RocksEngine {
         self.read_index(partition, &options)
     }
 
-    fn make_durable(&self, _partition: u32, log_synced: &dyn Fn()) -> Result<(), EngineError> {
+    fn make_durable(&self, _partition: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError> {
         // One memtable holds all partitions of the table, so this makes all of them durable.
-        log_synced();
+        log_synced().map_err(EngineError::LogNotSynced)?;
         self.flush()
     }
 

@@ -1,0 +1,59 @@
+//! A block: what one write to the log holds.
+//!
+//! ```text
+//! u32 magic | u32 CRC-32C of all that follows | u64 segment | u64 number | u64 durable | u32 length | records
+//! ```
+//!
+//! Integers are little-endian. Numbers count blocks over all segments from 1. `durable` is the number of the last block
+//! that was fsynced when this one was written.
+
+use bytes::BufMut;
+
+const MAGIC: u32 = 0x4c53_5354; // "TSSL"
+pub(super) const HEADER_LEN: usize = 36;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockHeader {
+    pub(super) segment: u64,
+    pub(super) number: u64,
+    pub(super) durable: u64,
+}
+
+/// Leaves room for the header at the start of `out`.
+pub(super) fn begin(out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(HEADER_LEN, 0);
+}
+
+/// Fills in the header of the block whose records follow it in `out`.
+pub(super) fn finish(out: &mut [u8], header: BlockHeader) {
+    let length = u32::try_from(out.len() - HEADER_LEN).expect("a block is bounded by the writer");
+    let mut head = &mut out[8..HEADER_LEN];
+    head.put_u64_le(header.segment);
+    head.put_u64_le(header.number);
+    head.put_u64_le(header.durable);
+    head.put_u32_le(length);
+    let checksum = crc32c::crc32c(&out[8..]);
+    out[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    out[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`.
+pub(super) fn read(bytes: &[u8], segment: u64) -> Option<(BlockHeader, usize)> {
+    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    if half(0)? != MAGIC || word(8)? != segment {
+        return None;
+    }
+    let length = half(32)? as usize;
+    let checked = bytes.get(8..HEADER_LEN.checked_add(length)?)?;
+    (crc32c::crc32c(checked) == half(4)?)
+        .then_some((BlockHeader { segment, number: word(16)?, durable: word(24)? }, length))
+}
+
+/// Where the next whole block of `segment` at or after `from` begins.
+pub(super) fn find(bytes: &[u8], segment: u64, from: usize) -> Option<usize> {
+    let magic = MAGIC.to_le_bytes();
+    (from..bytes.len().saturating_sub(HEADER_LEN - 1))
+        .find(|&at| bytes[at..at + 4] == magic && read(&bytes[at..], segment).is_some())
+}

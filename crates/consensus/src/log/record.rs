@@ -1,0 +1,135 @@
+//! The records inside a block: one byte of kind, the group (u64), then, integers little-endian:
+//!
+//! | kind | bytes |
+//! |---|---|
+//! | 1 entries | u32 count, then per entry u64 index, u64 term, u8 type, u32 length, payload |
+//! | 2 state | u64 term, u64 vote, u64 commit |
+//! | 3 truncated | u64 index, u64 term: the state machine is durable up to here |
+//! | 4 removed | (nothing): the group is gone |
+
+use crate::GroupId;
+use bytes::{Buf, BufMut, Bytes};
+
+const ENTRIES: u8 = 1;
+const STATE: u8 = 2;
+const TRUNCATED: u8 = 3;
+const REMOVED: u8 = 4;
+
+/// An entry of a group's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEntry {
+    pub index: u64,
+    pub term: u64,
+    /// Raft's entry type, opaque to the log.
+    pub kind: u8,
+    pub payload: Bytes,
+}
+
+/// What a group must remember besides entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredState {
+    pub term: u64,
+    pub vote: u64,
+    pub commit: u64,
+}
+
+/// One thing to append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogRecord {
+    /// Consecutive entries. They replace any entries of the group from the first one's index on.
+    Entries { group: GroupId, entries: Vec<StoredEntry> },
+    State { group: GroupId, state: StoredState },
+    Truncated { group: GroupId, index: u64, term: u64 },
+    Removed { group: GroupId },
+}
+
+const HEAD: usize = 9;
+const ENTRY_HEAD: usize = 21;
+
+impl LogRecord {
+    pub(super) fn group(&self) -> GroupId {
+        match self {
+            Self::Entries { group, .. } | Self::State { group, .. } | Self::Truncated { group, .. } | Self::Removed { group } => {
+                *group
+            }
+        }
+    }
+
+    pub(super) fn encoded_len(&self) -> usize {
+        HEAD + match self {
+            Self::Entries { entries, .. } => {
+                4 + entries.iter().map(|entry| ENTRY_HEAD + entry.payload.len()).sum::<usize>()
+            }
+            Self::State { .. } => 24,
+            Self::Truncated { .. } => 16,
+            Self::Removed { .. } => 0,
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, group) = match self {
+            Self::Entries { group, .. } => (ENTRIES, group),
+            Self::State { group, .. } => (STATE, group),
+            Self::Truncated { group, .. } => (TRUNCATED, group),
+            Self::Removed { group } => (REMOVED, group),
+        };
+        out.put_u8(kind);
+        out.put_u64_le(group.0);
+        match self {
+            Self::Entries { entries, .. } => {
+                out.put_u32_le(u32::try_from(entries.len()).expect("a pass proposes fewer entries"));
+                for entry in entries {
+                    out.put_u64_le(entry.index);
+                    out.put_u64_le(entry.term);
+                    out.put_u8(entry.kind);
+                    out.put_u32_le(u32::try_from(entry.payload.len()).expect("payloads are limited by the store"));
+                    out.put_slice(&entry.payload);
+                }
+            }
+            Self::State { state, .. } => {
+                out.put_u64_le(state.term);
+                out.put_u64_le(state.vote);
+                out.put_u64_le(state.commit);
+            }
+            Self::Truncated { index, term, .. } => {
+                out.put_u64_le(*index);
+                out.put_u64_le(*term);
+            }
+            Self::Removed { .. } => {}
+        }
+    }
+
+    /// Takes one record off `bytes`; `None` if they do not begin with one.
+    pub(super) fn decode(bytes: &mut Bytes) -> Option<Self> {
+        let kind = bytes.try_get_u8().ok()?;
+        let group = GroupId(bytes.try_get_u64_le().ok()?);
+        Some(match kind {
+            ENTRIES => {
+                let count = bytes.try_get_u32_le().ok()? as usize;
+                if count > bytes.len() / ENTRY_HEAD {
+                    return None;
+                }
+                let mut entries = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let (index, term) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u64_le().ok()?);
+                    let kind = bytes.try_get_u8().ok()?;
+                    let length = bytes.try_get_u32_le().ok()? as usize;
+                    if length > bytes.len() {
+                        return None;
+                    }
+                    entries.push(StoredEntry { index, term, kind, payload: bytes.split_to(length) });
+                }
+                Self::Entries { group, entries }
+            }
+            STATE => {
+                let mut next = || bytes.try_get_u64_le().ok();
+                Self::State { group, state: StoredState { term: next()?, vote: next()?, commit: next()? } }
+            }
+            TRUNCATED => {
+                Self::Truncated { group, index: bytes.try_get_u64_le().ok()?, term: bytes.try_get_u64_le().ok()? }
+            }
+            REMOVED => Self::Removed { group },
+            _ => return None,
+        })
+    }
+}

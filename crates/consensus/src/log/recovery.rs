@@ -1,0 +1,148 @@
+//! Reading the log back.
+
+use super::block::{self, BlockHeader, HEADER_LEN};
+use super::record::{LogRecord, StoredEntry, StoredState};
+use super::{LogError, segments};
+use crate::GroupId;
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// What the log holds of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveredGroup {
+    pub state: StoredState,
+    /// Index and term up to which the state machine had become durable.
+    pub truncated: (u64, u64),
+    /// Consecutive entries; the first is at most one above what was truncated.
+    pub entries: VecDeque<StoredEntry>,
+}
+
+pub(super) struct Recovered {
+    pub(super) groups: HashMap<GroupId, RecoveredGroup>,
+    /// Segments on disk, each with the highest index that it holds per group.
+    pub(super) segments: Vec<(u64, HashMap<GroupId, u64>)>,
+    /// Number of the last block.
+    pub(super) last_block: u64,
+}
+
+pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
+    let numbers = segments::list(directory)?;
+    let mut recovered = Recovered { groups: HashMap::new(), segments: Vec::new(), last_block: 0 };
+    let mut torn: Option<Torn> = None;
+    for (position, &segment) in numbers.iter().enumerate() {
+        let path = segments::path(directory, segment);
+        if position > 0 && segment != numbers[position - 1] + 1 {
+            return Err(LogError::Corrupt { path, offset: 0, what: "the segment before it is missing" });
+        }
+        let bytes = std::fs::read(&path).map_err(|source| LogError::Io { path: path.clone(), source })?;
+        let bytes = Bytes::from(bytes);
+        if let Some(torn) = &torn {
+            // Nothing behind a bad block is used. But if it vouches for that block, the bad block was no torn tail.
+            torn.check_against(&bytes, segment, 0)?;
+            continue;
+        }
+        let mut highest = HashMap::new();
+        let mut offset = 0;
+        while let Some((header, length)) = block::read(&bytes[offset..], segment) {
+            if recovered.last_block != 0 && header.number != recovered.last_block + 1 {
+                return Err(LogError::Corrupt { path, offset: offset as u64, what: "a block is missing before it" });
+            }
+            recovered.last_block = header.number;
+            let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
+            while !records.is_empty() {
+                let record = LogRecord::decode(&mut records).ok_or_else(|| LogError::Corrupt {
+                    path: path.clone(),
+                    offset: offset as u64,
+                    what: "its checksum is right, but a record in it cannot be read; was it written by a later version?",
+                })?;
+                take(&mut recovered.groups, &mut highest, record);
+            }
+            offset += HEADER_LEN + length;
+        }
+        recovered.segments.push((segment, highest));
+        let is_unused = bytes[offset..].iter().all(|&byte| byte == 0);
+        if !is_unused || position + 1 < numbers.len() {
+            // Either damage, or simply the end of a full segment: later segments show which.
+            let suspect = Torn { path, offset, block: recovered.last_block + 1 };
+            suspect.check_against(&bytes, segment, offset)?;
+            if !is_unused {
+                torn = Some(suspect);
+            }
+        }
+    }
+    recovered.groups.retain(|_, group| group.state != StoredState::default() || !group.entries.is_empty());
+    Ok(recovered)
+}
+
+/// A place where block number `block` should be and is not.
+struct Torn {
+    path: PathBuf,
+    offset: usize,
+    block: u64,
+}
+
+impl Torn {
+    /// Fails if a whole block of `bytes` from `from` on vouches for the missing one.
+    fn check_against(&self, bytes: &[u8], segment: u64, mut from: usize) -> Result<(), LogError> {
+        while let Some(at) = block::find(bytes, segment, from) {
+            let Some((BlockHeader { durable, .. }, _)) = block::read(&bytes[at..], segment) else { break };
+            if durable >= self.block {
+                return Err(LogError::Corrupt {
+                    path: self.path.clone(),
+                    offset: self.offset as u64,
+                    what: "the block's checksum does not match",
+                });
+            }
+            from = at + 1;
+        }
+        Ok(())
+    }
+}
+
+fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<GroupId, u64>, record: LogRecord) {
+    let id = record.group();
+    if let LogRecord::Removed { .. } = record {
+        groups.remove(&id);
+        highest.remove(&id);
+        return;
+    }
+    let group = groups.entry(id).or_default();
+    match record {
+        LogRecord::Entries { entries, .. } => {
+            if let Some(first) = entries.first() {
+                while group.entries.back().is_some_and(|last| last.index >= first.index) {
+                    group.entries.pop_back();
+                }
+            }
+            if let Some(last) = entries.last() {
+                let highest = highest.entry(id).or_default();
+                *highest = last.index.max(*highest);
+            }
+            group.entries.extend(entries);
+        }
+        LogRecord::State { state, .. } => group.state = state,
+        LogRecord::Truncated { index, term, .. } => {
+            group.truncated = (index, term);
+            while group.entries.front().is_some_and(|first| first.index <= index) {
+                group.entries.pop_front();
+            }
+        }
+        LogRecord::Removed { .. } => unreachable!("returned above"),
+    }
+}
+
+/// Reads the blocks of one segment's bytes, for fuzzing and for inspection: whole blocks and records until the first
+/// that is not.
+pub fn decode_segment(bytes: &[u8], segment: u64) -> Vec<LogRecord> {
+    let bytes = Bytes::copy_from_slice(bytes);
+    let (mut offset, mut decoded) = (0, Vec::new());
+    while let Some((_, length)) = block::read(&bytes[offset..], segment) {
+        let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
+        while let Some(record) = LogRecord::decode(&mut records) {
+            decoded.push(record);
+        }
+        offset += HEADER_LEN + length;
+    }
+    decoded
+}

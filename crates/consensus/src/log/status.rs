@@ -1,0 +1,56 @@
+use crate::GroupId;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Whether the log takes writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogStatus {
+    Ok,
+    /// The disk is full. The log keeps trying and goes on by itself when there is space.
+    Full,
+    /// A write or fsync failed. What the disk holds is unknown, so the log stays closed until the process is started
+    /// again: after a failed fsync the kernel may have dropped the pages, and a second fsync would lie.
+    Failed(String),
+}
+
+/// Counts since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogStatistics {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub syncs: u64,
+    pub sync_time: Duration,
+    pub segments: u64,
+    /// Bytes of all segment files.
+    pub disk_bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) blocks: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) sync_nanos: AtomicU64,
+    pub(super) segments: AtomicU64,
+    pub(super) disk_bytes: AtomicU64,
+    pub(super) holding_space: Mutex<Vec<GroupId>>,
+}
+
+impl Counters {
+    pub(super) fn read(&self) -> LogStatistics {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LogStatistics {
+            blocks: read(&self.blocks),
+            bytes: read(&self.bytes),
+            syncs: read(&self.syncs),
+            sync_time: Duration::from_nanos(read(&self.sync_nanos)),
+            segments: read(&self.segments),
+            disk_bytes: read(&self.disk_bytes),
+        }
+    }
+
+    pub(super) fn holding_space(&self) -> Vec<GroupId> {
+        self.holding_space.lock().clone()
+    }
+}

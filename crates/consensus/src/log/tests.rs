@@ -1,0 +1,212 @@
+use super::*;
+use bytes::Bytes;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+const SMALL: u64 = 16 << 10;
+
+fn config() -> LogConfig {
+    LogConfig { segment_bytes: SMALL, soft_sync_interval: Duration::from_millis(1), ..Default::default() }
+}
+
+fn entry(index: u64, payload: &[u8]) -> StoredEntry {
+    StoredEntry { index, term: 1, kind: 0, payload: Bytes::copy_from_slice(payload) }
+}
+
+fn append(log: &SharedLog, group: u64, indexes: std::ops::Range<u64>, payload_len: usize) {
+    let entries = indexes.map(|index| entry(index, &vec![index as u8; payload_len])).collect();
+    let group = GroupId(group);
+    log.submit(LogBatch { records: vec![LogRecord::Entries { group, entries }], ..Default::default() });
+}
+
+fn indexes(group: &RecoveredGroup) -> Vec<u64> {
+    group.entries.iter().map(|entry| entry.index).collect()
+}
+
+/// Ends the log's thread without the mark of a clean shutdown, as a kill would.
+fn kill(log: Arc<SharedLog>, directory: &TempDir) -> TempDir {
+    log.wait_synced().unwrap();
+    let copy = TempDir::new().unwrap();
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+/// Until what was submitted is durable, and what follows from it (space, statistics) done as well.
+fn settle(log: &SharedLog) {
+    log.wait_synced().unwrap();
+    log.wait_synced().unwrap();
+}
+
+fn newest_segment(directory: &TempDir) -> (u64, std::path::PathBuf) {
+    let number = *segments::list(directory.path()).unwrap().last().unwrap();
+    (number, segments::path(directory.path(), number))
+}
+
+#[test]
+fn entries_states_and_replacements_come_back() {
+    let directory = TempDir::new().unwrap();
+    let (log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert!(groups.is_empty());
+    append(&log, 7, 1..10, 100);
+    append(&log, 7, 5..7, 3); // a new leader's entries replace 5 and all behind it
+    append(&log, 8, 1..3, 0);
+    let state = StoredState { term: 3, vote: 1, commit: 6 };
+    log.submit(LogBatch { records: vec![LogRecord::State { group: GroupId(7), state }], ..Default::default() });
+    append(&log, 9, 1..2, 10);
+    log.submit(LogBatch { records: vec![LogRecord::Removed { group: GroupId(9) }], ..Default::default() });
+    log.close();
+    let (_log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert_eq!(groups[&GroupId(7)].state, state);
+    assert_eq!(indexes(&groups[&GroupId(7)]), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(groups[&GroupId(7)].entries[5].payload.len(), 3);
+    assert_eq!(indexes(&groups[&GroupId(8)]), [1, 2]);
+    assert!(!groups.contains_key(&GroupId(9)));
+}
+
+#[test]
+fn segments_go_when_no_group_needs_them() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    for index in 1..200 {
+        append(&log, 1, index..index + 1, 1_000);
+    }
+    append(&log, 2, 1..2, 10);
+    settle(&log);
+    assert!(log.statistics().segments > 5);
+    assert_eq!(log.groups_holding_space(), [GroupId(1)]);
+    let truncate = |group, index| {
+        let records = vec![LogRecord::Truncated { group: GroupId(group), index, term: 1 }];
+        log.submit(LogBatch { records, ..Default::default() });
+        settle(&log);
+    };
+    truncate(1, 199);
+    assert!(log.statistics().segments <= 2, "{:?}", log.statistics());
+    log.close();
+    let (_log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert_eq!(groups[&GroupId(1)].truncated, (199, 1));
+    assert_eq!(indexes(&groups[&GroupId(1)]), [0u64; 0]);
+    assert_eq!(indexes(&groups[&GroupId(2)]), [1]);
+}
+
+#[test]
+fn one_fsync_serves_all_that_queued() {
+    let directory = TempDir::new().unwrap();
+    let config = LogConfig { soft_sync_interval: Duration::from_secs(3600), ..config() };
+    let (log, _) = SharedLog::open(directory.path(), &config).unwrap();
+    let done = Arc::new(AtomicUsize::new(0));
+    for index in 1..=1_000 {
+        let done = done.clone();
+        let completion: Completion = Box::new(move |outcome| {
+            outcome.unwrap();
+            done.fetch_add(1, Ordering::SeqCst);
+        });
+        let records = vec![LogRecord::Entries { group: GroupId(1), entries: vec![entry(index, b"payload")] }];
+        log.submit(LogBatch { records, sync: true, completion: Some(completion) });
+    }
+    log.wait_synced().unwrap();
+    assert_eq!(done.load(Ordering::SeqCst), 1_000);
+    assert!(log.statistics().syncs < 1_000, "{:?}", log.statistics());
+}
+
+/// Every single flipped bit, and every cut, of what a killed process left: recovery gives back a prefix, or refuses.
+#[test]
+fn a_damaged_log_gives_a_prefix_or_is_refused_but_never_a_hole() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    for index in 1..=20 {
+        append(&log, 1, index..index + 1, 30);
+        if index <= 10 {
+            log.wait_synced().unwrap();
+        }
+    }
+    let killed = kill(log, &directory);
+    let (_, path) = newest_segment(&killed);
+    let sound = std::fs::read(&path).unwrap();
+    let used = sound.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    let (mut refused, mut cut) = (0, 0);
+    for at in 0..used {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &damaged).unwrap();
+        match recovery::recover(killed.path()) {
+            Err(LogError::Corrupt { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+            Ok(recovered) => {
+                cut += 1;
+                let indexes = recovered.groups.get(&GroupId(1)).map(indexes).unwrap_or_default();
+                let prefix: Vec<u64> = (1..=indexes.len() as u64).collect();
+                assert_eq!(indexes, prefix, "byte {at}");
+                assert!(indexes.len() >= 10, "byte {at}: an entry that later blocks vouch for was cut off");
+            }
+        }
+    }
+    assert!(refused > 500 && cut > 50, "{refused} refused, {cut} cut");
+    for end in 0..used {
+        std::fs::write(&path, &sound[..end]).unwrap();
+        let recovered = recovery::recover(killed.path()).unwrap();
+        let indexes = recovered.groups.get(&GroupId(1)).map(indexes).unwrap_or_default();
+        assert_eq!(indexes, (1..=indexes.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_torn_tail_is_cut_once_and_writing_goes_on() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    append(&log, 1, 1..3, 30);
+    let killed = kill(log, &directory);
+    let (_, path) = newest_segment(&killed);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let used = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+    bytes[used..used + 50].fill(0x55); // the start of a block that never became whole
+    std::fs::write(&path, &bytes).unwrap();
+    for round in 0..3 {
+        let (log, groups) = SharedLog::open(killed.path(), &config()).unwrap();
+        assert_eq!(indexes(&groups[&GroupId(1)]), (1..3 + round).collect::<Vec<_>>());
+        append(&log, 1, 3 + round..4 + round, 10);
+        log.close();
+    }
+}
+
+#[test]
+fn after_a_clean_shutdown_even_the_last_block_is_known_to_be_needed() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    append(&log, 1, 1..2, 64);
+    log.close();
+    let (_, path) = newest_segment(&directory);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let payload = bytes.windows(64).position(|window| window == [1; 64]).unwrap();
+    bytes[payload + 3] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = SharedLog::open(directory.path(), &config()).err().expect("refused");
+    assert!(matches!(error, LogError::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_missing_segment_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    for index in 1..60 {
+        append(&log, 1, index..index + 1, 1_000);
+    }
+    log.close();
+    let numbers = segments::list(directory.path()).unwrap();
+    std::fs::remove_file(segments::path(directory.path(), numbers[1])).unwrap();
+    assert!(matches!(SharedLog::open(directory.path(), &config()), Err(LogError::Corrupt { .. })));
+}
+
+#[test]
+fn entries_larger_than_a_segment_fit() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    append(&log, 1, 1..2, 100_000);
+    append(&log, 1, 2..3, 10);
+    log.close();
+    let (_log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert_eq!(indexes(&groups[&GroupId(1)]), [1, 2]);
+    assert_eq!(groups[&GroupId(1)].entries[0].payload.len(), 100_000);
+}

@@ -1,0 +1,339 @@
+//! The thread that writes the log.
+
+use super::block::{self, BlockHeader};
+use super::record::{LogRecord, StoredState};
+use super::recovery::Recovered;
+use super::{Completion, LogBatch, LogConfig, LogError, LogStatus, Shared, segments};
+use crate::GroupId;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long to wait before writing again to a disk that was full.
+const RETRY_FULL: Duration = Duration::from_millis(500);
+/// A block is closed when it has grown to this or to a quarter of a segment, so that memory and the cost of one damaged
+/// block stay bounded.
+const BLOCK_BYTES: usize = 8 << 20;
+
+pub(super) struct Writer {
+    directory: PathBuf,
+    config: LogConfig,
+    shared: Arc<Shared>,
+    file: File,
+    segment: u64,
+    /// Where the next block goes, and how far the file is allocated.
+    offset: u64,
+    allocated: u64,
+    /// Number of the last block written, and of the last one fsynced.
+    last_block: u64,
+    durable_block: u64,
+    groups: HashMap<GroupId, GroupState>,
+    /// Highest index per group in the segment being written.
+    highest: HashMap<GroupId, u64>,
+    /// The same for older segments, oldest first.
+    closed: VecDeque<(u64, HashMap<GroupId, u64>)>,
+    block: Vec<u8>,
+    unsynced_since: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct GroupState {
+    state: StoredState,
+    truncated: (u64, u64),
+}
+
+impl Writer {
+    /// Always begins a new segment: what recovery cut off is then never written over.
+    pub(super) fn new(
+        directory: &Path,
+        config: &LogConfig,
+        recovered: &Recovered,
+        shared: Arc<Shared>,
+    ) -> Result<Self, LogError> {
+        remove_torn_tail(directory, recovered)?;
+        let segment = recovered.segments.last().map_or(1, |(last, _)| last + 1);
+        let io_error = |source| LogError::Io { path: segments::path(directory, segment), source };
+        let groups = recovered.groups.iter();
+        let file = segments::create(directory, segment, config.segment_bytes).map_err(io_error)?;
+        let mut writer = Self {
+            directory: directory.to_path_buf(),
+            config: config.clone(),
+            shared,
+            file,
+            segment,
+            offset: 0,
+            allocated: config.segment_bytes,
+            last_block: recovered.last_block,
+            durable_block: recovered.last_block,
+            groups: groups
+                .map(|(id, group)| (*id, GroupState { state: group.state, truncated: group.truncated }))
+                .collect(),
+            highest: HashMap::new(),
+            closed: recovered.segments.iter().cloned().collect(),
+            block: Vec::new(),
+            unsynced_since: None,
+        };
+        writer.write_group_states().and_then(|()| writer.sync()).map_err(io_error)?;
+        writer.publish();
+        Ok(writer)
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            let (batches, closing) = self.next_batches();
+            let outcome = self.write(batches);
+            if let Err(error) = outcome {
+                return self.fail(&error);
+            }
+            if closing {
+                if let Err(error) = self.write_closing_mark() {
+                    self.fail(&error);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Waits for batches, for the time of a delayed fsync, or for the end.
+    fn next_batches(&self) -> (Vec<LogBatch>, bool) {
+        let mut queue = self.shared.queue.lock();
+        while queue.batches.is_empty() && !queue.closing {
+            match self.unsynced_since {
+                None => self.shared.wake.wait(&mut queue),
+                Some(since) => {
+                    let due = since + self.config.soft_sync_interval;
+                    if self.shared.wake.wait_until(&mut queue, due).timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        queue.bytes = 0;
+        (std::mem::take(&mut queue.batches), queue.closing)
+    }
+
+    fn write(&mut self, batches: Vec<LogBatch>) -> io::Result<()> {
+        let mut completions: Vec<Completion> = Vec::new();
+        let mut sync = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
+        let mut has_truncated = false;
+        let block_limit = BLOCK_BYTES.min(usize::try_from(self.config.segment_bytes / 4).unwrap_or(BLOCK_BYTES));
+        block::begin(&mut self.block);
+        for batch in batches {
+            sync |= batch.sync;
+            for record in &batch.records {
+                has_truncated |= matches!(record, LogRecord::Truncated { .. } | LogRecord::Removed { .. });
+                record.encode(&mut self.block);
+                self.remember(record);
+                if self.block.len() >= block_limit {
+                    self.write_block()?;
+                    block::begin(&mut self.block);
+                }
+            }
+            completions.extend(batch.completion);
+        }
+        if self.block.len() > block::HEADER_LEN {
+            self.write_block()?;
+        }
+        if sync {
+            self.sync()?;
+        }
+        for completion in completions {
+            completion(Ok(()));
+        }
+        if has_truncated {
+            self.delete_unneeded()?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    fn remember(&mut self, record: &LogRecord) {
+        let id = record.group();
+        match record {
+            LogRecord::Entries { entries, .. } => {
+                if let Some(last) = entries.last() {
+                    let highest = self.highest.entry(id).or_default();
+                    *highest = last.index.max(*highest);
+                }
+                self.groups.entry(id).or_default();
+            }
+            LogRecord::State { state, .. } => self.groups.entry(id).or_default().state = *state,
+            LogRecord::Truncated { index, term, .. } => self.groups.entry(id).or_default().truncated = (*index, *term),
+            LogRecord::Removed { .. } => _ = self.groups.remove(&id),
+        }
+    }
+
+    /// Writes `self.block`, beginning a new segment first if it would not fit.
+    fn write_block(&mut self) -> io::Result<()> {
+        if self.offset > 0 && self.offset + self.block.len() as u64 > self.allocated {
+            let block = std::mem::take(&mut self.block);
+            self.begin_segment(block.len() as u64)?;
+            self.block = block;
+        }
+        self.last_block += 1;
+        let header = BlockHeader { segment: self.segment, number: self.last_block, durable: self.durable_block };
+        block::finish(&mut self.block, header);
+        self.retry_while_full(|writer| writer.file.write_all_at(&writer.block, writer.offset))?;
+        self.offset += self.block.len() as u64;
+        self.unsynced_since.get_or_insert_with(Instant::now);
+        let statistics = &self.shared.statistics;
+        statistics.blocks.fetch_add(1, Ordering::Relaxed);
+        statistics.bytes.fetch_add(self.block.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, at_least: u64) -> io::Result<()> {
+        // Recovery takes a segment's end for granted once the next one exists, so this one must be durable first.
+        self.sync()?;
+        let next = self.segment + 1;
+        let states = (self.groups.len() * 64) as u64;
+        let bytes = self.config.segment_bytes.max(at_least + states + 2 * block::HEADER_LEN as u64);
+        let file = self.retry_while_full(|writer| segments::create(&writer.directory, next, bytes))?;
+        // What is indexed for the block about to be written belongs to the new segment too; leaving it with the old
+        // one as well only keeps that one a little longer.
+        let highest = self.highest.clone();
+        self.closed.push_back((self.segment, std::mem::replace(&mut self.highest, highest)));
+        (self.file, self.segment, self.offset, self.allocated) = (file, next, 0, bytes);
+        self.write_group_states()
+    }
+
+    /// The first block of a segment.
+    fn write_group_states(&mut self) -> io::Result<()> {
+        block::begin(&mut self.block);
+        for (&group, &GroupState { state, truncated: (index, term) }) in &self.groups {
+            LogRecord::State { group, state }.encode(&mut self.block);
+            LogRecord::Truncated { group, index, term }.encode(&mut self.block);
+        }
+        self.write_block()
+    }
+
+    fn write_closing_mark(&mut self) -> io::Result<()> {
+        self.sync()?;
+        block::begin(&mut self.block);
+        self.write_block()?;
+        self.sync()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        if self.durable_block == self.last_block {
+            return Ok(());
+        }
+        let began = Instant::now();
+        self.file.sync_data()?;
+        self.durable_block = self.last_block;
+        self.unsynced_since = None;
+        let statistics = &self.shared.statistics;
+        statistics.syncs.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        statistics.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Deletes the oldest segments as long as all their entries are truncated.
+    fn delete_unneeded(&mut self) -> io::Result<()> {
+        let is_needed = |groups: &HashMap<GroupId, GroupState>, highest: &HashMap<GroupId, u64>| {
+            highest.iter().any(|(id, index)| groups.get(id).is_some_and(|group| group.truncated.0 < *index))
+        };
+        if self.closed.front().is_none_or(|(_, highest)| is_needed(&self.groups, highest)) {
+            return Ok(());
+        }
+        // The truncation that makes a segment unneeded must not be lost with it.
+        self.sync()?;
+        while let Some((segment, highest)) = self.closed.front() {
+            if is_needed(&self.groups, highest) {
+                break;
+            }
+            segments::delete(&self.directory, *segment)?;
+            self.closed.pop_front();
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let statistics = &self.shared.statistics;
+        let segments = self.closed.len() as u64 + 1;
+        statistics.segments.store(segments, Ordering::Relaxed);
+        statistics.disk_bytes.store(segments * self.config.segment_bytes, Ordering::Relaxed);
+        let mut holding = statistics.holding_space.lock();
+        holding.clear();
+        if let Some((_, highest)) = self.closed.front() {
+            let holds = |(id, index): &(&GroupId, &u64)| self.groups.get(id).is_some_and(|group| group.truncated.0 < **index);
+            holding.extend(highest.iter().filter(holds).map(|(id, _)| *id));
+        }
+    }
+
+    /// Runs `operation` until it fails for another reason than a full disk, telling everybody meanwhile.
+    fn retry_while_full<T>(&self, operation: impl Fn(&Self) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match operation(self) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    *self.shared.status.lock() = LogStatus::Full;
+                    if self.shared.queue.lock().closing {
+                        return Err(error);
+                    }
+                    std::thread::park_timeout(RETRY_FULL);
+                }
+                outcome => {
+                    let mut status = self.shared.status.lock();
+                    if *status == LogStatus::Full {
+                        *status = LogStatus::Ok;
+                    }
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Refuses everything from now on. Completions of what was queued are told; they were never durable.
+    fn fail(&self, error: &io::Error) {
+        let message = format!("{}: {error}", self.directory.display());
+        tracing::error!(%message, "the log failed; writes are refused until the node is restarted");
+        *self.shared.status.lock() = LogStatus::Failed(message.clone());
+        loop {
+            let mut queue = self.shared.queue.lock();
+            while queue.batches.is_empty() && !queue.closing {
+                self.shared.wake.wait(&mut queue);
+            }
+            let closing = queue.closing;
+            queue.bytes = 0;
+            let batches = std::mem::take(&mut queue.batches);
+            drop(queue);
+            for completion in batches.into_iter().filter_map(|batch| batch.completion) {
+                completion(Err(LogError::Failed(message.clone())));
+            }
+            if closing {
+                return;
+            }
+        }
+    }
+}
+
+/// Removes what recovery did not use, so that it does not look like damage once later blocks vouch for everything
+/// before them. Later segments first: a crash in between then leaves a shorter tail, never a hole.
+fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogError> {
+    let used = recovered.segments.last().map_or(0, |(last, _)| *last);
+    let io_error = |segment| move |source| LogError::Io { path: segments::path(directory, segment), source };
+    for torn in segments::list(directory)?.into_iter().filter(|segment| *segment > used).rev() {
+        segments::delete(directory, torn).map_err(io_error(torn))?;
+    }
+    if used == 0 {
+        return Ok(());
+    }
+    let path = segments::path(directory, used);
+    let cut = || -> io::Result<()> {
+        let bytes = std::fs::read(&path)?;
+        let mut offset = 0;
+        while let Some((_, length)) = block::read(&bytes[offset..], used) {
+            offset += block::HEADER_LEN + length;
+        }
+        let file = File::options().write(true).open(&path)?;
+        file.set_len(offset as u64)?;
+        file.sync_all()
+    };
+    cut().map_err(io_error(used))
+}

@@ -1,0 +1,70 @@
+use crate::GroupId;
+use bytes::Bytes;
+
+/// What the groups of one worker replicate: called by the worker's loop only, never concurrently.
+///
+/// A command passes through three calls. [`evaluate`](Self::evaluate) turns it into bytes that say what will change,
+/// judged against the state *and* everything evaluated before it that is not applied yet.
+/// [`apply`](Self::apply) makes the change once it is committed. [`answer`](Self::answer) tells whoever sent it.
+pub trait StateMachine {
+    type Command: Send + 'static;
+    /// What is needed to answer a command.
+    type Ticket;
+
+    /// Appends the command's effect to `payload`.
+    fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut Vec<u8>) -> Evaluated<Self::Ticket>;
+
+    /// Everything evaluated for `group` since the last call is in the log entry `index`.
+    fn proposed(&mut self, group: GroupId, index: u64);
+
+    /// Applies committed entries: all that one pass of the loop has, in log order within a group. Entries with an
+    /// empty payload change nothing but the index.
+    ///
+    /// # Errors
+    /// If the state could not take them. They are given again later; meanwhile nothing of `committed` may be answered.
+    fn apply(&mut self, committed: &[Committed]) -> Result<(), String>;
+
+    /// Answers a command: `Ok` once its entry is applied.
+    fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>);
+
+    /// Refuses a command that was never evaluated.
+    fn refuse(&mut self, command: Self::Command, failure: Failure);
+
+    /// The group can now serve: everything acknowledged before the start is applied.
+    fn serving(&mut self, group: GroupId);
+}
+
+/// What evaluation made of a command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Evaluated<T> {
+    /// There is a payload. With `sync` the entry must be fsynced before it counts as persisted here.
+    Replicate { ticket: T, sync: bool },
+    /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those.
+    NoChange { ticket: T },
+    /// Already answered.
+    Answered,
+}
+
+/// Committed entries of one group.
+#[derive(Debug)]
+pub struct Committed {
+    pub group: GroupId,
+    /// Index of the last entry.
+    pub index: u64,
+    pub payloads: Vec<Bytes>,
+}
+
+/// Why a command was not carried out, or is not known to have been.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Not done: the group is not on this worker, or not yet leading.
+    NotServing,
+    /// Not done: the disk is full.
+    DiskFull,
+    /// Not done: the log failed earlier.
+    DiskFailed(String),
+    /// Not done: the process is going down.
+    ShuttingDown,
+    /// Proposed, but it will not be known in time whether it took effect.
+    Interrupted,
+}

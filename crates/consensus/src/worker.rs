@@ -1,0 +1,317 @@
+//! The loop that drives the groups of one worker.
+//!
+//! **One pass** takes everything that has queued: commands and news from the log. Commands are evaluated one by one,
+//! and a group's effects of the whole pass become one entry. Then every group that was touched hands over what Raft has
+//! ready; all their records go to the log as one batch; what is committed is applied in one call; and tickets are
+//! answered. Nothing ever waits for more to come: while a pass runs or the disk syncs, the next one's work gathers.
+//!
+//! The loop is the only one that touches groups and state machine, so neither needs a lock. It runs as a task on the
+//! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
+//! connections that were readable in one turn of the event loop are in the same pass.
+
+use crate::group::{Group, GroupSettings, PassOutput};
+use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
+use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
+use ahash::AHashMap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often the loop looks at the log's health and tries again what failed, when nothing else wakes it.
+const TICK: Duration = Duration::from_millis(200);
+
+/// The queue in front of a worker.
+pub struct Inbox<C> {
+    messages: Mutex<Vec<Message<C>>>,
+    wake: Notify,
+    limit: usize,
+}
+
+/// The inbox holds as many commands as it may; the command comes back.
+#[derive(Debug)]
+pub struct InboxFull<C>(pub C);
+
+enum Message<C> {
+    Command(GroupId, C),
+    Start(GroupStart),
+    Remove(GroupId),
+    Persisted(Vec<(GroupId, u64)>),
+    /// The group's state machine is durable up to the index.
+    Durable(GroupId, u64),
+    Stop,
+}
+
+/// A group to take on.
+pub struct GroupStart {
+    pub id: GroupId,
+    pub settings: GroupSettings,
+    /// What the log holds of it; empty for a new group.
+    pub recovered: RecoveredGroup,
+}
+
+impl<C> Inbox<C> {
+    /// An inbox that refuses commands while it holds `limit` messages.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { messages: Mutex::new(Vec::new()), wake: Notify::new(), limit })
+    }
+
+    /// Queues a command.
+    ///
+    /// # Errors
+    /// Gives the command back when the inbox is full: not done, try later.
+    pub fn submit(&self, group: GroupId, command: C) -> Result<(), InboxFull<C>> {
+        let mut messages = self.messages.lock();
+        if messages.len() >= self.limit {
+            return Err(InboxFull(command));
+        }
+        let was_empty = messages.is_empty();
+        messages.push(Message::Command(group, command));
+        drop(messages);
+        if was_empty {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    pub fn start(&self, start: GroupStart) {
+        self.push(Message::Start(start));
+    }
+
+    pub fn remove(&self, group: GroupId) {
+        self.push(Message::Remove(group));
+    }
+
+    pub fn durable(&self, group: GroupId, index: u64) {
+        self.push(Message::Durable(group, index));
+    }
+
+    /// Lets the loop end after it has refused what is queued.
+    pub fn stop(&self) {
+        self.push(Message::Stop);
+    }
+
+    fn push(&self, message: Message<C>) {
+        self.messages.lock().push(message);
+        self.wake.notify_one();
+    }
+}
+
+/// The groups of one worker, their state machine and their loop.
+pub struct Worker<M: StateMachine> {
+    machine: M,
+    groups: AHashMap<GroupId, Group<M::Ticket>>,
+    inbox: Arc<Inbox<M::Command>>,
+    log: Option<Arc<SharedLog>>,
+    /// Groups that this pass touched.
+    touched: Vec<GroupId>,
+    /// Committed, but the state machine could not take it; tried again before anything else.
+    unapplied: Vec<Committed>,
+    apply_failure: Option<String>,
+    stopping: bool,
+}
+
+impl<M: StateMachine> Worker<M> {
+    /// A worker without groups. `log` is needed as soon as one of them is persistent.
+    pub fn new(machine: M, inbox: Arc<Inbox<M::Command>>, log: Option<Arc<SharedLog>>) -> Self {
+        Self {
+            machine,
+            groups: AHashMap::new(),
+            inbox,
+            log,
+            touched: Vec::new(),
+            unapplied: Vec::new(),
+            apply_failure: None,
+            stopping: false,
+        }
+    }
+
+    /// Runs until [`Inbox::stop`]. Dropping the future stops the groups where they are; nothing acknowledged is lost.
+    pub async fn run(mut self) {
+        let mut messages = Vec::new();
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let inbox = self.inbox.clone();
+        while !self.stopping {
+            tokio::select! {
+                biased;
+                () = inbox.wake.notified() => {}
+                _ = tick.tick() => self.look_after_disk(),
+            }
+            std::mem::swap(&mut *inbox.messages.lock(), &mut messages);
+            self.pass(&mut messages);
+        }
+    }
+
+    fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
+        let refusal = self.refusal();
+        for message in messages.drain(..) {
+            match message {
+                Message::Command(group, command) => self.evaluate(group, command, refusal.as_ref()),
+                Message::Start(start) => self.start(start),
+                Message::Remove(group) => self.remove(group),
+                Message::Persisted(readies) => {
+                    for (id, number) in readies {
+                        if let Some(group) = self.groups.get_mut(&id) {
+                            group.persisted(number);
+                            touch(&mut self.touched, group);
+                        }
+                    }
+                }
+                Message::Durable(id, index) => self.truncate(id, index),
+                Message::Stop => self.stopping = true,
+            }
+        }
+        self.advance();
+        if self.stopping {
+            self.fail_all(|_| true);
+        }
+    }
+
+    /// Why persistent groups refuse commands now, if they do.
+    fn refusal(&self) -> Option<Failure> {
+        if self.stopping {
+            return Some(Failure::ShuttingDown);
+        }
+        if let Some(error) = &self.apply_failure {
+            return Some(Failure::DiskFailed(error.clone()));
+        }
+        match self.log.as_ref()?.status() {
+            LogStatus::Ok => None,
+            LogStatus::Full => Some(Failure::DiskFull),
+            LogStatus::Failed(error) => Some(Failure::DiskFailed(error)),
+        }
+    }
+
+    fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
+        let Some(group) = self.groups.get_mut(&id).filter(|group| group.is_serving()) else {
+            return self.machine.refuse(command, Failure::NotServing);
+        };
+        if let Some(failure) = refusal.filter(|failure| group.persistent || **failure == Failure::ShuttingDown) {
+            return self.machine.refuse(command, failure.clone());
+        }
+        let closed = match self.machine.evaluate(id, command, &mut group.building) {
+            Evaluated::Replicate { ticket, sync } => group.replicate(ticket, sync),
+            Evaluated::NoChange { ticket } => {
+                if let Some(ticket) = group.follow(ticket) {
+                    self.machine.answer(ticket, Ok(()));
+                }
+                return;
+            }
+            Evaluated::Answered => return,
+        };
+        touch(&mut self.touched, group);
+        if let Some(index) = closed {
+            self.machine.proposed(id, index);
+        }
+    }
+
+    fn start(&mut self, start: GroupStart) {
+        let mut group = Group::new(start.id, start.settings, start.recovered);
+        touch(&mut self.touched, &mut group);
+        self.groups.insert(start.id, group);
+    }
+
+    fn remove(&mut self, id: GroupId) {
+        let Some(mut group) = self.groups.remove(&id) else { return };
+        for ticket in group.take_tickets() {
+            self.machine.answer(ticket, Err(Failure::Interrupted));
+        }
+        self.touched.retain(|touched| *touched != id);
+        self.unapplied.retain(|committed| committed.group != id);
+        if let Some(log) = self.log.as_ref().filter(|_| group.persistent) {
+            log.submit(LogBatch { records: vec![LogRecord::Removed { group: id }], ..Default::default() });
+        }
+    }
+
+    fn truncate(&mut self, id: GroupId, durable: u64) {
+        let (Some(group), Some(log)) = (self.groups.get(&id), &self.log) else { return };
+        if let Some((index, term)) = group.truncation(durable) {
+            log.submit(LogBatch { records: vec![LogRecord::Truncated { group: id, index, term }], ..Default::default() });
+        }
+    }
+
+    /// Moves every touched group on, until only the disk is waited for.
+    fn advance(&mut self) {
+        while !self.touched.is_empty() {
+            let mut output = PassOutput::default();
+            for id in std::mem::take(&mut self.touched) {
+                let Some(group) = self.groups.get_mut(&id) else { continue };
+                group.in_pass = false;
+                if let Some(index) = group.propose() {
+                    self.machine.proposed(id, index);
+                }
+                group.collect(&mut output);
+            }
+            self.append(output.records, output.waiting);
+            self.unapplied.append(&mut output.committed);
+            self.apply();
+        }
+    }
+
+    fn append(&mut self, records: Vec<LogRecord>, waiting: Vec<(GroupId, u64)>) {
+        if records.is_empty() && waiting.is_empty() {
+            return;
+        }
+        let log = self.log.as_ref().expect("a persistent group is started with a log");
+        let sync = !waiting.is_empty();
+        let inbox = self.inbox.clone();
+        let completion: Option<crate::log::Completion> = sync.then(|| -> crate::log::Completion {
+            Box::new(move |outcome| {
+                // After a failure the readies never count as persisted; the loop sees the log's status.
+                if outcome.is_ok() {
+                    inbox.push(Message::Persisted(waiting));
+                }
+            })
+        });
+        log.submit(LogBatch { records, sync, completion });
+    }
+
+    fn apply(&mut self) {
+        if self.unapplied.is_empty() {
+            return;
+        }
+        if let Err(error) = self.machine.apply(&self.unapplied) {
+            if self.apply_failure.is_none() {
+                tracing::error!(%error, "committed writes cannot be applied; trying again");
+            }
+            self.apply_failure = Some(error);
+            return;
+        }
+        self.apply_failure = None;
+        for committed in self.unapplied.drain(..) {
+            let Some(group) = self.groups.get_mut(&committed.group) else { continue };
+            if group.applied(committed.index) {
+                self.machine.serving(committed.group);
+            }
+            while let Some(ticket) = group.next_answerable() {
+                self.machine.answer(ticket, Ok(()));
+            }
+        }
+    }
+
+    /// Tells those who wait for a disk that will not answer soon, and tries again what could not be applied.
+    fn look_after_disk(&mut self) {
+        self.apply();
+        if self.refusal().is_some() {
+            self.fail_all(|group| group.persistent);
+        }
+    }
+
+    fn fail_all(&mut self, which: impl Fn(&Group<M::Ticket>) -> bool) {
+        for group in self.groups.values_mut().filter(|group| which(group)) {
+            for ticket in group.take_tickets() {
+                self.machine.answer(ticket, Err(Failure::Interrupted));
+            }
+        }
+    }
+}
+
+fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
+    if !std::mem::replace(&mut group.in_pass, true) {
+        touched.push(group.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
