@@ -71,7 +71,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
             }
         }
     }
-    recovered.groups.retain(|_, group| group.state != StoredState::default() || !group.entries.is_empty());
+    recovered.groups.retain(|_, group| *group != RecoveredGroup::default());
     Ok(recovered)
 }
 
