@@ -1,0 +1,9 @@
+//! The admin face: tables, status, metrics and health over HTTP.
+
+mod api;
+mod listener;
+mod metrics;
+
+pub use api::{AdminServer, ExtraMetrics, NewTable, SettingsChange, TableInfo, TokenCheck};
+pub use listener::AdminListener;
+pub use metrics::Gauges;

@@ -249,6 +249,10 @@ impl<T> Group<T> {
         self.tickets.pop_front_if(|(index, _)| *index <= applied).map(|(_, ticket)| ticket)
     }
 
+    pub(crate) fn has_tickets(&self) -> bool {
+        !self.tickets.is_empty() || !self.building_tickets.is_empty()
+    }
+
     /// All tickets, answerable or not, oldest first.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = T> + '_ {
         self.tickets.drain(..).map(|(_, ticket)| ticket).chain(self.building_tickets.drain(..))

@@ -30,6 +30,9 @@ pub trait StateMachine {
     /// Refuses a command that was never evaluated.
     fn refuse(&mut self, command: Self::Command, failure: Failure);
 
+    /// The group is gone from this worker; what is kept for it can be dropped.
+    fn removed(&mut self, _group: GroupId) {}
+
     /// The group can now serve: everything acknowledged before the start is applied.
     fn serving(&mut self, group: GroupId);
 }

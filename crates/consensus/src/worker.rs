@@ -15,11 +15,14 @@ use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// How often the loop looks at the log's health and tries again what failed, when nothing else wakes it.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long a stopping worker waits for the disk before it tells those who wait that their outcome is unknown.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The queue in front of a worker.
 pub struct Inbox<C> {
@@ -108,7 +111,8 @@ pub struct Worker<M: StateMachine> {
     /// Committed, but the state machine could not take it; tried again before anything else.
     unapplied: Vec<Committed>,
     apply_failure: Option<String>,
-    stopping: bool,
+    /// When it has to end at the latest.
+    stopping: Option<Instant>,
 }
 
 impl<M: StateMachine> Worker<M> {
@@ -122,7 +126,7 @@ impl<M: StateMachine> Worker<M> {
             touched: Vec::new(),
             unapplied: Vec::new(),
             apply_failure: None,
-            stopping: false,
+            stopping: None,
         }
     }
 
@@ -132,7 +136,7 @@ impl<M: StateMachine> Worker<M> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let inbox = self.inbox.clone();
-        while !self.stopping {
+        while !self.is_done() {
             tokio::select! {
                 biased;
                 () = inbox.wake.notified() => {}
@@ -141,6 +145,14 @@ impl<M: StateMachine> Worker<M> {
             std::mem::swap(&mut *inbox.messages.lock(), &mut messages);
             self.pass(&mut messages);
         }
+        self.fail_all(|_| true);
+    }
+
+    /// Whether the worker was stopped and nobody waits for it any more, or has waited long enough.
+    fn is_done(&self) -> bool {
+        self.stopping.is_some_and(|limit| {
+            Instant::now() >= limit || self.groups.values().all(|group| !group.has_tickets())
+        })
     }
 
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
@@ -159,18 +171,15 @@ impl<M: StateMachine> Worker<M> {
                     }
                 }
                 Message::Durable(id, index) => self.truncate(id, index),
-                Message::Stop => self.stopping = true,
+                Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
             }
         }
         self.advance();
-        if self.stopping {
-            self.fail_all(|_| true);
-        }
     }
 
     /// Why persistent groups refuse commands now, if they do.
     fn refusal(&self) -> Option<Failure> {
-        if self.stopping {
+        if self.stopping.is_some() {
             return Some(Failure::ShuttingDown);
         }
         if let Some(error) = &self.apply_failure {
@@ -217,6 +226,7 @@ impl<M: StateMachine> Worker<M> {
         for ticket in group.take_tickets() {
             self.machine.answer(ticket, Err(Failure::Interrupted));
         }
+        self.machine.removed(id);
         self.touched.retain(|touched| *touched != id);
         self.unapplied.retain(|committed| committed.group != id);
         if let Some(log) = self.log.as_ref().filter(|_| group.persistent) {
@@ -293,7 +303,7 @@ impl<M: StateMachine> Worker<M> {
     /// Tells those who wait for a disk that will not answer soon, and tries again what could not be applied.
     fn look_after_disk(&mut self) {
         self.apply();
-        if self.refusal().is_some() {
+        if self.refusal().is_some_and(|failure| failure != Failure::ShuttingDown) {
             self.fail_all(|group| group.persistent);
         }
     }

@@ -1,0 +1,16 @@
+//! The Redis face: RESP2 and RESP3 over TCP or TLS.
+//!
+//! Read first: [`connection`] (the life of a connection and of a pipeline), then [`commands::table`].
+
+mod access;
+mod clients;
+pub mod commands;
+mod connection;
+mod glob;
+mod number;
+pub mod resp;
+mod server;
+mod slow_log;
+
+pub use access::{Access, Password, User};
+pub use server::{RedisConfig, RedisServer};

@@ -1,0 +1,28 @@
+//! What every face calls: records read and written with durability, deadlines and atomicity inside one partition, by
+//! table. The store does not know how a request came in.
+//!
+//! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
+
+mod catalog_listener;
+mod config;
+mod data_directory;
+mod machine;
+mod maintenance;
+mod node;
+mod overlay;
+mod statistics;
+mod table;
+mod transaction;
+mod watch;
+
+pub use config::StoreConfig;
+pub use data_directory::DataDirectoryError;
+pub use machine::{Operation, Verdict};
+pub use node::{OpenError, Store, StoreWorker};
+pub use statistics::{StoreStatistics, TableStatistics};
+pub use table::{Partition, Table};
+pub use tessera_consensus::LogStatus;
+pub use tessera_cluster::{CatalogCommand, CatalogError, TableEntry, TableState};
+pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};
+pub use transaction::{Record, Transaction};
+pub use watch::Watch;

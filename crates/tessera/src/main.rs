@@ -1,1 +1,152 @@
-fn main(){}
+//! Tessera: one binary for the node, its administration and its benchmark. Only wiring lives here.
+
+mod admin_client;
+mod config;
+mod exit;
+mod node;
+mod status_command;
+mod table_command;
+mod tls;
+
+use clap::{Args, Parser, Subcommand};
+use exit::ExitError;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A database for online services: tables in memory or on RocksDB, behind the Redis protocol.
+#[derive(Parser)]
+#[command(version, max_term_width = 110, after_help = "Start a node with `tessera start`, then talk to it: redis-cli -p 6379")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a node
+    #[command(after_help = "\
+Examples:
+  tessera start                                  data in ./data, everything on loopback
+  tessera start --data-dir /srv/tessera --config tessera.toml
+  tessera start --port-offset 100 --set redis.max_clients=500
+
+Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a refused configuration,
+4 for an address in use, 5 for a data directory that cannot be used.")]
+    Start(StartArgs),
+    /// Create, list, change and drop tables of a running node
+    Table {
+        #[command(subcommand)]
+        command: table_command::TableCommand,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Show what a running node holds and what is wrong with it
+    Status {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Write or show the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Measure a server, or a part of this one
+    Bench(tessera_bench::Cli),
+    /// Print the table of Redis commands as Markdown
+    #[command(hide = true)]
+    Commands,
+}
+
+#[derive(Args)]
+struct StartArgs {
+    /// Configuration file; `tessera config init` prints a commented one
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Where data is kept [default: data]
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// Added to every default port, so that several nodes fit on one machine
+    #[arg(long)]
+    port_offset: Option<u16>,
+    /// Allow addresses other than loopback without authentication
+    #[arg(long)]
+    insecure: bool,
+    /// Override one setting, e.g. --set memory.limit_bytes=1000000000; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+/// How to reach a node.
+#[derive(Args, Clone)]
+struct NodeArgs {
+    /// Port offset that the node was started with
+    #[arg(long, default_value_t = 0, global = true)]
+    port_offset: u16,
+    /// Address of the node's admin API [default: http://127.0.0.1:8080, moved by --port-offset]
+    #[arg(long, global = true, env = "TESSERA_ADMIN")]
+    admin: Option<String>,
+    /// Token of the admin API
+    #[arg(long, global = true, env = "TESSERA_ADMIN_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Print a configuration file with every setting, its meaning and its default
+    Init,
+    /// Print the settings that a node would start with
+    Show(StartArgs),
+}
+
+impl StartArgs {
+    fn load(&self) -> Result<config::Config, ExitError> {
+        let mut overrides = config::from_environment(std::env::vars());
+        for text in &self.overrides {
+            let pair = text.split_once('=').ok_or_else(|| ExitError::Usage(format!("--set {text}: expected KEY=VALUE")))?;
+            overrides.push((pair.0.to_string(), pair.1.to_string()));
+        }
+        if let Some(directory) = &self.data_dir {
+            overrides.push(("data_dir".into(), directory.display().to_string()));
+        }
+        if let Some(offset) = self.port_offset {
+            overrides.push(("port_offset".into(), offset.to_string()));
+        }
+        if self.insecure {
+            overrides.push(("insecure".into(), "true".into()));
+        }
+        config::load(self.config.as_deref(), &overrides)
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Start(args) => args.load().and_then(|config| node::run(&config)),
+        Command::Table { command, node } => table_command::run(&command, &node),
+        Command::Status { node } => status_command::run(&node),
+        Command::Config { command: ConfigCommand::Init } => {
+            print!("{}", config::TEMPLATE);
+            Ok(())
+        }
+        Command::Config { command: ConfigCommand::Show(args) } => {
+            args.load().map(|config| print!("{}", toml::to_string(&config).expect("settings have a TOML form")))
+        }
+        Command::Bench(cli) => cli.run().map_err(|error| ExitError::Other(format!("{error:#}"))),
+        Command::Commands => {
+            print!("{}", tessera_redis::commands::table::to_markdown());
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.code()
+        }
+    }
+}

@@ -22,8 +22,8 @@ pub enum RequestError {
     TooLarge { what: &'static str, limit: &'static str, actual: usize, allowed: usize },
     #[error("the table keeps nothing on disk (durability none), so this request's durability '{0}' cannot be given")]
     DurabilityUnavailable(crate::Durability),
-    #[error("the memory for records is used up ({used} of {limit} bytes); delete records or raise `memory.limit_bytes`")]
-    MemoryFull { used: u64, limit: u64 },
+    #[error("memory for records is used up: {needed} bytes needed, {spare} left; delete records or raise `memory.limit_bytes`")]
+    MemoryFull { needed: u64, spare: u64 },
     #[error("busy: the queue of writes is full; try again")]
     Busy,
     #[error("the partition is starting; try again")]

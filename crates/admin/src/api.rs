@@ -1,0 +1,309 @@
+//! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
+
+use crate::{AdminListener, metrics};
+use axum::extract::{Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::future::Future;
+use std::sync::Arc;
+use tessera_store::{CatalogCommand, CatalogError, EngineStatistics, Store, TableEntry, TableState, TableStatistics};
+use tessera_types::{
+    Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings, UsageScenario,
+    WhenFull,
+};
+
+/// Answers whether a bearer token is the right one.
+pub type TokenCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Lines of Prometheus text that other parts of the process add to `/metrics`.
+pub type ExtraMetrics = Arc<dyn Fn(&mut metrics::Gauges) + Send + Sync>;
+
+/// The admin face of a node.
+#[derive(Clone)]
+pub struct AdminServer {
+    store: Store,
+    token: Option<TokenCheck>,
+    extra_metrics: ExtraMetrics,
+}
+
+/// A table to create; what is left out gets its default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTable {
+    pub name: String,
+    pub engine: Option<EngineKind>,
+    pub partitions: Option<u32>,
+    pub partitioner: Option<Partitioner>,
+    pub model: Option<Model>,
+    pub durability: Option<Durability>,
+    #[serde(flatten)]
+    pub settings: SettingsChange,
+}
+
+/// Settings to change; what is left out stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SettingsChange {
+    pub default_ttl_seconds: Option<u64>,
+    pub when_full: Option<WhenFull>,
+    pub usage_scenario: Option<UsageScenario>,
+}
+
+impl SettingsChange {
+    fn apply(&self, settings: &mut TableSettings) {
+        settings.default_ttl_seconds = self.default_ttl_seconds.unwrap_or(settings.default_ttl_seconds);
+        settings.when_full = self.when_full.unwrap_or(settings.when_full);
+        settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
+    }
+}
+
+/// A table as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableInfo {
+    pub id: TableId,
+    pub name: String,
+    #[serde(flatten)]
+    pub schema: TableSchema,
+    #[serde(flatten)]
+    pub settings: TableSettings,
+    pub serving_partitions: u32,
+    pub reads: u64,
+    pub writes: u64,
+    pub block_cache_hit_rate: Option<f64>,
+    pub statistics: EngineStatistics,
+}
+
+impl From<TableStatistics> for TableInfo {
+    fn from(table: TableStatistics) -> Self {
+        Self {
+            id: table.id,
+            name: table.name,
+            schema: table.schema,
+            settings: table.settings,
+            serving_partitions: table.serving_partitions,
+            reads: table.reads,
+            writes: table.writes,
+            block_cache_hit_rate: table.engine.block_cache_hit_rate(),
+            statistics: table.engine,
+        }
+    }
+}
+
+/// Partitions of a table for which no number is given.
+const DEFAULT_PARTITIONS: u32 = 16;
+
+struct Failure(StatusCode, String, Outcome);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1, "outcome": self.2.to_string() }))).into_response()
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let status = match error {
+            RequestError::NoSuchTable(_) => StatusCode::NOT_FOUND,
+            _ if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, error.to_string(), error.outcome())
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Self {
+        let status = match error {
+            CatalogError::NoSuchTable(_) => StatusCode::NOT_FOUND,
+            CatalogError::Exists(_) => StatusCode::CONFLICT,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Self(status, error.to_string(), Outcome::NotDone)
+    }
+}
+
+type Reply<T> = Result<Json<T>, Failure>;
+
+impl AdminServer {
+    /// With `token`, requests other than health checks need it as bearer token.
+    pub fn new(store: Store, token: Option<TokenCheck>, extra_metrics: ExtraMetrics) -> Self {
+        Self { store, token, extra_metrics }
+    }
+
+    /// Serves until `stop` is ready.
+    ///
+    /// # Errors
+    /// If the listener fails.
+    pub async fn serve(self, listener: AdminListener, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+        axum::serve(listener, self.router()).with_graceful_shutdown(stop).await
+    }
+
+    fn router(self) -> Router {
+        let guarded = Router::new()
+            .route("/v1/status", get(status))
+            .route("/v1/tables", get(list_tables).post(create_table))
+            .route("/v1/tables/{name}", get(show_table).patch(alter_table).delete(drop_table))
+            .route("/v1/tables/{name}/rename", post(rename_table))
+            .route("/v1/tables/{name}/truncate", post(truncate_table))
+            .route("/v1/tables/{name}/compact", post(compact_table))
+            .route("/v1/dropped", get(list_dropped))
+            .route("/v1/dropped/{id}/recall", post(recall_table))
+            .route("/metrics", get(show_metrics))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate));
+        Router::new()
+            .merge(guarded)
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready))
+            .with_state(self)
+    }
+
+    fn table_statistics(&self, name: &str) -> Result<TableStatistics, Failure> {
+        let tables = self.store.statistics().tables;
+        let found = tables.into_iter().find(|table| table.name == name);
+        found.ok_or_else(|| RequestError::NoSuchTable(name.into()).into())
+    }
+
+    async fn change(&self, command: CatalogCommand) -> Result<Option<TableId>, Failure> {
+        Ok(self.store.change_catalog(command).await??)
+    }
+}
+
+async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
+    if let Some(check) = &server.token {
+        let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = token.and_then(|value| value.strip_prefix("Bearer "));
+        if !token.is_some_and(|token| check(token)) {
+            let message = "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`";
+            return Failure(StatusCode::UNAUTHORIZED, message.into(), Outcome::NotDone).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) {
+    if server.store.is_serving() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "starting: not every partition serves yet\n")
+    }
+}
+
+async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
+    let statistics = server.store.statistics();
+    let tables: Vec<TableInfo> = statistics.tables.into_iter().map(TableInfo::from).collect();
+    let partitions: u32 = tables.iter().map(|table| table.schema.partitions).sum();
+    let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
+    let log = server.store.log_status();
+    let mut issues = Vec::new();
+    if serving < partitions {
+        issues.push(format!("{} of {partitions} partitions do not serve yet", partitions - serving));
+    }
+    if log != tessera_store::LogStatus::Ok {
+        issues.push(format!("the log takes no writes: {log:?}"));
+    }
+    Json(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "partitions": partitions,
+        "serving_partitions": serving,
+        "issues": issues,
+        "memory_used_bytes": statistics.memory_used_bytes,
+        "memory_limit_bytes": statistics.memory_limit_bytes,
+        "log_bytes": statistics.log.disk_bytes,
+        "log_syncs": statistics.log.syncs,
+        "tables": tables,
+    }))
+}
+
+async fn list_tables(State(server): State<AdminServer>) -> Json<Vec<TableInfo>> {
+    Json(server.store.statistics().tables.into_iter().map(TableInfo::from).collect())
+}
+
+async fn show_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<TableInfo> {
+    Ok(Json(server.table_statistics(&name)?.into()))
+}
+
+async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTable>) -> Reply<TableInfo> {
+    let engine = new.engine.unwrap_or(EngineKind::Rocksdb);
+    let schema = TableSchema {
+        engine,
+        partitions: new.partitions.unwrap_or(DEFAULT_PARTITIONS),
+        partitioner: new.partitioner.unwrap_or_default(),
+        model: new.model.unwrap_or_default(),
+        durability: new.durability.unwrap_or(TableSchema::default_durability(engine)),
+    };
+    let mut settings = TableSettings::default();
+    new.settings.apply(&mut settings);
+    server.change(CatalogCommand::Create { name: new.name.clone(), schema, settings }).await?;
+    Ok(Json(server.table_statistics(&new.name)?.into()))
+}
+
+async fn alter_table(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(change): Json<SettingsChange>,
+) -> Reply<TableInfo> {
+    let mut settings = server.table_statistics(&name)?.settings;
+    change.apply(&mut settings);
+    server.change(CatalogCommand::Alter { name: name.clone(), settings }).await?;
+    Ok(Json(server.table_statistics(&name)?.into()))
+}
+
+async fn drop_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+    let purge_at = server.store.purge_time();
+    let id = server.change(CatalogCommand::Drop { name, purge_at }).await?;
+    Ok(Json(json!({ "id": id, "purge_at_unix_ms": purge_at })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rename {
+    to: String,
+}
+
+async fn rename_table(State(server): State<AdminServer>, Path(name): Path<String>, Json(rename): Json<Rename>) -> Reply<TableInfo> {
+    server.change(CatalogCommand::Rename { name, to: rename.to.clone() }).await?;
+    Ok(Json(server.table_statistics(&rename.to)?.into()))
+}
+
+async fn truncate_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    server.store.truncate(&table).await?;
+    Ok(Json(json!({})))
+}
+
+async fn compact_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let store = server.store.clone();
+    let outcome = tokio::task::spawn_blocking(move || store.compact(&table)).await;
+    outcome.map_err(|_| RequestError::Interrupted)??;
+    Ok(Json(json!({})))
+}
+
+async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {
+    let entries = server.store.catalog().map_err(|error| RequestError::Engine(error.to_string()))?;
+    Ok(Json(entries.into_iter().filter(|entry| entry.state != TableState::Active).collect()))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recall {
+    name: Option<String>,
+}
+
+async fn recall_table(State(server): State<AdminServer>, Path(id): Path<u32>, Json(recall): Json<Recall>) -> Reply<TableInfo> {
+    let id = TableId(id);
+    server.change(CatalogCommand::Recall { id, to: recall.name }).await?;
+    let tables = server.store.statistics().tables;
+    let table = tables.into_iter().find(|table| table.id == id);
+    let table = table.ok_or_else(|| RequestError::NoSuchTable(id.to_string()))?;
+    Ok(Json(table.into()))
+}
+
+async fn show_metrics(State(server): State<AdminServer>) -> Response {
+    let text = metrics::render(&server.store, &server.extra_metrics);
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}

@@ -1,0 +1,87 @@
+//! What Prometheus scrapes. Values are gathered when asked for, so that serving costs nothing for them.
+
+use crate::api::ExtraMetrics;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+use tessera_store::{LogStatus, Store};
+
+type Labels = Vec<(String, String)>;
+type Values = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// Collects the values of one scrape.
+#[derive(Default)]
+pub struct Gauges {
+    registry: Registry,
+    families: std::collections::HashMap<&'static str, Values>,
+}
+
+impl Gauges {
+    /// Adds a value under a name; names that grow with time end in `_total`.
+    pub fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
+        let registry = &mut self.registry;
+        let family = self.families.entry(name).or_insert_with(|| {
+            let family = Values::default();
+            registry.register(name, help, family.clone());
+            family
+        });
+        let labels = labels.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string())).collect();
+        family.get_or_create(&labels).set(value);
+    }
+}
+
+pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
+    let mut gauges = Gauges::default();
+    let statistics = store.statistics();
+    let plain: &[(&str, &str, f64)] = &[
+        ("tessera_memory_used_bytes", "Memory of records of memory tables", statistics.memory_used_bytes as f64),
+        ("tessera_memory_limit_bytes", "Memory that records may take", statistics.memory_limit_bytes as f64),
+        ("tessera_log_blocks_total", "Blocks written to the log", statistics.log.blocks as f64),
+        ("tessera_log_written_bytes_total", "Bytes written to the log", statistics.log.bytes as f64),
+        ("tessera_log_syncs_total", "Fsyncs of the log", statistics.log.syncs as f64),
+        ("tessera_log_sync_seconds_total", "Time spent in fsyncs of the log", statistics.log.sync_time.as_secs_f64()),
+        ("tessera_log_segments", "Segment files of the log", statistics.log.segments as f64),
+        ("tessera_log_disk_bytes", "Disk space of the log", statistics.log.disk_bytes as f64),
+        ("tessera_log_healthy", "1 while the log takes writes", f64::from(u8::from(store.log_status() == LogStatus::Ok))),
+    ];
+    for (name, help, value) in plain {
+        gauges.set(name, help, &[], *value);
+    }
+    for table in &statistics.tables {
+        let engine = &table.engine;
+        let labels = [("table", table.name.as_str()), ("engine", table.schema.engine.as_str())];
+        let values: &[(&str, &str, f64)] = &[
+            ("tessera_table_partitions", "Partitions of the table", f64::from(table.schema.partitions)),
+            ("tessera_table_serving_partitions", "Partitions that serve", f64::from(table.serving_partitions)),
+            ("tessera_table_reads_total", "Records read", table.reads as f64),
+            ("tessera_table_writes_total", "Writes received", table.writes as f64),
+            ("tessera_table_records", "Records, an estimate on RocksDB", engine.records as f64),
+            ("tessera_table_memory_bytes", "Memory of records or memtables", engine.memory_bytes as f64),
+            ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),
+            ("tessera_table_expired_total", "Expired records removed", engine.expired_removed as f64),
+            ("tessera_table_evicted_total", "Records evicted", engine.evicted as f64),
+            ("tessera_table_pending_compaction_bytes", "Bytes that wait for compaction", engine.pending_compaction_bytes as f64),
+        ];
+        for (name, help, value) in values {
+            gauges.set(name, help, &labels, *value);
+        }
+        for level in &engine.levels {
+            let labels = [labels[0], ("level", level.level.as_str())];
+            gauges.set("tessera_table_level_files", "Files of a level", &labels, level.files as f64);
+            gauges.set("tessera_table_level_bytes", "Bytes of a level", &labels, level.size_bytes as f64);
+            gauges.set("tessera_table_level_write_amplification", "W-Amp of a level", &labels, level.write_amplification);
+        }
+        gauges.set("tessera_block_cache_hits_total", "Blocks found in the cache", &[], engine.block_cache_hits as f64);
+        gauges.set("tessera_block_cache_misses_total", "Blocks not found in the cache", &[], engine.block_cache_misses as f64);
+        gauges.set("tessera_rocksdb_stall_seconds_total", "Time that writers were held back", &[], engine.stall_micros as f64 / 1e6);
+    }
+    extra(&mut gauges);
+    let mut text = String::new();
+    // Encoding into a string fails only where a metric's own encoding does.
+    if encode(&mut text, &gauges.registry).is_err() {
+        text.clear();
+    }
+    text
+}

@@ -1,0 +1,151 @@
+//! What a command has at hand while it runs, and what commands share.
+
+use super::CommandError;
+use crate::number::parse_integer;
+use crate::resp::Reply;
+use bytes::Bytes;
+use std::ops::Bound;
+use tessera_store::{Order, Record, Transaction};
+use tessera_types::Expiry;
+
+/// One run of a command.
+pub struct Call<'a, 't> {
+    /// The command's name and arguments.
+    pub args: &'a [&'a [u8]],
+    pub transaction: &'a mut Transaction<'t>,
+    pub reply: Reply<'a>,
+}
+
+pub type Outcome = Result<(), CommandError>;
+
+/// What is under a key.
+pub enum Value {
+    String(Record),
+    Hash,
+}
+
+impl Call<'_, '_> {
+    pub fn key(&self) -> &[u8] {
+        self.args[1]
+    }
+
+    pub fn integer(&self, position: usize) -> Result<i64, CommandError> {
+        parse_integer(self.args[position]).ok_or(CommandError::NOT_INTEGER)
+    }
+
+    /// What is under `key`, if anything is.
+    pub fn value(&self, key: &[u8]) -> Result<Option<Value>, CommandError> {
+        match self.transaction.get(key, b"")? {
+            Some(record) if record.is_field => Ok(Some(Value::Hash)),
+            Some(record) => Ok(Some(Value::String(record))),
+            None => Ok(self.any_field(key)?.map(|_| Value::Hash)),
+        }
+    }
+
+    /// The string under `key`.
+    pub fn string(&self, key: &[u8]) -> Result<Option<Record>, CommandError> {
+        match self.value(key)? {
+            None => Ok(None),
+            Some(Value::String(record)) => Ok(Some(record)),
+            Some(Value::Hash) => Err(CommandError::WRONG_TYPE),
+        }
+    }
+
+    /// One of the fields of the hash under `key`, if there is one.
+    pub fn any_field(&self, key: &[u8]) -> Result<Option<Record>, CommandError> {
+        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
+            return Ok(None);
+        }
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        Ok(self.transaction.scan(key, all, Order::Ascending, 1)?.pop().map(|(_, record)| record))
+    }
+
+    /// The fields of the hash under `key` in order; none if there is nothing.
+    pub fn fields(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
+        if key.is_empty() {
+            return self.refuse_string(key);
+        }
+        let records = self.transaction.scan_all(key)?;
+        match records.first() {
+            Some((field, record)) if field.is_empty() && !record.is_field => Err(CommandError::WRONG_TYPE),
+            _ => Ok(records),
+        }
+    }
+
+    fn refuse_string(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
+        match self.transaction.get(key, b"")? {
+            Some(_) => Err(CommandError::WRONG_TYPE),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// One field of the hash under `key`.
+    pub fn field(&self, key: &[u8], field: &[u8]) -> Result<Option<Record>, CommandError> {
+        if !field.is_empty() && !key.is_empty() {
+            if let Some(record) = self.transaction.get(key, field)? {
+                return Ok(Some(record));
+            }
+        }
+        // Only now does it matter whether the key holds a string.
+        match self.transaction.get(key, b"")? {
+            Some(record) if !record.is_field => Err(CommandError::WRONG_TYPE),
+            Some(record) if field.is_empty() => Ok(Some(record)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The expiry that a field written to `key` gets: the hash's own, or a new hash's.
+    pub fn hash_expiry(&self, key: &[u8]) -> Result<Expiry, CommandError> {
+        if key.is_empty() {
+            return Err(CommandError::text("ERR a hash cannot be under the empty key"));
+        }
+        match self.value(key)? {
+            None => Ok(self.transaction.default_expiry()),
+            Some(Value::String(_)) => Err(CommandError::WRONG_TYPE),
+            Some(Value::Hash) => {
+                let field = self.any_field(key)?;
+                Ok(Expiry::at_key(field.and_then(|record| record.expiry.key)))
+            }
+        }
+    }
+
+    pub fn put_field(&mut self, key: &[u8], field: &[u8], value: &[u8], expiry: Expiry) -> Outcome {
+        Ok(self.transaction.put(key, field, value, expiry, field.is_empty())?)
+    }
+
+    /// Makes `value` the only thing under `key`.
+    pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Outcome {
+        if !key.is_empty() && self.transaction.may_hold_sort_keys() {
+            for (field, _) in self.transaction.scan_all(key)? {
+                if !field.is_empty() {
+                    self.transaction.delete(key, &field);
+                }
+            }
+        }
+        Ok(self.transaction.put(key, b"", value, expiry, false)?)
+    }
+
+    /// Removes whatever is under `key`. Returns whether there was something.
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool, CommandError> {
+        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
+            let exists = self.transaction.get(key, b"")?.is_some();
+            if exists {
+                self.transaction.delete(key, b"");
+            }
+            return Ok(exists);
+        }
+        let records = self.transaction.scan_all(key)?;
+        for (sort_key, _) in &records {
+            self.transaction.delete(key, sort_key);
+        }
+        Ok(!records.is_empty())
+    }
+
+    /// All records under `key`, whatever they are.
+    pub fn records(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
+        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
+            return Ok(self.transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect());
+        }
+        Ok(self.transaction.scan_all(key)?)
+    }
+}

@@ -1,0 +1,70 @@
+use std::borrow::Cow;
+use tessera_types::{Outcome, RequestError};
+
+/// Why a command fails, with the text that Redis has for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandError {
+    /// The reply's text with its code. The command changed nothing.
+    Reply(Cow<'static, str>),
+    /// The store refused. A transaction that it happens in is given up as a whole.
+    Request(RequestError),
+}
+
+impl CommandError {
+    pub const WRONG_TYPE: Self = Self::text("WRONGTYPE Operation against a key holding the wrong kind of value");
+    pub const SYNTAX: Self = Self::text("ERR syntax error");
+    pub const NOT_INTEGER: Self = Self::text("ERR value is not an integer or out of range");
+    pub const NOT_FLOAT: Self = Self::text("ERR value is not a valid float");
+    pub const NO_SUCH_KEY: Self = Self::text("ERR no such key");
+    pub const OVERFLOW: Self = Self::text("ERR increment or decrement would overflow");
+    pub const NAN_OR_INFINITY: Self = Self::text("ERR increment would produce NaN or Infinity");
+    pub const OUT_OF_RANGE: Self = Self::text("ERR value is out of range");
+
+    pub const fn text(text: &'static str) -> Self {
+        Self::Reply(Cow::Borrowed(text))
+    }
+
+    pub fn arity(command: &str) -> Self {
+        Self::Reply(format!("ERR wrong number of arguments for '{command}' command").into())
+    }
+
+    pub fn expire_time(command: &str) -> Self {
+        Self::Reply(format!("ERR invalid expire time in '{command}' command").into())
+    }
+
+    /// The error line of the reply.
+    pub fn line(&self) -> Cow<'static, str> {
+        match self {
+            Self::Reply(text) => text.clone(),
+            Self::Request(error) => request_error_line(error).into(),
+        }
+    }
+}
+
+/// Codes that client libraries know where there is one: LOADING, OOM, MISCONF, CROSSSLOT and TRYAGAIN are acted upon.
+pub fn request_error_line(error: &RequestError) -> String {
+    let code = match error {
+        RequestError::NotReady => "LOADING",
+        RequestError::MemoryFull { .. } => "OOM",
+        RequestError::DiskFull | RequestError::DiskFailed(_) => "MISCONF",
+        RequestError::Busy => "TRYAGAIN",
+        RequestError::CrossPartition => {
+            return "CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \
+                    table, and this command must be atomic. On a table created with --partitioner redis-slots, keys with \
+                    the same {tag} share a partition"
+                .into();
+        }
+        _ => "ERR",
+    };
+    let outcome = match error.outcome() {
+        Outcome::NotDone => "",
+        Outcome::Unknown => "outcome unknown: ",
+    };
+    format!("{code} {outcome}{error}")
+}
+
+impl From<RequestError> for CommandError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}

@@ -1,0 +1,158 @@
+//! Commands on keys whatever they hold.
+
+use super::CommandError;
+use super::call::{Call, Outcome, Value};
+use super::options::is;
+use tessera_types::{Expiry, RequestError};
+
+pub fn del(call: &mut Call<'_, '_>) -> Outcome {
+    let mut deleted = 0;
+    for key in &call.args[1..] {
+        deleted += usize::from(call.delete(key)?);
+    }
+    call.reply.count(deleted);
+    Ok(())
+}
+
+pub fn exists(call: &mut Call<'_, '_>) -> Outcome {
+    let mut existing = 0;
+    for key in &call.args[1..] {
+        existing += usize::from(call.value(key)?.is_some());
+    }
+    call.reply.count(existing);
+    Ok(())
+}
+
+pub fn type_of(call: &mut Call<'_, '_>) -> Outcome {
+    let name = match call.value(call.args[1])? {
+        None => "none",
+        Some(Value::String(_)) => "string",
+        Some(Value::Hash) => "hash",
+    };
+    call.reply.simple(name);
+    Ok(())
+}
+
+/// Moves or copies all records from one key to another, over whatever is there.
+fn copy_records(call: &mut Call<'_, '_>, from: &[u8], to: &[u8]) -> Outcome {
+    let records = call.records(from)?;
+    if to.is_empty() && records.iter().any(|(sort_key, record)| record.is_field || !sort_key.is_empty()) {
+        return Err(CommandError::text("ERR a hash cannot be under the empty key"));
+    }
+    call.delete(to)?;
+    for (sort_key, record) in &records {
+        call.transaction.put(to, sort_key, &record.value, record.expiry, record.is_field)?;
+    }
+    Ok(())
+}
+
+fn check_partition(call: &Call<'_, '_>, key: &[u8]) -> Outcome {
+    if call.transaction.covers(key) { Ok(()) } else { Err(RequestError::CrossPartition.into()) }
+}
+
+pub fn rename(call: &mut Call<'_, '_>) -> Outcome {
+    let (from, to) = (call.args[1], call.args[2]);
+    check_partition(call, to)?;
+    if call.value(from)?.is_none() {
+        return Err(CommandError::NO_SUCH_KEY);
+    }
+    if from != to {
+        copy_records(call, from, to)?;
+        call.delete(from)?;
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+pub fn renamenx(call: &mut Call<'_, '_>) -> Outcome {
+    let (from, to) = (call.args[1], call.args[2]);
+    check_partition(call, to)?;
+    if call.value(from)?.is_none() {
+        return Err(CommandError::NO_SUCH_KEY);
+    }
+    let free = call.value(to)?.is_none();
+    if free {
+        copy_records(call, from, to)?;
+        call.delete(from)?;
+    }
+    call.reply.boolean(free);
+    Ok(())
+}
+
+pub fn copy(call: &mut Call<'_, '_>) -> Outcome {
+    let (from, to) = (call.args[1], call.args[2]);
+    let mut replace = false;
+    for word in &call.args[3..] {
+        if is(word, "REPLACE") {
+            replace = true;
+        } else if is(word, "DB") {
+            return Err(CommandError::text("ERR COPY between tables is not supported: no table's records can be changed together with another's"));
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+    }
+    check_partition(call, to)?;
+    if from == to {
+        return Err(CommandError::text("ERR source and destination objects are the same"));
+    }
+    let copies = call.value(from)?.is_some() && (replace || call.value(to)?.is_none());
+    if copies {
+        copy_records(call, from, to)?;
+    }
+    call.reply.boolean(copies);
+    Ok(())
+}
+
+/// MEMORY USAGE key [SAMPLES n]: bytes that the records under the key take as they are stored.
+pub fn memory_usage(call: &mut Call<'_, '_>) -> Outcome {
+    let records = call.records(call.args[2])?;
+    if records.is_empty() {
+        call.reply.null();
+        return Ok(());
+    }
+    // What the memory engine needs per record besides its bytes; see docs/decisions/0003.
+    const OVERHEAD: usize = 30;
+    let key = call.args[2].len();
+    let bytes = |record: &tessera_store::Record, sort_key: usize| key + sort_key + record.value.len() + OVERHEAD + expiry_bytes(record.expiry);
+    let total: usize = records.iter().map(|(sort_key, record)| bytes(record, sort_key.len())).sum();
+    call.reply.count(total);
+    Ok(())
+}
+
+fn expiry_bytes(expiry: Expiry) -> usize {
+    8 * (usize::from(expiry.key.is_some()) + usize::from(expiry.record.is_some()))
+}
+
+/// OBJECT ENCODING key: one of the names that clients know.
+pub fn object_encoding(call: &mut Call<'_, '_>) -> Outcome {
+    match call.value(call.args[2])? {
+        None => call.reply.null(),
+        Some(Value::Hash) => call.reply.bulk(b"hashtable"),
+        Some(Value::String(record)) if crate::number::parse_integer(&record.value).is_some() => call.reply.bulk(b"int"),
+        Some(Value::String(record)) if record.value.len() <= 44 => call.reply.bulk(b"embstr"),
+        Some(Value::String(_)) => call.reply.bulk(b"raw"),
+    }
+    Ok(())
+}
+
+pub fn ping(call: &mut Call<'_, '_>) -> Outcome {
+    match call.args {
+        [_] => call.reply.simple("PONG"),
+        [_, text] => call.reply.bulk(text),
+        _ => return Err(CommandError::arity("ping")),
+    }
+    Ok(())
+}
+
+pub fn echo(call: &mut Call<'_, '_>) -> Outcome {
+    call.reply.bulk(call.args[1]);
+    Ok(())
+}
+
+pub fn time(call: &mut Call<'_, '_>) -> Outcome {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    call.reply.array(2);
+    call.reply.bulk(since.as_secs().to_string().as_bytes());
+    call.reply.bulk(since.subsec_micros().to_string().as_bytes());
+    Ok(())
+}

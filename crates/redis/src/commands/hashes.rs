@@ -1,0 +1,319 @@
+//! Hashes: fields are sort keys.
+
+use super::CommandError;
+use super::call::{Call, Outcome};
+use super::options::is;
+use crate::glob;
+use crate::number::{Extended, parse_integer};
+use bytes::Bytes;
+use rand::Rng;
+use rand::seq::SliceRandom;
+use std::ops::Bound;
+use tessera_store::{Order, Record};
+use tessera_types::Expiry;
+
+pub fn hget(call: &mut Call<'_, '_>) -> Outcome {
+    match call.field(call.args[1], call.args[2])? {
+        Some(record) => call.reply.bulk(&record.value),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+pub fn hmget(call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args[1];
+    let values = call.args[2..].iter().map(|field| call.field(key, field)).collect::<Result<Vec<_>, _>>()?;
+    call.reply.array(values.len());
+    for value in values {
+        match value {
+            Some(record) => call.reply.bulk(&record.value),
+            None => call.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+pub fn hexists(call: &mut Call<'_, '_>) -> Outcome {
+    let exists = call.field(call.args[1], call.args[2])?.is_some();
+    call.reply.boolean(exists);
+    Ok(())
+}
+
+pub fn hstrlen(call: &mut Call<'_, '_>) -> Outcome {
+    let length = call.field(call.args[1], call.args[2])?.map_or(0, |record| record.value.len());
+    call.reply.count(length);
+    Ok(())
+}
+
+pub fn hlen(call: &mut Call<'_, '_>) -> Outcome {
+    let length = call.fields(call.args[1])?.len();
+    call.reply.count(length);
+    Ok(())
+}
+
+pub fn hgetall(call: &mut Call<'_, '_>) -> Outcome {
+    let fields = call.fields(call.args[1])?;
+    call.reply.map(fields.len());
+    for (field, record) in fields {
+        call.reply.bulk(&field);
+        call.reply.bulk(&record.value);
+    }
+    Ok(())
+}
+
+pub fn hkeys(call: &mut Call<'_, '_>) -> Outcome {
+    let fields = call.fields(call.args[1])?;
+    call.reply.array(fields.len());
+    for (field, _) in fields {
+        call.reply.bulk(&field);
+    }
+    Ok(())
+}
+
+pub fn hvals(call: &mut Call<'_, '_>) -> Outcome {
+    let fields = call.fields(call.args[1])?;
+    call.reply.array(fields.len());
+    for (_, record) in fields {
+        call.reply.bulk(&record.value);
+    }
+    Ok(())
+}
+
+/// Puts the pairs that follow the key. Returns how many fields are new.
+fn put_pairs(call: &mut Call<'_, '_>, command: &str) -> Result<usize, CommandError> {
+    let (key, pairs) = (call.args[1], &call.args[2..]);
+    if pairs.len() % 2 != 0 {
+        return Err(CommandError::arity(command));
+    }
+    let expiry = call.hash_expiry(key)?;
+    let mut new = 0;
+    for pair in pairs.chunks_exact(2) {
+        new += usize::from(call.field(key, pair[0])?.is_none());
+        call.put_field(key, pair[0], pair[1], expiry)?;
+    }
+    Ok(new)
+}
+
+pub fn hset(call: &mut Call<'_, '_>) -> Outcome {
+    let new = put_pairs(call, "hset")?;
+    call.reply.count(new);
+    Ok(())
+}
+
+pub fn hmset(call: &mut Call<'_, '_>) -> Outcome {
+    put_pairs(call, "hmset")?;
+    call.reply.ok();
+    Ok(())
+}
+
+pub fn hsetnx(call: &mut Call<'_, '_>) -> Outcome {
+    let (key, field) = (call.args[1], call.args[2]);
+    let expiry = call.hash_expiry(key)?;
+    let free = call.field(key, field)?.is_none();
+    if free {
+        call.put_field(key, field, call.args[3], expiry)?;
+    }
+    call.reply.boolean(free);
+    Ok(())
+}
+
+pub fn hdel(call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args[1];
+    let mut deleted = 0;
+    for field in &call.args[2..] {
+        if call.field(key, field)?.is_some() {
+            call.transaction.delete(key, field);
+            deleted += 1;
+        }
+    }
+    call.reply.count(deleted);
+    Ok(())
+}
+
+/// The field that a command is going to change, with the expiry that it keeps.
+fn existing(call: &Call<'_, '_>, key: &[u8], field: &[u8]) -> Result<(Option<Record>, Expiry), CommandError> {
+    let new_expiry = call.hash_expiry(key)?;
+    let record = call.field(key, field)?;
+    let expiry = record.as_ref().map_or(new_expiry, |record| record.expiry);
+    Ok((record, expiry))
+}
+
+pub fn hincrby(call: &mut Call<'_, '_>) -> Outcome {
+    let (key, field, by) = (call.args[1], call.args[2], call.integer(3)?);
+    let (record, expiry) = existing(call, key, field)?;
+    let number = match &record {
+        Some(record) => parse_integer(&record.value).ok_or(CommandError::text("ERR hash value is not an integer"))?,
+        None => 0,
+    };
+    let sum = number.checked_add(by).ok_or(CommandError::OVERFLOW)?;
+    call.put_field(key, field, itoa::Buffer::new().format(sum).as_bytes(), expiry)?;
+    call.reply.integer(sum);
+    Ok(())
+}
+
+pub fn hincrbyfloat(call: &mut Call<'_, '_>) -> Outcome {
+    let (key, field) = (call.args[1], call.args[2]);
+    let by = Extended::parse(call.args[3]).ok_or(CommandError::NOT_FLOAT)?;
+    let (record, expiry) = existing(call, key, field)?;
+    let number = record.as_ref().map_or(&b"0"[..], |record| &record.value[..]);
+    let number = Extended::parse(number).ok_or(CommandError::text("ERR hash value is not a float"))?;
+    let sum = number.checked_add(&by).ok_or(CommandError::NAN_OR_INFINITY)?.to_text();
+    call.put_field(key, field, sum.as_bytes(), expiry)?;
+    call.reply.bulk(sum.as_bytes());
+    Ok(())
+}
+
+pub fn hrandfield(call: &mut Call<'_, '_>) -> Outcome {
+    let key = call.args[1];
+    let mut random = rand::rng();
+    if call.args.len() == 2 {
+        let fields = call.fields(key)?;
+        match fields.get(random.random_range(0..fields.len().max(1))) {
+            Some((field, _)) => call.reply.bulk(field),
+            None => call.reply.null(),
+        }
+        return Ok(());
+    }
+    let count = call.integer(2)?;
+    let with_values = match call.args.get(3) {
+        None => false,
+        Some(word) if is(word, "WITHVALUES") && call.args.len() == 4 => true,
+        Some(_) => return Err(CommandError::SYNTAX),
+    };
+    let bound = if with_values { i64::MAX / 2 } else { i64::MAX };
+    if !(-bound..=bound).contains(&count) {
+        return Err(CommandError::OUT_OF_RANGE);
+    }
+    let fields = call.fields(key)?;
+    let chosen: Vec<&(Bytes, Record)> = if count >= 0 {
+        let mut all: Vec<_> = fields.iter().collect();
+        let (chosen, _) = all.partial_shuffle(&mut random, usize::try_from(count).unwrap_or(usize::MAX).min(fields.len()));
+        chosen.to_vec()
+    } else {
+        let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        // Repetitions are allowed, so nothing but this bounds the reply.
+        if count > 1 << 20 {
+            return Err(CommandError::OUT_OF_RANGE);
+        }
+        let count = if fields.is_empty() { 0 } else { count };
+        (0..count).map(|_| &fields[random.random_range(0..fields.len())]).collect()
+    };
+    let nested = with_values && call.reply.protocol() == crate::resp::Protocol::Resp3;
+    call.reply.array(if with_values && !nested { chosen.len() * 2 } else { chosen.len() });
+    for (field, record) in chosen {
+        if nested {
+            call.reply.array(2);
+        }
+        call.reply.bulk(field);
+        if with_values {
+            call.reply.bulk(&record.value);
+        }
+    }
+    Ok(())
+}
+
+/// Fields come in the order of their names, and a cursor is the first seven bytes of the name to go on with, as a
+/// number: it needs no memory in the server and stays right while other fields come and go.
+pub fn hscan(call: &mut Call<'_, '_>) -> Outcome {
+    let cursor = parse_cursor(call.args[2])?;
+    let (mut pattern, mut count, mut with_values) = (None, 10usize, true);
+    let mut at = 3;
+    while at < call.args.len() {
+        let word = call.args[at];
+        if is(word, "MATCH") && at + 1 < call.args.len() {
+            pattern = Some(call.args[at + 1]);
+            at += 1;
+        } else if is(word, "COUNT") && at + 1 < call.args.len() {
+            let number = call.integer(at + 1)?;
+            count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
+            at += 1;
+        } else if is(word, "NOVALUES") {
+            with_values = false;
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+        at += 1;
+    }
+    let key = call.args[1];
+    call.field(key, b"")?; // a string is the wrong type
+    let from = if cursor == 0 { Vec::new() } else { cursor_prefix(cursor) };
+    let (page, next) = page_of_fields(call, key, &from, count)?;
+    let page: Vec<_> = page.iter().filter(|(field, _)| pattern.is_none_or(|pattern| glob::matches(pattern, field))).collect();
+    call.reply.array(2);
+    call.reply.bulk(next.to_string().as_bytes());
+    call.reply.array(if with_values { page.len() * 2 } else { page.len() });
+    for (field, record) in page {
+        call.reply.bulk(field);
+        if with_values {
+            call.reply.bulk(&record.value);
+        }
+    }
+    Ok(())
+}
+
+/// Fields from `from` on: at least `count`, and never ending between two that share a cursor. Returns the next cursor.
+fn page_of_fields(
+    call: &Call<'_, '_>,
+    key: &[u8],
+    from: &[u8],
+    count: usize,
+) -> Result<(Vec<(Bytes, Record)>, u64), CommandError> {
+    let mut limit = count.saturating_add(1);
+    loop {
+        let range = (Bound::Included(from), Bound::Unbounded);
+        let mut page = call.transaction.scan(key, range, Order::Ascending, limit)?;
+        if page.len() < limit {
+            return Ok((page, 0));
+        }
+        let next = page.last().map_or(0, |(field, _)| cursor_of(field));
+        let end = page.iter().position(|(field, _)| cursor_of(field) == next).unwrap_or(0);
+        if end > 0 {
+            page.truncate(end);
+            return Ok((page, next));
+        }
+        // The whole page shares its first bytes: read on until they change.
+        limit = limit.saturating_mul(4);
+    }
+}
+
+const CURSOR_BYTES: usize = 7;
+
+/// The first bytes of a field as a number that is never 0 and grows with the field.
+fn cursor_of(field: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = field.len().min(CURSOR_BYTES);
+    bytes[1..=length].copy_from_slice(&field[..length]);
+    u64::from_be_bytes(bytes) + 1
+}
+
+/// The least field with that cursor.
+fn cursor_prefix(cursor: u64) -> Vec<u8> {
+    let bytes = (cursor - 1).to_be_bytes();
+    let prefix = &bytes[1..];
+    prefix[..prefix.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)].to_vec()
+}
+
+/// A cursor as SCAN and HSCAN take it.
+pub fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
+    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let number = digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten();
+    number.ok_or(CommandError::text("ERR invalid cursor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_follow_the_order_of_fields() {
+        let mut fields: Vec<&[u8]> = vec![b"", b"\0", b"a", b"aa", b"ab", b"abcdefg", b"abcdefgh", b"abcdefgi", b"b", b"\xff"];
+        fields.sort();
+        for pair in fields.windows(2) {
+            assert!(cursor_of(pair[0]) <= cursor_of(pair[1]), "{pair:?}");
+        }
+        for field in fields {
+            assert!(cursor_prefix(cursor_of(field)) <= field.to_vec());
+            assert_eq!(cursor_of(&cursor_prefix(cursor_of(field))), cursor_of(field));
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The life of a connection.
+//!
+//! **A pipeline** is what one read brought: all its commands are parsed and carried out before the replies go out in
+//! one write. Commands take effect in the order in which they came. Reads run at once, where the connection lives;
+//! adjacent GETs run as one batch, so that their cache misses overlap. Writes are sent to the partitions' loops without
+//! waiting for each other, and are waited for before the next read and at the end; so a client reads its own writes.
+//!
+//! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
+//! whenever they exceed [`REPLY_BYTES`], and an idle connection has no buffers at all.
+
+mod dispatch;
+mod operation;
+mod server_commands;
+mod session;
+mod stream;
+mod table_commands;
+mod transactions;
+
+use crate::clients::Client;
+use crate::commands::{self, CommandError, Run};
+use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
+use crate::server::RedisServer;
+use operation::{OwnedFrame, PendingReply};
+use session::Session;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+pub(crate) use stream::Stream;
+use tessera_types::{RecordKey, UnixMillis};
+
+/// Replies are written out when they have grown to this.
+const REPLY_BYTES: usize = 1 << 20;
+/// Capacity that a buffer keeps while its connection is busy.
+const BUFFER_BYTES: usize = 16 << 10;
+/// What a client may send before it has authenticated; Redis' own limits.
+const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
+/// Most arguments of a command.
+const ARGUMENTS: usize = 1 << 20;
+
+pub(crate) struct Connection {
+    server: Arc<RedisServer>,
+    client: Arc<Client>,
+    stream: Stream,
+    session: Session,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Writes sent and not answered yet, oldest first.
+    pending: VecDeque<PendingReply>,
+    /// Keys of GETs that wait to be run as a batch, as ranges of `input`.
+    gets: Vec<Range<usize>>,
+    closing: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Stream) -> Self {
+        let session = Session::new(&server);
+        Self {
+            server,
+            client,
+            stream,
+            session,
+            input: Vec::new(),
+            output: Vec::new(),
+            pending: VecDeque::new(),
+            gets: Vec::new(),
+            closing: false,
+        }
+    }
+
+    /// Serves until the client leaves, errs, is killed or stops reading.
+    pub(crate) async fn run(mut self) {
+        let client = self.client.clone();
+        self.session.show(&client);
+        let serve = async {
+            while !self.closing {
+                if self.stream.read(&mut self.input, BUFFER_BYTES).await? == 0 {
+                    break;
+                }
+                self.process().await?;
+                self.write_out().await?;
+            }
+            Ok::<(), io::Error>(())
+        };
+        tokio::select! {
+            biased;
+            outcome = serve => {
+                if let Err(error) = outcome {
+                    tracing::debug!(client = client.id, %error, "connection lost");
+                }
+            }
+            () = client.kill.notified() => {}
+        }
+    }
+
+    fn parse_limits(&self) -> ParseLimits {
+        if self.session.user.is_none() {
+            return UNAUTHENTICATED;
+        }
+        let limits = self.session.limits(&self.server);
+        ParseLimits {
+            // The longest argument is a value; a longer one could only be refused.
+            bulk_bytes: limits.value_bytes,
+            arguments: ARGUMENTS,
+            frame_bytes: limits.write_bytes.saturating_add(1 << 20),
+        }
+    }
+
+    /// Carries out every whole command of the input.
+    async fn process(&mut self) -> io::Result<()> {
+        let now = UnixMillis::now();
+        let mut limits = self.parse_limits();
+        let mut frame = Frame::default();
+        let mut at = 0;
+        let mut commands = 0;
+        let mut needed = 0;
+        while at < self.input.len() && !self.closing {
+            match parse(&self.input[at..], &limits, &mut frame) {
+                Ok(Parsed::Incomplete(bytes)) => {
+                    needed = bytes;
+                    break;
+                }
+                Ok(Parsed::Frame(length)) => {
+                    for range in &mut frame.arguments {
+                        *range = range.start + at..range.end + at;
+                    }
+                    at += length;
+                    if frame.arguments.is_empty() && frame.unquoted.as_ref().is_none_or(Vec::is_empty) {
+                        continue;
+                    }
+                    commands += 1;
+                    if let Some(key) = self.plain_get(&frame) {
+                        self.gets.push(key);
+                        continue;
+                    }
+                    let had_user = self.session.user.is_some();
+                    self.execute(&mut frame, now).await?;
+                    if had_user != self.session.user.is_some() {
+                        limits = self.parse_limits();
+                    }
+                }
+                Err(error) => {
+                    self.refuse(&error, now).await?;
+                    break;
+                }
+            }
+            if self.output.len() >= REPLY_BYTES {
+                self.write_out().await?;
+            }
+        }
+        self.run_gets(now).await?;
+        self.settle().await;
+        self.server.commands.fetch_add(commands, Ordering::Relaxed);
+        self.client.commands.fetch_add(commands, Ordering::Relaxed);
+        self.input.drain(..at.min(self.input.len()));
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        } else {
+            // A large command that has been announced is read into place.
+            self.input.reserve(needed.min(limits.frame_bytes));
+        }
+        self.closing |= self.client.is_killed();
+        Ok(())
+    }
+
+    async fn refuse(&mut self, error: &ParseError, now: UnixMillis) -> io::Result<()> {
+        self.run_gets(now).await?;
+        self.settle().await;
+        self.reply().error(&format!("ERR {error}"));
+        self.closing = true;
+        Ok(())
+    }
+
+    fn reply(&mut self) -> Reply<'_> {
+        Reply::new(&mut self.output, self.session.protocol)
+    }
+
+    /// The key, if the frame is a GET that may run in a batch.
+    #[inline]
+    fn plain_get(&self, frame: &Frame) -> Option<Range<usize>> {
+        let [name, key] = &frame.arguments[..] else { return None };
+        let is_get = self.input[name.clone()].eq_ignore_ascii_case(b"get");
+        (is_get && self.session.reads_freely).then(|| key.clone())
+    }
+
+    /// Runs the GETs that have gathered.
+    async fn run_gets(&mut self, now: UnixMillis) -> io::Result<()> {
+        /// Values of a batch are in memory together before they are written out.
+        const BATCH: usize = 64;
+        if self.gets.is_empty() {
+            return Ok(());
+        }
+        self.settle().await;
+        let gets = std::mem::take(&mut self.gets);
+        for batch in gets.chunks(BATCH) {
+            self.run_get_batch(batch, now);
+            if self.output.len() >= REPLY_BYTES {
+                self.write_out().await?;
+            }
+        }
+        self.gets = gets;
+        self.gets.clear();
+        Ok(())
+    }
+
+    fn run_get_batch(&mut self, batch: &[Range<usize>], now: UnixMillis) {
+        let Some(table) = self.session.table(&self.server) else {
+            return batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
+        };
+        let (mut hits, began) = (0, self.output.len());
+        let input = &self.input;
+        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
+        let has_hashes =
+            keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
+        let outcome = if has_hashes {
+            // A hash under the key is an error, and found only by looking for fields.
+            keys.try_for_each(|key| dispatch::get(&table, &key, now, &mut reply, &mut hits))
+        } else if let [_] = batch {
+            let key = keys.next().expect("one key");
+            let found = table.read(&key, now, &mut |stored| reply.bulk(stored.payload));
+            found.map(|found| if found { hits += 1 } else { reply.null() })
+        } else {
+            let keys: Vec<_> = keys.collect();
+            table.read_many(&keys, now, &mut |_, stored| match stored {
+                Some(stored) => {
+                    hits += 1;
+                    reply.bulk(stored.payload);
+                }
+                None => reply.null(),
+            })
+        };
+        if let Err(error) = outcome {
+            self.output.truncate(began);
+            let line = commands_error_line(&error);
+            batch.iter().for_each(|_| self.reply().error(&line));
+        }
+        self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
+        self.server.read_misses.fetch_add(batch.len() as u64 - hits, Ordering::Relaxed);
+    }
+
+    /// Waits for the writes that were sent, and takes their replies in order.
+    async fn settle(&mut self) {
+        while let Some(pending) = self.pending.pop_front() {
+            let (began, frame) = (pending.began, pending.frame.clone());
+            pending.wait(&mut self.output, self.session.protocol).await;
+            self.note_slow(&frame, began);
+        }
+    }
+
+    async fn write_out(&mut self) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.stream.write(&self.output, self.server.config.write_timeout).await?;
+        if self.output.capacity() > 4 * BUFFER_BYTES {
+            self.output = Vec::new();
+        } else {
+            self.output.clear();
+        }
+        Ok(())
+    }
+
+    /// Carries out one command.
+    async fn execute(&mut self, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
+        self.run_gets(now).await?;
+        let owned = OwnedFrame::take(&self.input, frame);
+        let args = owned.arguments();
+        let Some(command) = commands::find(args[0]) else {
+            self.settle().await;
+            self.session.spoil_transaction();
+            self.reply().error(&unknown_command(&args));
+            return Ok(());
+        };
+        if let Err(error) = self.session.check(&self.server, command, &args) {
+            self.settle().await;
+            self.session.spoil_transaction();
+            self.reply().error(&error.line());
+            return Ok(());
+        }
+        if self.session.transaction.is_some() && !transactions::ends_or_looks_at(command) {
+            self.settle().await;
+            return Ok(self.queue(command, owned));
+        }
+        let began = Instant::now();
+        match command.run {
+            Run::Keyed(_) if command.flags.write => return Ok(self.send_write(command, owned)),
+            Run::Keyed(_) => {
+                self.settle().await;
+                self.run_read(command, &owned, now).await;
+            }
+            Run::Session(which) => {
+                self.settle().await;
+                self.run_session(which, command, &owned, now).await?;
+            }
+        }
+        Ok(self.note_slow(&owned, began))
+    }
+
+    fn note_slow(&self, frame: &OwnedFrame, began: Instant) {
+        let took = began.elapsed();
+        if self.server.slow_log.is_slow(took) {
+            let address = self.client.address.to_string();
+            self.server.slow_log.push(took, &frame.arguments(), address, self.session.name.clone());
+        }
+    }
+}
+
+fn commands_error_line(error: &tessera_types::RequestError) -> String {
+    CommandError::Request(error.clone()).line().into_owned()
+}
+
+fn unknown_command(args: &[&[u8]]) -> String {
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", printable(args[0], 128));
+    for argument in &args[1..] {
+        if text.len() > 256 {
+            break;
+        }
+        text += &format!("'{}' ", printable(argument, 128));
+    }
+    text
+}
+
+fn printable(bytes: &[u8], limit: usize) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(limit)]).into_owned()
+}

@@ -1,0 +1,124 @@
+//! What a connection has chosen: user, table, protocol, durability, an open transaction.
+
+use super::transactions::OpenTransaction;
+use crate::access::User;
+use crate::clients::Client;
+use crate::commands::{Command, CommandError, Flags};
+use crate::resp::Protocol;
+use crate::server::RedisServer;
+use std::borrow::Cow;
+use std::sync::Arc;
+use tessera_store::{Table, Watch};
+use tessera_types::{Durability, Limits, TableId};
+
+pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
+
+pub(super) struct Session {
+    pub(super) protocol: Protocol,
+    /// `None` before authentication.
+    pub(super) user: Option<User>,
+    table: Option<Arc<Table>>,
+    pub(super) durability: Option<Durability>,
+    pub(super) transaction: Option<OpenTransaction>,
+    /// Watched keys, each with whether it existed when the watch began.
+    pub(super) watches: Vec<(Watch, bool)>,
+    pub(super) name: String,
+    pub(super) library: (String, String),
+    /// Whether a GET needs no further look: the user may read, and no transaction is open.
+    pub(super) reads_freely: bool,
+}
+
+impl Session {
+    pub(super) fn new(server: &RedisServer) -> Self {
+        let mut session = Self {
+            protocol: Protocol::Resp2,
+            user: None,
+            table: None,
+            durability: None,
+            transaction: None,
+            watches: Vec::new(),
+            name: String::new(),
+            library: Default::default(),
+            reads_freely: false,
+        };
+        if let Some(user) = server.config.access.anonymous() {
+            session.become_user(server, user.clone());
+        }
+        session
+    }
+
+    pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {
+        self.table = match &user.default_table {
+            Some(name) => server.store.table_named(name),
+            None => server.store.table(TableId(0)).filter(|table| user.may_use(&table.name())),
+        };
+        self.user = Some(user);
+        self.update();
+    }
+
+    /// Recomputes what follows from the rest.
+    pub(super) fn update(&mut self) {
+        let may_read = self.user.as_ref().is_some_and(|user| user.may_read);
+        self.reads_freely = may_read && self.transaction.is_none();
+    }
+
+    pub(super) fn show(&self, client: &Client) {
+        let mut shown = client.shown.lock();
+        shown.name.clone_from(&self.name);
+        shown.user = self.user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
+        shown.table = self.table.as_ref().map_or(0, |table| table.id().0);
+        (shown.library, shown.library_version) = self.library.clone();
+        shown.resp = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+    }
+
+    /// The chosen table, if it still is there.
+    pub(super) fn table(&self, _server: &RedisServer) -> Option<Arc<Table>> {
+        self.table.clone()
+    }
+
+    pub(super) fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {
+        let name = table.name();
+        if !self.user.as_ref().is_some_and(|user| user.may_use(&name)) {
+            return Err(CommandError::Reply(format!("NOPERM this user may not use the table '{name}'").into()));
+        }
+        self.table = Some(table);
+        Ok(())
+    }
+
+    pub(super) fn limits(&self, server: &RedisServer) -> Limits {
+        self.table(server).map(|table| table.limits().clone()).unwrap_or_default()
+    }
+
+    pub(super) fn spoil_transaction(&mut self) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.spoiled = true;
+        }
+    }
+
+    /// Whether the user may run the command with so many arguments now.
+    pub(super) fn check(&self, server: &RedisServer, command: &Command, args: &[&[u8]]) -> Result<(), CommandError> {
+        if !command.takes(args.len()) {
+            return Err(CommandError::arity(command.name));
+        }
+        let Some(user) = &self.user else {
+            return if command.flags.no_auth {
+                Ok(())
+            } else {
+                Err(CommandError::text("NOAUTH Authentication required."))
+            };
+        };
+        if !user.may_run(command.flags) {
+            let text = format!("NOPERM User {} has no permissions to run the '{}' command", user.name, command.name);
+            return Err(CommandError::Reply(Cow::Owned(text)));
+        }
+        if self.transaction.is_some() && !command.flags.in_multi && !super::transactions::ends_or_looks_at(command) {
+            let text = format!("ERR '{}' is not allowed in a transaction", command.name);
+            return Err(CommandError::Reply(Cow::Owned(text)));
+        }
+        let Flags { read, write, .. } = command.flags;
+        if (read || write) && self.table(server).is_none() {
+            return Err(CommandError::text(NO_TABLE));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+/// A connection's bytes, encrypted or not.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Waits for bytes and appends them. Returns how many; 0 at the end.
+    ///
+    /// A plain stream takes room for them only once there are some, so that an idle connection has no buffer.
+    pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, capacity: usize) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => {
+                stream.readable().await?;
+                if buffer.capacity() == buffer.len() {
+                    buffer.reserve(capacity);
+                }
+                stream.read_buf(buffer).await
+            }
+            Self::Tls(stream) => {
+                if buffer.capacity() == buffer.len() {
+                    buffer.reserve(capacity);
+                }
+                stream.read_buf(buffer).await
+            }
+        }
+    }
+
+    /// Writes all of `bytes`; fails if the client takes none of them for as long as `patience`.
+    pub(crate) async fn write(&mut self, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+        if let Self::Plain(stream) = self {
+            // Nearly always the socket's buffer has room, and no timer is needed.
+            match stream.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while !bytes.is_empty() {
+            let write = async {
+                match self {
+                    Self::Plain(stream) => stream.write(bytes).await,
+                    Self::Tls(stream) => stream.write(bytes).await,
+                }
+            };
+            match tokio::time::timeout(patience, write).await {
+                Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(Ok(written)) => bytes = &bytes[written..],
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")),
+            }
+        }
+        if let Self::Tls(stream) = self {
+            stream.flush().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Commands on whole tables: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, and choosing a table.
+
+use super::{Connection, session};
+use crate::commands::CommandError;
+use crate::glob;
+use crate::number::parse_integer;
+use rand::Rng;
+use std::sync::Arc;
+use tessera_store::{Table, Visit};
+use tessera_types::{Durability, RequestError, TableId, UnixMillis};
+
+/// Keys that KEYS lists at most.
+const KEYS_LIMIT: usize = 1_000_000;
+/// Hash keys that a whole-table command visits before it lets others run.
+const PAGE: usize = 1_000;
+/// Bits of a hash that a cursor keeps: the rest holds the partition.
+const CURSOR_HASH_BITS: u32 = 48;
+
+/// A place in a scan of a table: a partition, and a hash of which the leading bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    partition: u32,
+    hash: u64,
+}
+
+impl Position {
+    const START: Self = Self { partition: 0, hash: 0 };
+
+    /// Never 0 but at the start.
+    fn to_cursor(self) -> u64 {
+        u64::from(self.partition) << CURSOR_HASH_BITS | self.hash >> (64 - CURSOR_HASH_BITS)
+    }
+
+    fn from_cursor(cursor: u64) -> Self {
+        // The shift leaves sixteen bits.
+        Self { partition: (cursor >> CURSOR_HASH_BITS) as u32, hash: cursor << (64 - CURSOR_HASH_BITS) }
+    }
+}
+
+/// A live key and whether it is a hash.
+struct Found {
+    key: Vec<u8>,
+    is_hash: bool,
+}
+
+/// Visits about `count` keys from `position` on; returns where to go on.
+fn page(table: &Table, position: Position, count: usize, now: UnixMillis, found: &mut Vec<Found>) -> Result<Option<Position>, RequestError> {
+    if position.partition >= table.schema().partitions {
+        return Ok(None);
+    }
+    let visit = &mut |key: tessera_types::RecordKey<'_>, stored: tessera_types::StoredValue<'_>| {
+        found.push(Found { key: key.hash_key.to_vec(), is_hash: stored.is_field || !key.sort_key.is_empty() });
+        // One live record is enough to know the key.
+        Visit::NextHashKey
+    };
+    let mut from = position.hash;
+    let next = loop {
+        match table.scan(position.partition, from, count, now, visit)? {
+            // A cursor keeps the leading bits only: go on until those have grown, or the next page would begin here.
+            Some(next) if next >> (64 - CURSOR_HASH_BITS) == position.hash >> (64 - CURSOR_HASH_BITS) => from = next,
+            next => break next,
+        }
+    };
+    Ok(match next {
+        Some(hash) => Some(Position { hash, ..position }),
+        None if position.partition + 1 < table.schema().partitions => {
+            Some(Position { partition: position.partition + 1, hash: 0 })
+        }
+        None => None,
+    })
+}
+
+impl Connection {
+    fn chosen(&mut self) -> Option<Arc<Table>> {
+        let table = self.session.table(&self.server);
+        if table.is_none() {
+            self.reply().error(session::NO_TABLE);
+        }
+        table
+    }
+
+    pub(super) fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
+        let cursor = crate::commands::parse_cursor(args[1])?;
+        let (mut pattern, mut count, mut kind) = (None, 10usize, None);
+        let mut options = args[2..].iter();
+        while let Some(word) = options.next() {
+            let value = options.next().ok_or(CommandError::SYNTAX)?;
+            if word.eq_ignore_ascii_case(b"MATCH") {
+                pattern = Some(*value);
+            } else if word.eq_ignore_ascii_case(b"COUNT") {
+                let number = parse_integer(value).ok_or(CommandError::NOT_INTEGER)?;
+                count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
+            } else if word.eq_ignore_ascii_case(b"TYPE") {
+                kind = Some(*value);
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+        }
+        let Some(table) = self.chosen() else { return Ok(()) };
+        let count = count.min(100_000);
+        let mut found = Vec::new();
+        let mut next = Some(Position::from_cursor(cursor));
+        // A page per partition would return next to nothing from a large number of small partitions.
+        while let Some(position) = next.filter(|_| found.len() < count) {
+            next = page(&table, position, count - found.len(), now, &mut found)?;
+        }
+        found.retain(|found| {
+            let kind_fits = kind.is_none_or(|kind| {
+                kind.eq_ignore_ascii_case(if found.is_hash { b"hash" } else { b"string" })
+            });
+            kind_fits && pattern.is_none_or(|pattern| glob::matches(pattern, &found.key))
+        });
+        let cursor = next.map_or(0, Position::to_cursor).to_string();
+        let mut reply = self.reply();
+        reply.array(2);
+        reply.bulk(cursor.as_bytes());
+        reply.array(found.len());
+        for found in found {
+            reply.bulk(&found.key);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn keys(&mut self, pattern: &[u8], now: UnixMillis) -> Result<(), CommandError> {
+        let Some(table) = self.chosen() else { return Ok(()) };
+        let mut keys = Vec::new();
+        let mut next = Some(Position::START);
+        while let Some(position) = next {
+            let mut found = Vec::new();
+            next = page(&table, position, PAGE, now, &mut found)?;
+            keys.extend(found.into_iter().map(|found| found.key).filter(|key| glob::matches(pattern, key)));
+            if keys.len() > KEYS_LIMIT {
+                return Err(CommandError::text("ERR more than 1,000,000 keys match; use SCAN"));
+            }
+            tokio::task::yield_now().await;
+        }
+        let mut reply = self.reply();
+        reply.array(keys.len());
+        for key in keys {
+            reply.bulk(&key);
+        }
+        Ok(())
+    }
+
+    /// Begins at a random place and takes the first key from there.
+    pub(super) fn random_key(&mut self, now: UnixMillis) -> Result<(), CommandError> {
+        let Some(table) = self.chosen() else { return Ok(()) };
+        let partitions = table.schema().partitions;
+        let mut random = rand::rng();
+        let start = random.random_range(0..partitions);
+        for partition in (start..partitions).chain(0..start) {
+            let middle = Position { partition, hash: random.random() };
+            for position in [middle, Position { partition, hash: 0 }] {
+                let mut next = Some(position);
+                while let Some(position) = next.filter(|position| position.partition == partition) {
+                    let mut found = Vec::new();
+                    next = page(&table, position, 1, now, &mut found)?;
+                    if !found.is_empty() {
+                        let key = found.swap_remove(random.random_range(0..found.len())).key;
+                        self.reply().bulk(&key);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.reply().null();
+        Ok(())
+    }
+
+    pub(super) fn db_size(&mut self) {
+        let Some(table) = self.chosen() else { return };
+        let statistics = table.statistics();
+        let keys = statistics.hash_keys.unwrap_or(statistics.records);
+        self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX));
+    }
+
+    pub(super) async fn flush(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+        match args {
+            [_] => {}
+            [_, mode] if mode.eq_ignore_ascii_case(b"SYNC") || mode.eq_ignore_ascii_case(b"ASYNC") => {}
+            _ => return Err(CommandError::SYNTAX),
+        }
+        let Some(table) = self.chosen() else { return Ok(()) };
+        self.server.store.truncate(&table).await?;
+        self.reply().ok();
+        Ok(())
+    }
+
+    pub(super) fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
+        let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
+        let id = u32::try_from(number).ok().map(TableId);
+        let table = id.and_then(|id| self.server.store.table(id));
+        let table = table.ok_or(CommandError::text("ERR DB index is out of range"))?;
+        self.choose(table)
+    }
+
+    pub(super) fn choose_by_name(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+        let [_, name] = args else {
+            if args.len() > 2 {
+                return Err(CommandError::arity("table"));
+            }
+            let Some(table) = self.chosen() else { return Ok(()) };
+            self.reply().bulk(table.name().as_bytes());
+            return Ok(());
+        };
+        let name = String::from_utf8_lossy(name);
+        let table = self.server.store.table_named(&name);
+        let table = table.ok_or_else(|| CommandError::Request(RequestError::NoSuchTable(name.into_owned())))?;
+        self.choose(table)
+    }
+
+    fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {
+        self.session.choose(table)?;
+        self.session.watches.clear();
+        self.session.show(&self.client);
+        self.reply().ok();
+        Ok(())
+    }
+
+    pub(super) fn durability(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+        let [_, word] = args else {
+            if args.len() > 2 {
+                return Err(CommandError::arity("durability"));
+            }
+            let text = self.session.durability.map_or("table", Durability::as_str);
+            self.reply().bulk(text.as_bytes());
+            return Ok(());
+        };
+        let word = String::from_utf8_lossy(word).to_lowercase();
+        self.session.durability = match word.as_str() {
+            "table" => None,
+            word => Some(word.parse().map_err(|error| CommandError::Reply(format!("ERR {error}, table").into()))?),
+        };
+        self.reply().ok();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_come_back_and_only_the_start_is_zero() {
+        assert_eq!(Position::START.to_cursor(), 0);
+        for position in [Position { partition: 1, hash: 0 }, Position { partition: 65_535, hash: u64::MAX << 16 }] {
+            assert_eq!(Position::from_cursor(position.to_cursor()), position);
+            assert_ne!(position.to_cursor(), 0);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! MULTI, EXEC, DISCARD, WATCH.
+
+use super::operation::{OwnedFrame, Parts, PendingReply, TransactionOperation};
+use super::{Connection, session};
+use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
+use crate::resp::{Protocol, Reply};
+use std::sync::Arc;
+use std::time::Instant;
+use tessera_store::{Table, Transaction};
+use tessera_types::{RecordKey, RequestError, UnixMillis};
+use tokio::sync::oneshot;
+
+/// What has been queued since MULTI.
+#[derive(Default)]
+pub(super) struct OpenTransaction {
+    commands: Vec<(&'static Command, Arc<OwnedFrame>)>,
+    /// Of the keys so far.
+    partition: Option<u32>,
+    /// A command was refused, so EXEC will be too.
+    pub(super) spoiled: bool,
+}
+
+/// Commands that are carried out although a transaction is open.
+pub(super) fn ends_or_looks_at(command: &Command) -> bool {
+    use SessionCommand as S;
+    matches!(command.run, Run::Session(S::Exec | S::Discard | S::Multi | S::Watch | S::Unwatch | S::Quit | S::Reset))
+}
+
+impl Connection {
+    pub(super) fn queue(&mut self, command: &'static Command, frame: Arc<OwnedFrame>) {
+        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        let Some(transaction) = &mut self.session.transaction else { return };
+        let args = frame.arguments();
+        for at in command.key_positions(args.len()) {
+            let partition = table.partition_of(&RecordKey::new(args[at], b""));
+            if *transaction.partition.get_or_insert(partition) != partition {
+                transaction.spoiled = true;
+                return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+            }
+        }
+        transaction.commands.push((command, frame));
+        self.reply().simple("QUEUED");
+    }
+
+    pub(super) fn multi(&mut self) {
+        if self.session.transaction.is_some() {
+            return self.reply().error("ERR MULTI calls can not be nested");
+        }
+        self.session.transaction = Some(OpenTransaction::default());
+        self.session.update();
+        self.reply().ok();
+    }
+
+    pub(super) fn discard(&mut self) {
+        if self.session.transaction.take().is_none() {
+            return self.reply().error("ERR DISCARD without MULTI");
+        }
+        self.session.watches.clear();
+        self.session.update();
+        self.reply().ok();
+    }
+
+    pub(super) async fn exec(&mut self) {
+        let Some(transaction) = self.session.transaction.take() else {
+            return self.reply().error("ERR EXEC without MULTI");
+        };
+        self.session.update();
+        let watches = std::mem::take(&mut self.session.watches);
+        if transaction.spoiled {
+            return self.reply().error("EXECABORT Transaction discarded because of previous errors.");
+        }
+        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        let mut partition = transaction.partition;
+        for (watch, _) in &watches {
+            let watched = table.partition_of(&RecordKey::new(watch.hash_key(), b""));
+            if *partition.get_or_insert(watched) != watched {
+                return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+            }
+        }
+        let (sender, receiver) = oneshot::channel();
+        let protocol = self.session.protocol;
+        let commands = transaction.commands;
+        let operation = TransactionOperation { commands, watches, protocol, reply: Vec::new(), sender };
+        let durability = self.session.durability;
+        self.server.store.write_partition(&table, partition.unwrap_or(0), durability, Box::new(operation));
+        let frame = OwnedFrame::from_arguments([&b"exec"[..]].into_iter());
+        let pending = PendingReply { parts: Parts::One(receiver), began: Instant::now(), frame };
+        pending.wait(&mut self.output, protocol).await;
+    }
+
+    pub(super) fn watch(&mut self, keys: &[&[u8]], now: UnixMillis) {
+        if self.session.transaction.is_some() {
+            return self.reply().error("ERR WATCH inside MULTI is not allowed");
+        }
+        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        for key in keys {
+            let watch = table.watch(key);
+            match exists(&table, key, now) {
+                Ok(existed) => self.session.watches.push((watch, existed)),
+                Err(error) => return self.reply().error(&error.line()),
+            }
+        }
+        self.reply().ok();
+    }
+
+    pub(super) fn unwatch(&mut self) {
+        self.session.watches.clear();
+        self.reply().ok();
+    }
+}
+
+fn exists(table: &Table, key: &[u8], now: UnixMillis) -> Result<bool, CommandError> {
+    let partition = table.partition_of(&RecordKey::new(key, b""));
+    let mut transaction = Transaction::read_only(table, partition, now)?;
+    let mut unread = Vec::new();
+    let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
+    Ok(call.value(key)?.is_some())
+}

@@ -1,0 +1,7 @@
+//! RESP2 and RESP3, as far as servers need them: requests in, replies out.
+
+mod parse;
+mod reply;
+
+pub use parse::{Frame, ParseError, ParseLimits, Parsed, parse};
+pub use reply::{Protocol, Reply};

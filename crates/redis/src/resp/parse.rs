@@ -1,0 +1,290 @@
+//! Requests: arrays of bulk strings, or a line of words ("inline").
+//!
+//! Parsing is in place: a frame is a list of ranges of the read buffer. A frame that is not complete yet costs nothing
+//! but the bytes received, and says how many more it surely needs; lengths are checked when they are announced, not
+//! when their bytes have arrived.
+
+use std::ops::Range;
+
+/// What a client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct ParseLimits {
+    /// Longest bulk string, bytes.
+    pub bulk_bytes: usize,
+    /// Most arguments of a command.
+    pub arguments: usize,
+    /// Longest command as a whole, bytes.
+    pub frame_bytes: usize,
+}
+
+/// Longest inline command, and longest line that announces a length; Redis' own limit.
+const LINE_BYTES: usize = 64 << 10;
+
+/// The arguments of one command, as ranges of the buffer it was parsed from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    pub arguments: Vec<Range<usize>>,
+    /// Arguments of an inline command that had quotes or escapes, which are not in the buffer as they are meant.
+    pub unquoted: Option<Vec<Vec<u8>>>,
+}
+
+/// What the buffer begins with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A whole frame of that many bytes, left in the frame given. It may have no arguments: an empty line.
+    Frame(usize),
+    /// At least so many more bytes are needed.
+    Incomplete(usize),
+}
+
+/// What ends the connection. The texts are Redis'.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    #[error("Protocol error: invalid multibulk length")]
+    MultibulkLength,
+    #[error("Protocol error: invalid bulk length")]
+    BulkLength,
+    #[error("Protocol error: expected '$', got '{0}'")]
+    ExpectedBulk(char),
+    #[error("Protocol error: too big mbulk count string")]
+    CountLine,
+    #[error("Protocol error: too big bulk count string")]
+    LengthLine,
+    #[error("Protocol error: too big inline request")]
+    InlineLength,
+    #[error("Protocol error: unbalanced quotes in request")]
+    UnbalancedQuotes,
+    #[error("Protocol error: a bulk string of {0} bytes is longer than the limit of {1}")]
+    BulkTooLong(u64, usize),
+    #[error("Protocol error: {0} arguments are more than the limit of {1}")]
+    TooManyArguments(u64, usize),
+    #[error("Protocol error: the command is longer than the limit of {0} bytes")]
+    FrameTooLong(usize),
+}
+
+/// Parses one command at the start of `buffer` into `frame`.
+///
+/// # Errors
+/// What makes the rest of the connection unreadable.
+pub fn parse(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<Parsed, ParseError> {
+    frame.arguments.clear();
+    frame.unquoted = None;
+    match buffer.first() {
+        None => Ok(Parsed::Incomplete(1)),
+        Some(b'*') => parse_array(buffer, limits, frame),
+        Some(_) => parse_inline(buffer, frame),
+    }
+}
+
+fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<Parsed, ParseError> {
+    let Some((line, mut at)) = line(buffer, 1) else {
+        return incomplete_line(buffer.len(), ParseError::CountLine);
+    };
+    let count = integer(line).ok_or(ParseError::MultibulkLength)?;
+    if count <= 0 {
+        return Ok(Parsed::Frame(at));
+    }
+    let count = count.unsigned_abs();
+    let arguments = usize::try_from(count).unwrap_or(usize::MAX);
+    if arguments > limits.arguments {
+        return Err(ParseError::TooManyArguments(count, limits.arguments));
+    }
+    for remaining in (0..arguments).rev() {
+        match buffer.get(at) {
+            None => return Ok(Parsed::Incomplete(1)),
+            Some(b'$') => {}
+            Some(&other) => return Err(ParseError::ExpectedBulk(char::from(other))),
+        }
+        let Some((length_line, start)) = self::line(buffer, at + 1) else {
+            return incomplete_line(buffer.len() - at, ParseError::LengthLine);
+        };
+        let length = integer(length_line).and_then(|length| u64::try_from(length).ok()).ok_or(ParseError::BulkLength)?;
+        let bulk = usize::try_from(length).unwrap_or(usize::MAX);
+        if bulk > limits.bulk_bytes {
+            return Err(ParseError::BulkTooLong(length, limits.bulk_bytes));
+        }
+        let end = start + bulk;
+        if end > limits.frame_bytes {
+            return Err(ParseError::FrameTooLong(limits.frame_bytes));
+        }
+        if end + 2 > buffer.len() {
+            return Ok(Parsed::Incomplete(end + 2 - buffer.len() + remaining));
+        }
+        frame.arguments.push(start..end);
+        at = end + 2;
+    }
+    Ok(Parsed::Frame(at))
+}
+
+/// The bytes from `from` to the next CR LF, and where the line after it begins.
+fn line(buffer: &[u8], from: usize) -> Option<(&[u8], usize)> {
+    let rest = buffer.get(from..)?;
+    let end = memchr::memchr(b'\r', &rest[..rest.len().min(LINE_BYTES)])?;
+    (end + 1 < rest.len()).then(|| (&rest[..end], from + end + 2))
+}
+
+fn incomplete_line(seen: usize, error: ParseError) -> Result<Parsed, ParseError> {
+    if seen > LINE_BYTES { Err(error) } else { Ok(Parsed::Incomplete(1)) }
+}
+
+/// A decimal integer, as strict as Redis: no plus, no leading zeros, no spaces.
+fn integer(text: &[u8]) -> Option<i64> {
+    // Lengths are short; this is the hot path.
+    if let [first @ b'1'..=b'9', rest @ ..] = text
+        && rest.len() < 10
+    {
+        let mut value = i64::from(first - b'0');
+        for &digit in rest {
+            if !digit.is_ascii_digit() {
+                return None;
+            }
+            value = value * 10 + i64::from(digit - b'0');
+        }
+        return Some(value);
+    }
+    crate::number::parse_integer(text)
+}
+
+fn parse_inline(buffer: &[u8], frame: &mut Frame) -> Result<Parsed, ParseError> {
+    let Some(newline) = memchr::memchr(b'\n', &buffer[..buffer.len().min(LINE_BYTES)]) else {
+        return incomplete_line(buffer.len(), ParseError::InlineLength);
+    };
+    let line = buffer[..newline].strip_suffix(b"\r").unwrap_or(&buffer[..newline]);
+    if line.iter().any(|byte| matches!(byte, b'"' | b'\'' | b'\\')) {
+        frame.unquoted = Some(unquote(line).ok_or(ParseError::UnbalancedQuotes)?);
+        return Ok(Parsed::Frame(newline + 1));
+    }
+    let mut start = None;
+    for (at, byte) in line.iter().enumerate() {
+        match (byte.is_ascii_whitespace(), start) {
+            (true, Some(begin)) => {
+                frame.arguments.push(begin..at);
+                start = None;
+            }
+            (false, None) => start = Some(at),
+            _ => {}
+        }
+    }
+    if let Some(begin) = start {
+        frame.arguments.push(begin..line.len());
+    }
+    Ok(Parsed::Frame(newline + 1))
+}
+
+/// Words with quotes as redis-cli writes them: "..." with \n \r \t \b \a \xHH and escaped quotes, '...' with \' only.
+fn unquote(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut at = 0;
+    loop {
+        while line.get(at).is_some_and(u8::is_ascii_whitespace) {
+            at += 1;
+        }
+        let Some(&first) = line.get(at) else { return Some(words) };
+        let mut word = Vec::new();
+        let quote = matches!(first, b'"' | b'\'').then_some(first);
+        if quote.is_none() {
+            while let Some(&byte) = line.get(at).filter(|byte| !byte.is_ascii_whitespace()) {
+                // A quote may open inside a word; redis treats what follows as quoted.
+                if matches!(byte, b'"' | b'\'') {
+                    at = unquote_into(line, at, &mut word)?;
+                    break;
+                }
+                word.push(byte);
+                at += 1;
+            }
+        } else {
+            at = unquote_into(line, at, &mut word)?;
+        }
+        words.push(word);
+    }
+}
+
+/// Reads the quoted text at `at` and returns the position behind its closing quote, which must end the word.
+fn unquote_into(line: &[u8], at: usize, word: &mut Vec<u8>) -> Option<usize> {
+    let quote = line[at];
+    let mut at = at + 1;
+    loop {
+        match (*line.get(at)?, line.get(at + 1)) {
+            (byte, next) if byte == quote => {
+                return next.is_none_or(u8::is_ascii_whitespace).then_some(at + 1);
+            }
+            (b'\\', Some(b'x')) if quote == b'"' && hex(line.get(at + 2..at + 4)).is_some() => {
+                word.push(hex(line.get(at + 2..at + 4))?);
+                at += 4;
+            }
+            (b'\\', Some(&escaped)) if quote == b'"' => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => other,
+                });
+                at += 2;
+            }
+            (b'\\', Some(b'\'')) => {
+                word.push(b'\'');
+                at += 2;
+            }
+            (byte, _) => {
+                word.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn hex(digits: Option<&[u8]>) -> Option<u8> {
+    let text = std::str::from_utf8(digits?).ok()?;
+    if text.bytes().all(|byte| byte.is_ascii_hexdigit()) { u8::from_str_radix(text, 16).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ParseLimits = ParseLimits { bulk_bytes: 100, arguments: 5, frame_bytes: 300 };
+
+    fn words(input: &[u8]) -> Result<(Vec<Vec<u8>>, usize), Result<Parsed, ParseError>> {
+        let mut frame = Frame::default();
+        match parse(input, &LIMITS, &mut frame) {
+            Ok(Parsed::Frame(length)) => {
+                let plain = frame.arguments.iter().map(|range| input[range.clone()].to_vec()).collect();
+                Ok((frame.unquoted.unwrap_or(plain), length))
+            }
+            other => Err(other),
+        }
+    }
+
+    #[test]
+    fn arrays_and_lines() {
+        assert_eq!(words(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nrest").unwrap(), (vec![b"GET".to_vec(), b"k".to_vec()], 20));
+        assert_eq!(words(b"GET  k\r\n").unwrap(), (vec![b"GET".to_vec(), b"k".to_vec()], 8));
+        assert_eq!(words(b"\r\n").unwrap(), (vec![], 2));
+        assert_eq!(words(b"*0\r\n").unwrap(), (vec![], 4));
+        assert_eq!(words(b"*-1\r\n").unwrap(), (vec![], 5));
+        assert_eq!(words(b"SET \"a\\x41\\n\" 'it\\'s'\n").unwrap().0, [b"SET".to_vec(), b"aA\n".to_vec(), b"it's".to_vec()]);
+    }
+
+    #[test]
+    fn every_cut_of_a_frame_is_incomplete() {
+        let whole = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n";
+        for end in 0..whole.len() {
+            assert!(matches!(words(&whole[..end]), Err(Ok(Parsed::Incomplete(_)))), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_when_announced() {
+        let error = |input: &[u8]| words(input).unwrap_err().unwrap_err();
+        assert_eq!(error(b"*1\r\n$1073741824\r\n"), ParseError::BulkTooLong(1 << 30, 100));
+        assert_eq!(error(b"*6\r\n"), ParseError::TooManyArguments(6, 5));
+        assert_eq!(error(b"*x\r\n"), ParseError::MultibulkLength);
+        assert_eq!(error(b"*1\r\n$-1\r\n"), ParseError::BulkLength);
+        assert_eq!(error(b"*1\r\n$007\r\n"), ParseError::BulkLength);
+        assert_eq!(error(b"*1\r\n:1\r\n"), ParseError::ExpectedBulk(':'));
+        assert_eq!(error(b"GET \"k\n"), ParseError::UnbalancedQuotes);
+        assert_eq!(error(&[b'x'; LINE_BYTES + 1]), ParseError::InlineLength);
+    }
+}

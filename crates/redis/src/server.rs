@@ -1,0 +1,109 @@
+//! What all connections of the face share, and how they are accepted.
+
+use crate::access::Access;
+use crate::clients::Clients;
+use crate::connection::{Connection, Stream};
+use crate::slow_log::SlowLog;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tessera_store::Store;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// Settings of the face.
+#[derive(Clone, Debug)]
+pub struct RedisConfig {
+    /// Connections at one time; more are told so and closed.
+    pub max_clients: usize,
+    /// How long a client may take to read a part of its replies before it is dropped.
+    pub write_timeout: Duration,
+    /// Microseconds from which a command goes to the slow log; negative for never.
+    pub slow_log_micros: i64,
+    pub slow_log_entries: usize,
+    pub access: Access,
+    /// The port that INFO shows.
+    pub port: u16,
+}
+
+/// The Redis face of a node.
+pub struct RedisServer {
+    pub(crate) store: Store,
+    pub(crate) config: RedisConfig,
+    pub(crate) clients: Clients,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) started: Instant,
+    pub(crate) commands: AtomicU64,
+    pub(crate) read_hits: AtomicU64,
+    pub(crate) read_misses: AtomicU64,
+    pub(crate) max_clients: AtomicUsize,
+    tls: Option<TlsAcceptor>,
+}
+
+impl RedisServer {
+    /// With `tls`, every connection must speak it.
+    pub fn new(store: Store, config: RedisConfig, tls: Option<TlsAcceptor>) -> Arc<Self> {
+        Arc::new(Self {
+            slow_log: SlowLog::new(config.slow_log_micros, config.slow_log_entries),
+            max_clients: AtomicUsize::new(config.max_clients),
+            store,
+            config,
+            clients: Clients::default(),
+            started: Instant::now(),
+            commands: AtomicU64::new(0),
+            read_hits: AtomicU64::new(0),
+            read_misses: AtomicU64::new(0),
+            tls,
+        })
+    }
+
+    /// Accepts connections and serves them on this thread, which must run a `LocalSet`. Runs until dropped.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    tokio::task::spawn_local(self.clone().handle(stream, address));
+                }
+                Err(error) => {
+                    // Out of file descriptors, mostly: the backlog holds the others until some are closed.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        let Ok(local_address) = stream.local_addr() else { return };
+        // Replies are written whole; waiting to fill packets would only delay them.
+        let _ = stream.set_nodelay(true);
+        let limit = self.max_clients.load(Ordering::Relaxed);
+        let Some(client) = self.clients.connect(address, local_address, limit) else {
+            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            return;
+        };
+        let stream = match &self.tls {
+            None => Some(Stream::Plain(stream)),
+            Some(acceptor) => {
+                let handshake = tokio::time::timeout(self.config.write_timeout, acceptor.accept(stream)).await;
+                handshake.ok().and_then(Result::ok).map(|stream| Stream::Tls(Box::new(stream)))
+            }
+        };
+        if let Some(stream) = stream {
+            Connection::new(self.clone(), client.clone(), stream).run().await;
+        }
+        self.clients.disconnect(client.id);
+    }
+
+    /// Connections now, connections so far, and connections refused.
+    pub fn connection_counts(&self) -> (usize, u64, u64) {
+        let clients = &self.clients;
+        (clients.count(), clients.total.load(Ordering::Relaxed), clients.refused.load(Ordering::Relaxed))
+    }
+
+    /// Commands carried out so far.
+    pub fn command_count(&self) -> u64 {
+        self.commands.load(Ordering::Relaxed)
+    }
+}

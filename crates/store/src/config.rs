@@ -1,0 +1,46 @@
+use std::path::PathBuf;
+use std::time::Duration;
+use tessera_engine::{MemoryConfig, RocksConfig};
+use tessera_types::Limits;
+
+/// What a store needs to know to open.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    pub data_directory: PathBuf,
+    /// Loops that share the partitions, normally one per core that serves.
+    pub workers: usize,
+    pub limits: Limits,
+    pub memory: MemoryConfig,
+    pub rocksdb: RocksConfig,
+    /// Bytes of a segment file of the log.
+    pub log_segment_bytes: u64,
+    /// Bytes of log beyond which state is made durable so that segments can go.
+    pub log_limit_bytes: u64,
+    /// How long a write with durability `soft` may stay without an fsync.
+    pub soft_sync_interval: Duration,
+    /// How long the records of a dropped table are kept.
+    pub drop_retention: Duration,
+    /// Age at which the state of idle tables is made durable although nobody needs the log's space.
+    pub flush_age: Duration,
+    /// Commands that may wait in a worker's queue; more are refused as busy.
+    pub queued_writes: usize,
+}
+
+impl StoreConfig {
+    /// Defaults for a store in `data_directory`.
+    pub fn new(data_directory: impl Into<PathBuf>) -> Self {
+        Self {
+            data_directory: data_directory.into(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            limits: Limits::default(),
+            memory: MemoryConfig::default(),
+            rocksdb: RocksConfig::default(),
+            log_segment_bytes: 64 << 20,
+            log_limit_bytes: 1 << 30,
+            soft_sync_interval: Duration::from_millis(100),
+            drop_retention: Duration::from_secs(86_400),
+            flush_age: Duration::from_secs(600),
+            queued_writes: 200_000,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Who may use a data directory.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The version of the layout that this program writes, and the only one that it reads.
+const FORMAT_VERSION: u32 = 1;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirectoryError {
+    #[error("the data directory {path} cannot be used: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the data directory {0} is in use by another process; stop that one, or start with another `data_dir`")]
+    InUse(PathBuf),
+    #[error(
+        "the data directory {path} has format version {found}, this program uses {FORMAT_VERSION}; start the version of \
+         Tessera that wrote it, or use another `data_dir`"
+    )]
+    OtherVersion { path: PathBuf, found: String },
+    #[error(
+        "{0} is not empty and not a data directory of Tessera; use another `data_dir`, or an empty one"
+    )]
+    Foreign(PathBuf),
+}
+
+/// A data directory that this process alone uses.
+#[derive(Debug)]
+pub struct DataDirectory {
+    root: PathBuf,
+    /// Locked while it is open.
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Creates the directory if there is none, and locks it.
+    ///
+    /// # Errors
+    /// If it cannot be used, with what to do.
+    pub fn open(root: &Path) -> Result<Self, DataDirectoryError> {
+        let io_error = |source| DataDirectoryError::Io { path: root.to_path_buf(), source };
+        fs::create_dir_all(root).map_err(io_error)?;
+        let version_path = root.join("VERSION");
+        let is_empty = fs::read_dir(root).map_err(io_error)?.next().is_none();
+        if !is_empty && !version_path.exists() && !root.join("LOCK").exists() {
+            return Err(DataDirectoryError::Foreign(root.to_path_buf()));
+        }
+        let lock = File::options().create(true).truncate(false).write(true).open(root.join("LOCK")).map_err(io_error)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(DataDirectoryError::InUse(root.to_path_buf())),
+            Err(TryLockError::Error(source)) => return Err(io_error(source)),
+        }
+        match fs::read_to_string(&version_path) {
+            Ok(found) if found.trim() == FORMAT_VERSION.to_string() => {}
+            Ok(found) => {
+                let found = found.trim().to_string();
+                return Err(DataDirectoryError::OtherVersion { path: root.to_path_buf(), found });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let mut file = File::create(&version_path).map_err(io_error)?;
+                writeln!(file, "{FORMAT_VERSION}").and_then(|()| file.sync_all()).map_err(io_error)?;
+            }
+            Err(error) => return Err(io_error(error)),
+        }
+        Ok(Self { root: root.to_path_buf(), _lock: lock })
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+
+    pub fn rocksdb(&self) -> PathBuf {
+        self.root.join("rocksdb")
+    }
+
+    pub fn memory_table(&self, id: tessera_types::TableId) -> PathBuf {
+        self.root.join("memory").join(format!("table-{id}"))
+    }
+
+    pub fn catalog(&self) -> PathBuf {
+        self.root.join("catalog.json")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_used_once_by_its_own_version() {
+        let parent = tempfile::TempDir::new().unwrap();
+        let root = parent.path().join("data");
+        let first = DataDirectory::open(&root).unwrap();
+        assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::InUse(_))));
+        drop(first);
+        DataDirectory::open(&root).unwrap();
+        fs::write(root.join("VERSION"), "2\n").unwrap();
+        assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })));
+        assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
+    }
+}

@@ -1,0 +1,130 @@
+//! What a node does for its tables while nobody asks: removing expired records, making state durable so that the log
+//! can shrink, and purging dropped tables.
+
+use crate::node::Host;
+use crate::table::{Table, group_of};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
+use tessera_consensus::Inbox;
+use tessera_types::{TableId, UnixMillis};
+
+/// How often expired records are looked for; each time, one segment of each partition.
+const SWEEP: Duration = Duration::from_millis(100);
+/// How often the log's space and dropped tables are looked after.
+const ROUND: Duration = Duration::from_secs(1);
+/// How often dropped tables are purged.
+const PURGE: Duration = Duration::from_secs(10);
+
+/// The thread that does it.
+pub(crate) struct Maintenance {
+    stopping: Arc<(Mutex<bool>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Maintenance {
+    pub(crate) fn start(host: Arc<Host>, catalog: Arc<Inbox<CatalogRequest>>) -> Self {
+        let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let stopped = stopping.clone();
+        let thread = std::thread::Builder::new()
+            .name("maintenance".into())
+            .spawn(move || Rounds { host, catalog, durable: HashMap::new(), touched: HashMap::new() }.run(&stopped))
+            .expect("a thread can be started");
+        Self { stopping, thread: Mutex::new(Some(thread)) }
+    }
+
+    pub(crate) fn stop(&self) {
+        *self.stopping.0.lock() = true;
+        self.stopping.1.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic there has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Rounds {
+    host: Arc<Host>,
+    catalog: Arc<Inbox<CatalogRequest>>,
+    /// The durable index last told to the log, per partition.
+    durable: HashMap<(TableId, u32), u64>,
+    /// Since when a partition has had entries that are not durable.
+    touched: HashMap<(TableId, u32), Instant>,
+}
+
+impl Rounds {
+    fn run(mut self, stopping: &(Mutex<bool>, Condvar)) {
+        let (mut last_round, mut last_purge) = (Instant::now(), Instant::now());
+        loop {
+            {
+                let mut stopping_now = stopping.0.lock();
+                if !*stopping_now {
+                    stopping.1.wait_for(&mut stopping_now, SWEEP);
+                }
+                if *stopping_now {
+                    return;
+                }
+            }
+            let tables = self.host.registry.open_tables();
+            let now = UnixMillis::now();
+            for table in &tables {
+                for partition in 0..table.schema.partitions {
+                    table.engine.remove_expired(partition, now);
+                }
+            }
+            if last_round.elapsed() >= ROUND {
+                last_round = Instant::now();
+                self.shrink_log(&tables);
+            }
+            if last_purge.elapsed() >= PURGE {
+                last_purge = Instant::now();
+                let request = CatalogRequest { command: CatalogCommand::Purge { now }, reply: Box::new(|_| {}) };
+                // A full inbox is no reason to hurry: the next round asks again.
+                let _ = self.catalog.submit(CATALOG_GROUP, request);
+            }
+        }
+    }
+
+    fn shrink_log(&mut self, tables: &[Arc<Table>]) {
+        let holding = self.host.log.groups_holding_space();
+        let is_large = self.host.log.statistics().disk_bytes > self.host.config.log_limit_bytes;
+        for table in tables.iter().filter(|table| table.schema.is_persistent()) {
+            for partition in 0..table.schema.partitions {
+                let address = (table.id, partition);
+                let applied = table.engine.applied_index(partition);
+                let mut durable = match table.engine.durable_index(partition) {
+                    Ok(durable) => durable,
+                    Err(error) => {
+                        tracing::warn!(table = %table.name.load(), partition, %error, "the durable index is unreadable");
+                        continue;
+                    }
+                };
+                if durable >= applied {
+                    self.touched.remove(&address);
+                } else {
+                    let since = *self.touched.entry(address).or_insert_with(Instant::now);
+                    let holds = is_large && holding.contains(&group_of(table.id, partition));
+                    if holds || since.elapsed() >= self.host.config.flush_age {
+                        durable = self.make_durable(table, partition).unwrap_or(durable);
+                        self.touched.remove(&address);
+                    }
+                }
+                if self.durable.insert(address, durable) != Some(durable) && durable > 0 {
+                    table.partitions[partition as usize].inbox.durable(group_of(table.id, partition), durable);
+                }
+            }
+        }
+    }
+
+    fn make_durable(&self, table: &Table, partition: u32) -> Option<u64> {
+        let log_synced = || self.host.log.wait_synced().map_err(|error| error.to_string());
+        let outcome = table.engine.make_durable(partition, &log_synced);
+        if let Err(error) = &outcome {
+            tracing::warn!(table = %table.name.load(), partition, %error, "state could not be made durable");
+        }
+        outcome.ok().and_then(|()| table.engine.durable_index(partition).ok())
+    }
+}

@@ -1,0 +1,56 @@
+//! What the store tells about itself.
+
+use crate::node::Host;
+use std::sync::atomic::Ordering;
+use tessera_consensus::log::LogStatistics;
+use tessera_engine::EngineStatistics;
+use tessera_types::{TableId, TableSchema, TableSettings};
+
+/// Counts and sizes of the node's store.
+#[derive(Clone, Debug)]
+pub struct StoreStatistics {
+    pub log: LogStatistics,
+    /// Bytes that memory tables take, and may take.
+    pub memory_used_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub tables: Vec<TableStatistics>,
+}
+
+/// Counts and sizes of one table.
+#[derive(Clone, Debug)]
+pub struct TableStatistics {
+    pub id: TableId,
+    pub name: String,
+    pub schema: TableSchema,
+    pub settings: TableSettings,
+    pub serving_partitions: u32,
+    /// Since the node started.
+    pub reads: u64,
+    pub writes: u64,
+    pub engine: EngineStatistics,
+}
+
+pub(crate) fn gather(host: &Host) -> StoreStatistics {
+    let tables = host.registry.open_tables();
+    let tables = tables.iter().filter(|table| !table.is_dropped.load(Ordering::Acquire));
+    StoreStatistics {
+        log: host.log.statistics(),
+        memory_used_bytes: host.memory.used_bytes(),
+        memory_limit_bytes: host.memory.limit_bytes(),
+        tables: tables
+            .map(|table| {
+                let serving = table.partitions.iter().filter(|state| state.is_serving.load(Ordering::Acquire)).count();
+                TableStatistics {
+                    id: table.id,
+                    name: table.name.load().to_string(),
+                    schema: table.schema.clone(),
+                    settings: (*table.settings.load_full()).clone(),
+                    serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
+                    reads: table.partitions.iter().map(|state| state.reads.load(Ordering::Relaxed)).sum(),
+                    writes: table.partitions.iter().map(|state| state.writes.load(Ordering::Relaxed)).sum(),
+                    engine: table.engine.statistics(),
+                }
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,220 @@
+//! A table on this node, as readers and writers see it.
+
+use crate::machine::WriteCommand;
+use crate::watch::{Watch, WatchList};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tessera_consensus::{GroupId, Inbox};
+use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
+use tessera_types::{Limits, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis};
+
+/// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
+/// through them are refused.
+pub struct Table {
+    pub(crate) id: TableId,
+    pub(crate) schema: TableSchema,
+    pub(crate) limits: Arc<Limits>,
+    pub(crate) name: ArcSwap<String>,
+    pub(crate) settings: ArcSwap<TableSettings>,
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) partitions: Vec<Partition>,
+    pub(crate) is_dropped: AtomicBool,
+}
+
+/// A partition of a table on this node.
+pub struct Partition {
+    pub(crate) inbox: Arc<Inbox<WriteCommand>>,
+    pub(crate) watched: Arc<WatchList>,
+    pub(crate) is_serving: AtomicBool,
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    /// Counts up before and after each change of the partition's records.
+    pub(crate) version: AtomicU64,
+}
+
+/// The group of a table's partition: the table's number plus one (zero is the catalog's) above 32 bits of partition.
+pub(crate) fn group_of(table: TableId, partition: u32) -> GroupId {
+    GroupId((u64::from(table.0) + 1) << 32 | u64::from(partition))
+}
+
+/// The inverse of [`group_of`].
+pub(crate) fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
+    let table = u32::try_from(group.0 >> 32).ok()?.checked_sub(1)?;
+    // The low half is the partition by construction.
+    Some((TableId(table), group.0 as u32))
+}
+
+impl Table {
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    pub fn name(&self) -> Arc<String> {
+        self.name.load_full()
+    }
+
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    pub fn settings(&self) -> Arc<TableSettings> {
+        self.settings.load_full()
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The partition of a hash key.
+    pub fn partition_of(&self, key: &RecordKey<'_>) -> u32 {
+        self.schema.partitioner.partition_of(key, self.schema.partitions)
+    }
+
+    /// Refuses a read that could miss acknowledged writes.
+    pub(crate) fn check_serving(&self, partition: u32) -> Result<&Partition, RequestError> {
+        let state = &self.partitions[partition as usize];
+        if state.is_serving.load(Ordering::Acquire) { Ok(state) } else { Err(self.not_serving()) }
+    }
+
+    fn not_serving(&self) -> RequestError {
+        if self.is_dropped.load(Ordering::Acquire) {
+            RequestError::NoSuchTable(self.name.load().to_string())
+        } else {
+            RequestError::NotReady
+        }
+    }
+
+    /// Reads one record that is live at `now`. `visit` gets it in place and must be quick. Returns whether there is one.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`] while the partition starts, or what the engine reports.
+    #[inline]
+    pub fn read(
+        &self,
+        key: &RecordKey<'_>,
+        now: UnixMillis,
+        visit: &mut dyn FnMut(StoredValue<'_>),
+    ) -> Result<bool, RequestError> {
+        let partition = self.partition_of(key);
+        self.check_serving(partition)?.reads.fetch_add(1, Ordering::Relaxed);
+        let mut outcome = Ok(false);
+        self.engine
+            .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
+                Some(stored) if stored.is_live(now) => {
+                    visit(stored);
+                    outcome = Ok(true);
+                }
+                Some(_) => {}
+                None => outcome = Err(damaged(key)),
+            })
+            .map_err(request_error)?;
+        outcome
+    }
+
+    /// Reads many records, each live at `now`; faster than one by one. They are not read at one instant.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; nothing is visited then, or not all.
+    pub fn read_many(
+        &self,
+        keys: &[RecordKey<'_>],
+        now: UnixMillis,
+        visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
+    ) -> Result<(), RequestError> {
+        let mut reads = Vec::with_capacity(keys.len());
+        for key in keys {
+            let partition = self.partition_of(key);
+            self.check_serving(partition)?.reads.fetch_add(1, Ordering::Relaxed);
+            reads.push((partition, *key));
+        }
+        let mut outcome = Ok(());
+        self.engine
+            .multi_get(&reads, &mut |at, bytes| match bytes.map(StoredValue::decode) {
+                None => visit(at, None),
+                Some(Some(stored)) => visit(at, Some(stored).filter(|stored| stored.is_live(now))),
+                Some(None) => outcome = Err(damaged(&keys[at])),
+            })
+            .map_err(request_error)?;
+        outcome
+    }
+
+    /// A number that stays the same as long as no record of the partition changes; `None` while one does. Two equal ones
+    /// around several reads say that these were made at one instant.
+    pub fn version(&self, partition: u32) -> Option<u64> {
+        let version = self.partitions[partition as usize].version.load(Ordering::Acquire);
+        (version % 2 == 0).then_some(version)
+    }
+
+    /// What the engine tells about the table on this node.
+    pub fn statistics(&self) -> EngineStatistics {
+        self.engine.statistics()
+    }
+
+    /// Whether hash keys of this partition may have records besides the one under the empty sort key.
+    pub fn may_hold_sort_keys(&self, partition: u32) -> bool {
+        self.engine.may_hold_sort_keys(partition)
+    }
+
+    /// Visits a page of a partition's live records in the order of hashes from `from` on; see
+    /// [`tessera_engine::Engine::scan`]. Returns where the next page begins.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn scan(
+        &self,
+        partition: u32,
+        from: u64,
+        hash_keys: usize,
+        now: UnixMillis,
+        visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
+    ) -> Result<Option<u64>, RequestError> {
+        self.check_serving(partition)?;
+        let mut outcome = Ok(());
+        let next = self
+            .engine
+            .scan(partition, from, hash_keys, &mut |key, bytes| match StoredValue::decode(bytes) {
+                Some(stored) if stored.is_live(now) => visit(key, stored),
+                Some(_) => Visit::NextRecord,
+                None => {
+                    outcome = Err(damaged(&key));
+                    Visit::NextHashKey
+                }
+            })
+            .map_err(request_error)?;
+        outcome.map(|()| next)
+    }
+
+    /// Watches a hash key for writes.
+    pub fn watch(&self, hash_key: &[u8]) -> Watch {
+        let partition = self.partition_of(&RecordKey::new(hash_key, b""));
+        self.partitions[partition as usize].watched.watch(Bytes::copy_from_slice(hash_key))
+    }
+
+    /// Queues a write for the partition's owner.
+    ///
+    /// # Errors
+    /// Gives the command back with the reason when it was not even queued.
+    pub(crate) fn submit(&self, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
+        let partition = command.partition;
+        let state = &self.partitions[partition as usize];
+        if self.is_dropped.load(Ordering::Acquire) {
+            let error = self.not_serving();
+            return Err((command, error));
+        }
+        state.writes.fetch_add(1, Ordering::Relaxed);
+        state.inbox.submit(group_of(self.id, partition), command).map_err(|full| (full.0, RequestError::Busy))
+    }
+}
+
+pub(crate) fn request_error(error: EngineError) -> RequestError {
+    match error {
+        EngineError::Corruption(what) => RequestError::Corruption(what),
+        other => RequestError::Engine(other.to_string()),
+    }
+}
+
+pub(crate) fn damaged(key: &RecordKey<'_>) -> RequestError {
+    RequestError::Corruption(format!("the record under hash key '{}'", key.hash_key.escape_ascii()))
+}

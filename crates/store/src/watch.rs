@@ -1,0 +1,78 @@
+//! Optimistic locking: has a hash key been written since somebody looked?
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The watched hash keys of a partition. Costs writers one load while nothing is watched.
+#[derive(Default)]
+pub(crate) struct WatchList {
+    watched: AtomicUsize,
+    keys: Mutex<HashMap<Bytes, Watched>>,
+}
+
+struct Watched {
+    watchers: usize,
+    version: u64,
+}
+
+/// A hash key under watch, until dropped.
+pub struct Watch {
+    list: Arc<WatchList>,
+    hash_key: Bytes,
+    version: u64,
+}
+
+impl WatchList {
+    pub(crate) fn watch(self: &Arc<Self>, hash_key: Bytes) -> Watch {
+        let mut keys = self.keys.lock();
+        // Raised before the caller reads what it watches: a writer that it does not see will see this.
+        self.watched.fetch_add(1, Ordering::SeqCst);
+        let watched = keys.entry(hash_key.clone()).or_insert(Watched { watchers: 0, version: 0 });
+        watched.watchers += 1;
+        Watch { list: self.clone(), hash_key, version: watched.version }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watched.load(Ordering::SeqCst) == 0
+    }
+
+    /// Called both when a write is evaluated and when it is applied: a watcher may have read in between.
+    pub(crate) fn touch(&self, hash_key: &[u8]) {
+        if let Some(watched) = self.keys.lock().get_mut(hash_key) {
+            watched.version += 1;
+        }
+    }
+
+    pub(crate) fn touch_all(&self) {
+        for watched in self.keys.lock().values_mut() {
+            watched.version += 1;
+        }
+    }
+}
+
+impl Watch {
+    /// Whether the hash key was written since the watch began. Exact inside a transaction of its partition.
+    pub fn is_touched(&self) -> bool {
+        self.list.keys.lock().get(&self.hash_key).is_none_or(|watched| watched.version != self.version)
+    }
+
+    pub fn hash_key(&self) -> &Bytes {
+        &self.hash_key
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut keys = self.list.keys.lock();
+        if let Some(watched) = keys.get_mut(&self.hash_key) {
+            watched.watchers -= 1;
+            if watched.watchers == 0 {
+                keys.remove(&self.hash_key);
+            }
+        }
+        self.list.watched.fetch_sub(1, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,47 @@
+//! Calls to a node's admin API.
+
+use crate::NodeArgs;
+use crate::exit::ExitError;
+use serde_json::Value;
+
+/// The admin port before any offset.
+const PORT: u16 = 8080;
+
+fn url(node: &NodeArgs, path: &str) -> String {
+    let base = match &node.admin {
+        Some(url) => url.trim_end_matches('/').to_string(),
+        None => format!("http://127.0.0.1:{}", PORT.saturating_add(node.port_offset)),
+    };
+    format!("{base}{path}")
+}
+
+/// Sends a request and returns the JSON answer.
+///
+/// # Errors
+/// That no node answers, or what it answered.
+pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ExitError> {
+    let url = url(node, path);
+    let mut request = ureq::http::Request::builder().method(method).uri(&url);
+    if let Some(token) = &node.token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let body = match body {
+        Some(body) => {
+            request = request.header("content-type", "application/json");
+            body.to_string()
+        }
+        None => String::new(),
+    };
+    let request = request.body(body).map_err(|error| ExitError::Usage(format!("{url}: {error}")))?;
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build().into();
+    let mut response = agent.run(request).map_err(|error| {
+        ExitError::Other(format!("no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"))
+    })?;
+    let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
+    let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    if response.status().is_success() {
+        return Ok(value);
+    }
+    let message = value["error"].as_str().map_or_else(|| value.to_string(), str::to_string);
+    Err(ExitError::Other(format!("{message} ({})", response.status())))
+}

@@ -1,0 +1,83 @@
+//! What settings must be so that a node may start.
+
+use super::Config;
+use crate::exit::ExitError;
+use std::net::IpAddr;
+use tessera_types::Limits;
+
+pub(super) fn check(config: &Config) -> Result<(), ExitError> {
+    let refuse = |text: String| Err(ExitError::Config(text));
+    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    if has_tls != !config.tls.key.as_os_str().is_empty() {
+        return refuse("tls.certificate and tls.key go together".into());
+    }
+    for user in &config.redis.users {
+        if let Some(hash) = &user.password_sha256
+            && tessera_redis::Password::from_hex(hash).is_none()
+        {
+            return refuse(format!("redis.users: password_sha256 of '{}' is not 64 hexadecimal digits", user.name));
+        }
+        if let Some(word) = user.access.iter().find(|word| !["read", "write", "admin"].contains(&word.as_str())) {
+            return refuse(format!("redis.users: '{word}' is no access of '{}'; known: read, write, admin", user.name));
+        }
+    }
+    if !config.admin.token_sha256.is_empty() && tessera_redis::Password::from_hex(&config.admin.token_sha256).is_none() {
+        return refuse("admin.token_sha256 is not 64 hexadecimal digits".into());
+    }
+    let open_redis = config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
+    check_bind(config, "redis", config.redis.bind, open_redis)?;
+    check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
+    let limits = &config.limits;
+    let ceilings: [(&str, u64, u64); 4] = [
+        ("hash_key_bytes", limits.hash_key_bytes as u64, Limits::HASH_KEY_BYTES_CEILING as u64),
+        ("value_bytes", limits.value_bytes as u64, Limits::WRITE_BYTES_CEILING as u64),
+        ("write_bytes", limits.write_bytes as u64, Limits::WRITE_BYTES_CEILING as u64),
+        ("partitions_per_table", u64::from(limits.partitions_per_table), u64::from(Limits::PARTITIONS_CEILING)),
+    ];
+    for (name, value, ceiling) in ceilings {
+        if value > ceiling {
+            return refuse(format!("limits.{name} is {value}; at most {ceiling} is possible"));
+        }
+    }
+    if config.log.segment_bytes < 1 << 20 {
+        return refuse("log.segment_bytes is below 1 MiB".into());
+    }
+    Ok(())
+}
+
+fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) -> Result<(), ExitError> {
+    if address.is_loopback() || !is_open || config.insecure {
+        return Ok(());
+    }
+    let how = if section == "redis" { "give every user under redis.users a password_sha256" } else { "set admin.token_sha256" };
+    Err(ExitError::Config(format!(
+        "{section}.bind is {address}, which others can reach, and needs no authentication: {how}, bind to 127.0.0.1, or \
+         start with --insecure"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::UserSection;
+
+    #[test]
+    fn an_open_address_needs_authentication() {
+        let mut config = Config::default();
+        assert!(check(&config).is_ok());
+        config.redis.bind = "0.0.0.0".parse().unwrap();
+        assert!(check(&config).is_err());
+        config.redis.users = vec![UserSection {
+            name: "default".into(),
+            password_sha256: Some("0".repeat(64)),
+            access: vec!["read".into()],
+            tables: None,
+            default_table: None,
+        }];
+        assert!(check(&config).is_ok());
+        config.admin.bind = "::".parse().unwrap();
+        assert!(check(&config).is_err());
+        config.insecure = true;
+        assert!(check(&config).is_ok());
+    }
+}

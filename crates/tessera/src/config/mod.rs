@@ -1,0 +1,257 @@
+//! The configuration of a node: file, environment, flags, in ascending order of precedence. Unknown keys are refused.
+
+mod check;
+
+use crate::exit::ExitError;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use tessera_store::{MemoryConfig, RocksConfig};
+use tessera_types::Limits;
+
+/// The commented file that `tessera config init` prints.
+pub const TEMPLATE: &str = include_str!("template.toml");
+
+/// Everything that can be set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub data_dir: PathBuf,
+    pub port_offset: u16,
+    pub workers: usize,
+    pub insecure: bool,
+    pub redis: RedisSection,
+    pub admin: AdminSection,
+    pub tls: TlsSection,
+    pub log: LogSection,
+    pub tables: TablesSection,
+    pub memory: MemoryConfig,
+    pub rocksdb: RocksConfig,
+    pub limits: Limits,
+    pub logging: LoggingSection,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RedisSection {
+    pub bind: IpAddr,
+    pub port: u16,
+    pub max_clients: usize,
+    pub write_timeout_ms: u64,
+    pub slow_log_micros: i64,
+    pub slow_log_entries: usize,
+    pub users: Vec<UserSection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UserSection {
+    pub name: String,
+    /// Absent for a user without password.
+    pub password_sha256: Option<String>,
+    /// Of "read", "write", "admin".
+    #[serde(default)]
+    pub access: Vec<String>,
+    pub tables: Option<Vec<String>>,
+    pub default_table: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdminSection {
+    pub bind: IpAddr,
+    pub port: u16,
+    /// Empty for none.
+    pub token_sha256: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsSection {
+    /// Empty for no TLS.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    pub segment_bytes: u64,
+    pub limit_bytes: u64,
+    pub soft_sync_interval_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TablesSection {
+    pub drop_retention_seconds: u64,
+    pub flush_age_seconds: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoggingSection {
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: "data".into(),
+            port_offset: 0,
+            workers: 0,
+            insecure: false,
+            redis: RedisSection::default(),
+            admin: AdminSection::default(),
+            tls: TlsSection::default(),
+            log: LogSection::default(),
+            tables: TablesSection::default(),
+            memory: MemoryConfig::default(),
+            rocksdb: RocksConfig::default(),
+            limits: Limits::default(),
+            logging: LoggingSection::default(),
+        }
+    }
+}
+
+impl Default for RedisSection {
+    fn default() -> Self {
+        Self {
+            bind: LOOPBACK,
+            port: 6379,
+            max_clients: 10_000,
+            write_timeout_ms: 60_000,
+            slow_log_micros: 10_000,
+            slow_log_entries: 128,
+            users: Vec::new(),
+        }
+    }
+}
+
+impl Default for AdminSection {
+    fn default() -> Self {
+        Self { bind: LOOPBACK, port: 8080, token_sha256: String::new() }
+    }
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, limit_bytes: 1 << 30, soft_sync_interval_ms: 100 }
+    }
+}
+
+impl Default for TablesSection {
+    fn default() -> Self {
+        Self { drop_retention_seconds: 86_400, flush_age_seconds: 600 }
+    }
+}
+
+impl Default for LoggingSection {
+    fn default() -> Self {
+        Self { filter: "info".into(), format: LogFormat::Text }
+    }
+}
+
+/// Settings in environment variables: `TESSERA_REDIS__PORT=7000` is `redis.port = 7000`. Variables without a double
+/// underscore count only if they name a setting of the top level, since others are for the CLI.
+pub fn from_environment(variables: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    variables
+        .filter_map(|(name, value)| {
+            let key = name.strip_prefix("TESSERA_")?.to_lowercase().replace("__", ".");
+            let known = key.contains('.') || ["data_dir", "port_offset", "workers", "insecure"].contains(&key.as_str());
+            known.then_some((key, value))
+        })
+        .collect()
+}
+
+/// Reads the file, if there is one, and applies the overrides in order.
+///
+/// # Errors
+/// [`ExitError::Config`] with what is wrong and where.
+pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Config, ExitError> {
+    let mut table = match path {
+        None => toml::Table::new(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
+            // Parsed as settings first, because that reports the line of an unknown key.
+            toml::from_str::<Config>(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
+            toml::from_str(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?
+        }
+    };
+    for (key, value) in overrides {
+        set(&mut table, key, value)?;
+    }
+    let config: Config = toml::Value::Table(table).try_into().map_err(|error| ExitError::Config(format!("{error}")))?;
+    check::check(&config)?;
+    Ok(config)
+}
+
+fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
+    // What is no TOML value by itself is meant as text.
+    let parsed = toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
+    let value = parsed.unwrap_or_else(|| toml::Value::String(value.to_string()));
+    let mut place = table;
+    let mut parts = key.split('.').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            place.insert(part.to_string(), value);
+            return Ok(());
+        }
+        let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        place = next.as_table_mut().ok_or_else(|| ExitError::Config(format!("'{part}' in '{key}' is not a section")))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_names_every_setting_with_its_default() {
+        let uncommented: String = TEMPLATE
+            .lines()
+            .map(|line| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase())).unwrap_or(line))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let parsed: Config = toml::from_str(&uncommented).unwrap();
+        assert_eq!(parsed, Config::default());
+        // Nothing is left out: every key of the defaults stands in the template.
+        let defaults = toml::Table::try_from(Config::default()).unwrap();
+        for (section, value) in defaults {
+            let keys: Vec<String> = match value {
+                toml::Value::Table(table) => table.keys().cloned().collect(),
+                _ => vec![section],
+            };
+            for key in keys.iter().filter(|key| *key != "users") {
+                assert!(TEMPLATE.contains(&format!("#{key} = ")), "{key} is not in the template");
+            }
+        }
+        assert_eq!(toml::from_str::<Config>(TEMPLATE).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn later_sources_win_and_unknown_keys_are_refused() {
+        let overrides = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string())).collect()
+        };
+        let config = load(None, &overrides(&[("redis.port", "1"), ("redis.port", "2"), ("data_dir", "/x y")])).unwrap();
+        assert_eq!((config.redis.port, config.data_dir), (2, "/x y".into()));
+        assert!(load(None, &overrides(&[("redis.prot", "1")])).is_err());
+        let variables = [("TESSERA_REDIS__PORT", "7"), ("TESSERA_WORKERS", "3"), ("TESSERA_ADMIN", "http://x"), ("HOME", "/")];
+        let variables = variables.into_iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        let config = load(None, &from_environment(variables)).unwrap();
+        assert_eq!((config.redis.port, config.workers), (7, 3));
+    }
+}

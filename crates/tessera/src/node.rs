@@ -1,0 +1,223 @@
+//! The running node: threads, listeners, signals.
+
+use crate::config::{Config, LogFormat};
+use crate::exit::ExitError;
+use crate::tls;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tessera_admin::{AdminListener, AdminServer};
+use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
+use tessera_store::{OpenError, Store, StoreConfig, StoreWorker};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// How long recovery may take before the node says that it is still at it.
+const SERVING_NOTE: Duration = Duration::from_secs(10);
+/// How long connections may go on after a signal, to write the replies of what was carried out.
+const LAST_REPLIES: Duration = Duration::from_millis(100);
+
+/// Runs a node until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Why it could not start.
+pub fn run(config: &Config) -> Result<(), ExitError> {
+    start_logging(config)?;
+    raise_file_limit();
+    let acceptor = tls::acceptor(&config.tls)?;
+    let workers = if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
+    // All listeners before the data directory: a second node on the same ports must not touch anything.
+    let redis_address = address(config.redis.bind, config.redis.port, config.port_offset)?;
+    let admin_address = address(config.admin.bind, config.admin.port, config.port_offset)?;
+    refuse_if_taken(redis_address)?;
+    let redis_listeners = (0..workers).map(|_| listen(redis_address, true)).collect::<Result<Vec<_>, _>>()?;
+    let admin_listener = listen(admin_address, false)?;
+
+    let (store, store_workers) = Store::open(store_config(config, workers)).map_err(|error| match error {
+        OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
+        other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
+    })?;
+    let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
+    let threads: Vec<JoinHandle<()>> = store_workers
+        .into_iter()
+        .zip(redis_listeners)
+        .enumerate()
+        .map(|(number, (worker, listener))| start_worker(number, worker, redis.clone(), listener))
+        .collect::<Result<_, _>>()?;
+
+    let outcome = runtime()?.block_on(async {
+        tracing::info!(redis = %redis_address, admin = %admin_address, data = %config.data_dir.display(), workers, "starting");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let admin = AdminServer::new(store.clone(), token_check(config), redis_metrics(redis.clone()));
+        let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
+        let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
+        let serving = async {
+            while !store.wait_until_serving(SERVING_NOTE).await {
+                tracing::info!("still recovering");
+            }
+            tracing::info!("ready");
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = serving => {}
+            _ = interrupt.recv() => tracing::info!("interrupted, stopping"),
+            _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
+        }
+        store.shut_down();
+        let _ = stop.send(());
+        // An admin request that does not end must not keep the node.
+        let _ = tokio::time::timeout(Duration::from_secs(1), admin).await;
+        Ok(())
+    });
+    for thread in threads {
+        let _ = thread.join();
+    }
+    store.close();
+    tracing::info!("stopped");
+    outcome
+}
+
+fn other(error: impl std::fmt::Display) -> ExitError {
+    ExitError::Other(error.to_string())
+}
+
+fn runtime() -> Result<Runtime, ExitError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)
+}
+
+/// One thread per core: the loop of its partitions, its own listener, and the connections that came through it.
+fn start_worker(
+    number: usize,
+    worker: StoreWorker,
+    redis: Arc<RedisServer>,
+    listener: TcpListener,
+) -> Result<JoinHandle<()>, ExitError> {
+    let runtime = runtime()?;
+    let run = move || {
+        runtime.block_on(LocalSet::new().run_until(async move {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => _ = tokio::task::spawn_local(redis.serve(listener)),
+                Err(error) => tracing::error!(%error, "the listener could not be used"),
+            }
+            worker.run().await;
+            tokio::time::sleep(LAST_REPLIES).await;
+        }));
+    };
+    std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
+}
+
+fn address(bind: IpAddr, port: u16, offset: u16) -> Result<SocketAddr, ExitError> {
+    let port = port.checked_add(offset).ok_or_else(|| ExitError::Config(format!("port {port} + {offset} is above 65535")))?;
+    Ok(SocketAddr::new(bind, port))
+}
+
+fn socket(address: SocketAddr) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+/// Listeners that share a port would also share it with another process of the same user; this one does not.
+fn refuse_if_taken(address: SocketAddr) -> Result<(), ExitError> {
+    socket(address).and_then(|socket| socket.bind(&address.into())).map_err(|error| in_use(address, &error))
+}
+
+fn listen(address: SocketAddr, shared: bool) -> Result<TcpListener, ExitError> {
+    let bound = || -> std::io::Result<Socket> {
+        let socket = socket(address)?;
+        socket.set_reuse_port(shared)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket)
+    };
+    bound().map(TcpListener::from).map_err(|error| in_use(address, &error))
+}
+
+fn in_use(address: SocketAddr, error: &std::io::Error) -> ExitError {
+    let port = address.port();
+    ExitError::AddressInUse(format!(
+        "cannot listen on {address}: {error}. `ss -tanp 'sport = :{port}'` shows who uses it; it may also be an outgoing \
+         connection. Choose other ports with --port-offset"
+    ))
+}
+
+fn start_logging(config: &Config) -> Result<(), ExitError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.logging.filter)
+        .map_err(|error| ExitError::Config(format!("logging.filter: {error}")))?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.logging.format {
+        LogFormat::Text => logs.init(),
+        LogFormat::Json => logs.json().init(),
+    }
+    Ok(())
+}
+
+/// Connections need file descriptors; take as many as the system allows.
+fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain calls with a structure of ours.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+fn store_config(config: &Config, workers: usize) -> StoreConfig {
+    StoreConfig {
+        workers,
+        limits: config.limits.clone(),
+        memory: config.memory.clone(),
+        rocksdb: config.rocksdb.clone(),
+        log_segment_bytes: config.log.segment_bytes,
+        log_limit_bytes: config.log.limit_bytes,
+        soft_sync_interval: Duration::from_millis(config.log.soft_sync_interval_ms),
+        drop_retention: Duration::from_secs(config.tables.drop_retention_seconds),
+        flush_age: Duration::from_secs(config.tables.flush_age_seconds),
+        ..StoreConfig::new(&config.data_dir)
+    }
+}
+
+fn redis_config(config: &Config, port: u16) -> RedisConfig {
+    let users = config.redis.users.iter().map(|user| User {
+        name: user.name.clone(),
+        password: user.password_sha256.as_deref().and_then(Password::from_hex),
+        may_read: user.access.iter().any(|word| word == "read"),
+        may_write: user.access.iter().any(|word| word == "write"),
+        may_administer: user.access.iter().any(|word| word == "admin"),
+        tables: user.tables.clone(),
+        default_table: user.default_table.clone(),
+    });
+    RedisConfig {
+        max_clients: config.redis.max_clients,
+        write_timeout: Duration::from_millis(config.redis.write_timeout_ms),
+        slow_log_micros: config.redis.slow_log_micros,
+        slow_log_entries: config.redis.slow_log_entries,
+        access: Access::new(users.collect()),
+        port,
+    }
+}
+
+fn token_check(config: &Config) -> Option<tessera_admin::TokenCheck> {
+    let right = Password::from_hex(&config.admin.token_sha256)?;
+    Some(Arc::new(move |token| right.is(token.as_bytes())))
+}
+
+fn redis_metrics(redis: Arc<RedisServer>) -> tessera_admin::ExtraMetrics {
+    Arc::new(move |gauges| {
+        let (now, total, refused) = redis.connection_counts();
+        gauges.set("tessera_redis_connections", "Open connections", &[], now as f64);
+        gauges.set("tessera_redis_connections_total", "Connections so far", &[], total as f64);
+        gauges.set("tessera_redis_connections_refused_total", "Connections refused", &[], refused as f64);
+        gauges.set("tessera_redis_commands_total", "Commands carried out", &[], redis.command_count() as f64);
+    })
+}

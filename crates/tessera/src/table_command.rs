@@ -1,0 +1,225 @@
+//! `tessera table ...`
+
+use crate::NodeArgs;
+use crate::admin_client::call;
+use crate::exit::ExitError;
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use tessera_types::{Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+
+#[derive(Subcommand)]
+pub enum TableCommand {
+    /// Create a table
+    #[command(after_help = "\
+Examples:
+  tessera table create sessions --engine memory --partitions 64 --ttl 3600
+  tessera table create profiles --engine rocksdb --durability hard
+  tessera table create carts --engine rocksdb --partitioner redis-slots   (keys with one {tag} share a partition)")]
+    Create {
+        name: String,
+        /// memory or rocksdb [default: rocksdb]
+        #[arg(long)]
+        engine: Option<EngineKind>,
+        /// hard, soft or none [default: hard on rocksdb, none on memory]
+        #[arg(long)]
+        durability: Option<Durability>,
+        /// How many parts the records are spread over [default: 16]
+        #[arg(long)]
+        partitions: Option<u32>,
+        /// Replicas of each partition; one node holds one
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
+        replicas: u32,
+        /// crc64 or redis-slots [default: crc64]
+        #[arg(long)]
+        partitioner: Option<Partitioner>,
+        /// kv
+        #[arg(long)]
+        model: Option<Model>,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
+    /// List tables
+    List {
+        /// Also list dropped tables that can be recalled
+        #[arg(long)]
+        dropped: bool,
+    },
+    /// Show one table with its statistics
+    Show { name: String },
+    /// Change a table's settings
+    Alter {
+        name: String,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
+    /// Drop a table; it can be recalled until its retention is over
+    Drop { name: String },
+    /// Bring a dropped table back
+    Recall {
+        /// The table's number, as `table list --dropped` shows it
+        id: u32,
+        /// A new name, if the old one is taken
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Give a table another name
+    Rename { name: String, to: String },
+    /// Delete all records of a table
+    Truncate { name: String },
+    /// Merge a RocksDB table's files, which frees deleted and expired records
+    Compact { name: String },
+}
+
+#[derive(Args)]
+pub struct SettingsArgs {
+    /// Seconds after which a record written without an expiry ends; 0 for never
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u64>,
+    /// What a memory table does when memory is used up: refuse or evict
+    #[arg(long)]
+    when_full: Option<WhenFull>,
+    /// What a RocksDB table is tuned for: normal, prefer_write or bulk_load
+    #[arg(long)]
+    usage_scenario: Option<UsageScenario>,
+}
+
+impl SettingsArgs {
+    fn insert(&self, body: &mut Map<String, Value>) {
+        insert(body, "default_ttl_seconds", &self.ttl);
+        insert(body, "when_full", &self.when_full);
+        insert(body, "usage_scenario", &self.usage_scenario);
+    }
+}
+
+fn insert<T: serde::Serialize>(body: &mut Map<String, Value>, key: &str, value: &Option<T>) {
+    if let Some(value) = value {
+        body.insert(key.into(), json!(value));
+    }
+}
+
+pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
+    match command {
+        TableCommand::Create { name, engine, durability, partitions, replicas: _, partitioner, model, settings } => {
+            let mut body = Map::from_iter([("name".to_string(), json!(name))]);
+            insert(&mut body, "engine", engine);
+            insert(&mut body, "durability", durability);
+            insert(&mut body, "partitions", partitions);
+            insert(&mut body, "partitioner", partitioner);
+            insert(&mut body, "model", model);
+            settings.insert(&mut body);
+            let table = call(node, "POST", "/v1/tables", Some(&Value::Object(body)))?;
+            show(node, &table, |table| println!("created table {} with number {}", text(&table["name"]), table["id"]));
+        }
+        TableCommand::List { dropped: false } => {
+            let tables = call(node, "GET", "/v1/tables", None)?;
+            show(node, &tables, print_tables);
+        }
+        TableCommand::List { dropped: true } => {
+            let tables = call(node, "GET", "/v1/dropped", None)?;
+            show(node, &tables, |tables| {
+                for table in tables.as_array().into_iter().flatten() {
+                    println!("{:>6}  {}", table["id"].to_string(), text(&table["name"]));
+                }
+            });
+        }
+        TableCommand::Show { name } => {
+            let table = call(node, "GET", &path(name, ""), None)?;
+            show(node, &table, print_table);
+        }
+        TableCommand::Alter { name, settings } => {
+            let mut body = Map::new();
+            settings.insert(&mut body);
+            if body.is_empty() {
+                return Err(ExitError::Usage("nothing to alter: give --ttl, --when-full or --usage-scenario".into()));
+            }
+            let table = call(node, "PATCH", &path(name, ""), Some(&Value::Object(body)))?;
+            show(node, &table, |table| println!("altered table {}", text(&table["name"])));
+        }
+        TableCommand::Drop { name } => {
+            let dropped = call(node, "DELETE", &path(name, ""), None)?;
+            show(node, &dropped, |dropped| {
+                println!("dropped table {name}; `tessera table recall {}` brings it back", dropped["id"]);
+            });
+        }
+        TableCommand::Recall { id, name } => {
+            let table = call(node, "POST", &format!("/v1/dropped/{id}/recall"), Some(&json!({ "name": name })))?;
+            show(node, &table, |table| println!("recalled table {}", text(&table["name"])));
+        }
+        TableCommand::Rename { name, to } => {
+            let table = call(node, "POST", &path(name, "/rename"), Some(&json!({ "to": to })))?;
+            show(node, &table, |_| println!("renamed table {name} to {to}"));
+        }
+        TableCommand::Truncate { name } => {
+            let done = call(node, "POST", &path(name, "/truncate"), None)?;
+            show(node, &done, |_| println!("truncated table {name}"));
+        }
+        TableCommand::Compact { name } => {
+            let done = call(node, "POST", &path(name, "/compact"), None)?;
+            show(node, &done, |_| println!("compacted table {name}"));
+        }
+    }
+    Ok(())
+}
+
+fn path(name: &str, rest: &str) -> String {
+    // Names that need escaping are refused by the node; a slash would name another resource.
+    format!("/v1/tables/{}{rest}", name.replace('/', "%2F"))
+}
+
+fn show(node: &NodeArgs, value: &Value, print: impl FnOnce(&Value)) {
+    if node.json { println!("{value:#}") } else { print(value) }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+/// Tables as lines of a table.
+pub fn print_tables(tables: &Value) {
+    println!("{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}", "number", "name", "engine", "durability", "partitions", "records", "bytes");
+    for table in tables.as_array().into_iter().flatten() {
+        let statistics = &table["statistics"];
+        let bytes = statistics["memory_bytes"].as_u64().unwrap_or(0) + statistics["disk_bytes"].as_u64().unwrap_or(0);
+        println!(
+            "{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}",
+            table["id"].to_string(),
+            text(&table["name"]),
+            text(&table["engine"]),
+            text(&table["durability"]),
+            format!("{}/{}", table["serving_partitions"], table["partitions"]),
+            statistics["records"].to_string(),
+            bytes
+        );
+    }
+}
+
+fn print_table(table: &Value) {
+    for key in ["name", "id", "engine", "durability", "partitions", "partitioner", "default_ttl_seconds", "when_full", "usage_scenario", "reads", "writes"] {
+        println!("{key:24} {}", table[key].as_str().map_or_else(|| table[key].to_string(), str::to_string));
+    }
+    let statistics = &table["statistics"];
+    for key in ["records", "memory_bytes", "disk_bytes", "expired_removed", "evicted", "stall_micros", "pending_compaction_bytes"] {
+        println!("{key:24} {}", statistics[key]);
+    }
+    if let Some(rate) = table["block_cache_hit_rate"].as_f64() {
+        println!("{:24} {:.1} %", "block_cache_hit_rate", rate * 100.0);
+    }
+    let levels = statistics["levels"].as_array().filter(|levels| !levels.is_empty());
+    if let Some(levels) = levels {
+        println!("\n{:6} {:>6} {:>14} {:>7} {:>9} {:>9} {:>7} {:>12} {:>12}", "level", "files", "bytes", "score", "read GB", "write GB", "W-amp", "key in", "key drop");
+        for level in levels {
+            println!(
+                "{:6} {:>6} {:>14} {:>7} {:>9} {:>9} {:>7} {:>12} {:>12}",
+                text(&level["level"]),
+                level["files"].to_string(),
+                level["size_bytes"].to_string(),
+                level["score"].to_string(),
+                level["read_gigabytes"].to_string(),
+                level["write_gigabytes"].to_string(),
+                level["write_amplification"].to_string(),
+                level["keys_in"].to_string(),
+                level["keys_dropped"].to_string()
+            );
+        }
+    }
+}
