@@ -127,7 +127,12 @@ fn expiry_bytes(expiry: Expiry) -> usize {
 pub fn object_encoding(call: &mut Call<'_, '_>) -> Outcome {
     match call.value(call.args[2])? {
         None => call.reply.null(),
-        Some(Value::Hash) => call.reply.bulk(b"hashtable"),
+        Some(Value::Hash) => {
+            let fields = call.fields(call.args[2])?;
+            let is_short = |bytes: &[u8]| bytes.len() <= 64;
+            let is_small = fields.len() <= 128 && fields.iter().all(|(field, record)| is_short(field) && is_short(&record.value));
+            call.reply.bulk(if is_small { b"listpack" } else { b"hashtable" });
+        }
         Some(Value::String(record)) if crate::number::parse_integer(&record.value).is_some() => call.reply.bulk(b"int"),
         Some(Value::String(record)) if record.value.len() <= 44 => call.reply.bulk(b"embstr"),
         Some(Value::String(_)) => call.reply.bulk(b"raw"),

@@ -154,6 +154,9 @@ pub fn hincrby(call: &mut Call<'_, '_>) -> Outcome {
 pub fn hincrbyfloat(call: &mut Call<'_, '_>) -> Outcome {
     let (key, field) = (call.args[1], call.args[2]);
     let by = Extended::parse(call.args[3]).ok_or(CommandError::NOT_FLOAT)?;
+    if by.is_infinite() {
+        return Err(CommandError::text("ERR value is NaN or Infinity"));
+    }
     let (record, expiry) = existing(call, key, field)?;
     let number = record.as_ref().map_or(&b"0"[..], |record| &record.value[..]);
     let number = Extended::parse(number).ok_or(CommandError::text("ERR hash value is not a float"))?;
@@ -175,6 +178,11 @@ pub fn hrandfield(call: &mut Call<'_, '_>) -> Outcome {
         return Ok(());
     }
     let count = call.integer(2)?;
+    if count == i64::MIN {
+        return Err(CommandError::text(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        ));
+    }
     let with_values = match call.args.get(3) {
         None => false,
         Some(word) if is(word, "WITHVALUES") && call.args.len() == 4 => true,
@@ -293,11 +301,23 @@ fn cursor_prefix(cursor: u64) -> Vec<u8> {
     prefix[..prefix.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)].to_vec()
 }
 
-/// A cursor as SCAN and HSCAN take it.
+/// A cursor as SCAN and HSCAN take it: what C's `strtoul` reads as a whole, which includes a sign and nothing at all.
 pub fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
-    let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let number = digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten();
-    number.ok_or(CommandError::text("ERR invalid cursor"))
+    const INVALID: CommandError = CommandError::text("ERR invalid cursor");
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(INVALID);
+    }
+    let number: u64 = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(INVALID)?;
+    Ok(if negative { number.wrapping_neg() } else { number })
 }
 
 #[cfg(test)]

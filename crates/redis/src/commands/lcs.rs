@@ -9,6 +9,14 @@ use bytes::Bytes;
 const CELLS_LIMIT: usize = 1 << 26;
 
 pub fn lcs(call: &mut Call<'_, '_>) -> Outcome {
+    let string = |key: &[u8]| -> Result<Bytes, CommandError> {
+        match call.value(key)? {
+            Some(Value::Hash) => Err(CommandError::text("ERR The specified keys must contain string values")),
+            Some(Value::String(record)) => Ok(record.value),
+            None => Ok(Bytes::new()),
+        }
+    };
+    let (a, b) = (string(call.args[1])?, string(call.args[2])?);
     let (mut wants_length, mut wants_ranges, mut with_lengths, mut least) = (false, false, false, 0i64);
     let mut at = 3;
     while at < call.args.len() {
@@ -27,14 +35,6 @@ pub fn lcs(call: &mut Call<'_, '_>) -> Outcome {
         }
         at += 1;
     }
-    let string = |key: &[u8]| -> Result<Bytes, CommandError> {
-        match call.value(key)? {
-            Some(Value::Hash) => Err(CommandError::text("ERR The specified keys must contain string values")),
-            Some(Value::String(record)) => Ok(record.value),
-            None => Ok(Bytes::new()),
-        }
-    };
-    let (a, b) = (string(call.args[1])?, string(call.args[2])?);
     if wants_length && wants_ranges {
         return Err(CommandError::text("ERR If you want both the length and indexes, please just use IDX."));
     }

@@ -32,31 +32,38 @@ pub fn strlen(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
+/// Options of SET and GETEX. As in Redis an option may be repeated, and the last time given counts, but options that
+/// contradict each other are refused.
 #[derive(Default)]
-struct SetOptions {
+struct StringOptions {
     only_if: Option<bool>,
     get: bool,
     keep_ttl: bool,
+    persist: bool,
+    /// The unit, and where the number stands.
     expires: Option<(TimeUnit, usize)>,
 }
 
-impl SetOptions {
-    fn parse(args: &[&[u8]]) -> Result<Self, CommandError> {
+impl StringOptions {
+    fn parse(args: &[&[u8]], from: usize, is_set: bool) -> Result<Self, CommandError> {
         let mut options = Self::default();
-        let mut at = 3;
+        let mut at = from;
         while at < args.len() {
             let word = args[at];
-            if is(word, "NX") && options.only_if != Some(true) {
+            if is_set && is(word, "NX") && options.only_if != Some(true) {
                 options.only_if = Some(false);
-            } else if is(word, "XX") && options.only_if != Some(false) {
+            } else if is_set && is(word, "XX") && options.only_if != Some(false) {
                 options.only_if = Some(true);
-            } else if is(word, "GET") {
+            } else if is_set && is(word, "GET") {
                 options.get = true;
-            } else if is(word, "KEEPTTL") && options.expires.is_none() {
+            } else if is_set && is(word, "KEEPTTL") && options.expires.is_none() {
                 options.keep_ttl = true;
+            } else if !is_set && is(word, "PERSIST") && options.expires.is_none() {
+                options.persist = true;
             } else if let Some(unit) = TimeUnit::of_option(word)
                 && !options.keep_ttl
-                && options.expires.is_none()
+                && !options.persist
+                && options.expires.is_none_or(|(known, _)| known == unit)
                 && at + 1 < args.len()
             {
                 options.expires = Some((unit, at + 1));
@@ -78,7 +85,7 @@ pub fn set(call: &mut Call<'_, '_>) -> Outcome {
         call.reply.ok();
         return Ok(());
     }
-    let options = SetOptions::parse(call.args)?;
+    let options = StringOptions::parse(call.args, 3, true)?;
     let now = call.transaction.now();
     let asked = options.expires.map(|(unit, at)| expiry_option("set", unit, call.args[at], now)).transpose()?;
     let old = if options.get { call.string(key)? } else { None };
@@ -158,37 +165,20 @@ pub fn getdel(call: &mut Call<'_, '_>) -> Outcome {
 pub fn getex(call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args[1];
     let now = call.transaction.now();
-    let mut change: Option<Option<(TimeUnit, usize)>> = None;
-    let mut at = 2;
-    while at < call.args.len() {
-        if is(call.args[at], "PERSIST") && change.is_none() {
-            change = Some(None);
-        } else if let Some(unit) = TimeUnit::of_option(call.args[at])
-            && change.is_none()
-            && at + 1 < call.args.len()
-        {
-            change = Some(Some((unit, at + 1)));
-            at += 1;
-        } else {
-            return Err(CommandError::SYNTAX);
-        }
-        at += 1;
-    }
+    let options = StringOptions::parse(call.args, 2, false)?;
     let Some(record) = call.string(key)? else {
         call.reply.null();
         return Ok(());
     };
-    match change {
-        None => {}
-        Some(None) => call.set_string(key, &record.value, Expiry::NEVER)?,
-        Some(Some((unit, at))) => {
-            let time = expiry_option("getex", unit, call.args[at], now)?;
-            if time <= now {
-                call.transaction.delete(key, b"");
-            } else {
-                call.set_string(key, &record.value, Expiry::at_key(Some(time)))?;
-            }
+    if let Some((unit, at)) = options.expires {
+        let time = expiry_option("getex", unit, call.args[at], now)?;
+        if time <= now {
+            call.transaction.delete(key, b"");
+        } else {
+            call.set_string(key, &record.value, Expiry::at_key(Some(time)))?;
         }
+    } else if options.persist && record.expiry.key.is_some() {
+        call.set_string(key, &record.value, Expiry::NEVER)?;
     }
     call.reply.bulk(&record.value);
     Ok(())

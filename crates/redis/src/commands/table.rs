@@ -317,7 +317,7 @@ pub static COMMANDS: &[Command] = &[
     session(Transactions, "exec", 1, SESSION, "1.2.0", S::Exec, "Runs the queued commands as one")
         .differs("All keys must be in one partition, else CROSSSLOT. If one command exceeds a limit, none takes effect."),
     session(Transactions, "multi", 1, SESSION, "1.2.0", S::Multi, "Begins to queue commands").differs("Commands on whole tables or the connection cannot be queued."),
-    session(Transactions, "unwatch", 1, SESSION, "2.2.0", S::Unwatch, "Forgets watched keys"),
+    session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
         .differs("Watched keys must be in the partition of the transaction."),
 ];

@@ -323,6 +323,8 @@ fn unknown_command(args: &[&[u8]]) -> String {
     text
 }
 
+/// The text up to a NUL, as C prints it.
 fn printable(bytes: &[u8], limit: usize) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(&bytes[..bytes.len().min(limit)]).into_owned()
 }

@@ -1,6 +1,6 @@
 //! Commands on their way to a partition's loop, and their replies on the way back.
 
-use crate::commands::{Call, Command, CommandError, Run};
+use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Frame, Protocol, Reply};
 use std::ops::Range;
 use std::sync::Arc;
@@ -84,6 +84,8 @@ pub(super) fn run(
     let args = frame.arguments();
     let outcome = match command.run {
         Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: Reply::new(out, protocol) }),
+        // EXEC forgets watched keys anyway.
+        Run::Session(SessionCommand::Unwatch) => Ok(Reply::new(out, protocol).ok()),
         Run::Session(_) => Err(CommandError::text("ERR not a command on keys")),
     };
     if let Err(error) = &outcome {

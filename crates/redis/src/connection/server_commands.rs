@@ -76,8 +76,12 @@ impl Connection {
         now: UnixMillis,
     ) -> Result<(), CommandError> {
         let args = frame.arguments();
-        if args.len() < 3 || !args[1].eq_ignore_ascii_case(name) {
-            return Err(unknown_subcommand(command, &args));
+        if !args[1].eq_ignore_ascii_case(name) {
+            return Err(unknown_subcommand_named(&command.name.to_uppercase(), args[1]));
+        }
+        if args.len() < 3 {
+            let subcommand = String::from_utf8_lossy(name).to_lowercase();
+            return Err(CommandError::arity(&format!("{}|{subcommand}", command.name)));
         }
         let Some(table) = self.session.table(&self.server) else {
             return Err(CommandError::text(super::session::NO_TABLE));
@@ -558,10 +562,6 @@ fn client_name(name: &[u8]) -> Result<String, CommandError> {
     } else {
         Err(CommandError::text("ERR Client names cannot contain spaces, newlines or special characters."))
     }
-}
-
-fn unknown_subcommand(command: &Command, args: &[&[u8]]) -> CommandError {
-    unknown_subcommand_named(&command.name.to_uppercase(), args.get(1).copied().unwrap_or_default())
 }
 
 fn unknown_subcommand_named(command: &str, subcommand: &[u8]) -> CommandError {

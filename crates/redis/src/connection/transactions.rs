@@ -23,7 +23,7 @@ pub(super) struct OpenTransaction {
 /// Commands that are carried out although a transaction is open.
 pub(super) fn ends_or_looks_at(command: &Command) -> bool {
     use SessionCommand as S;
-    matches!(command.run, Run::Session(S::Exec | S::Discard | S::Multi | S::Watch | S::Unwatch | S::Quit | S::Reset))
+    matches!(command.run, Run::Session(S::Exec | S::Discard | S::Multi | S::Watch | S::Quit | S::Reset))
 }
 
 impl Connection {

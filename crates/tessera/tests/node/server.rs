@@ -1,0 +1,149 @@
+//! Real servers for the time of a test.
+
+use crate::resp_client::{Client, Value};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a server may take to begin.
+const START: Duration = Duration::from_secs(60);
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Asks again until there is an answer or the time is over. Waits by yielding to the process that is asked.
+pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < end, "{what}: not within {limit:?}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// A process that ends with its handle.
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Self { child: child.unwrap_or_else(|error| panic!("{command:?}: {error}")) }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn terminate(&mut self) -> Option<i32> {
+        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        self.wait()
+    }
+
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A Tessera node.
+pub struct Node {
+    pub process: Process,
+    pub redis_port: u16,
+    pub admin_port: u16,
+    pub data: PathBuf,
+}
+
+pub fn tessera() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tessera"))
+}
+
+impl Node {
+    pub fn start(data: &Path, settings: &[&str]) -> Self {
+        let (redis_port, admin_port) = (free_port(), free_port());
+        Self::start_on(data, redis_port, admin_port, settings)
+    }
+
+    pub fn start_on(data: &Path, redis_port: u16, admin_port: u16, settings: &[&str]) -> Self {
+        let mut node = Self::spawn(data, redis_port, admin_port, settings);
+        wait_for("the node serves", START, || {
+            assert!(!node.process.has_ended(), "the node ended");
+            node.is_serving().then_some(())
+        });
+        node
+    }
+
+    pub fn spawn(data: &Path, redis_port: u16, admin_port: u16, settings: &[&str]) -> Self {
+        let mut command = tessera();
+        command.arg("start").arg("--data-dir").arg(data);
+        // Small enough that segments end and checkpoints happen during tests.
+        for setting in ["logging.filter=warn", "log.segment_bytes=4194304", "rocksdb.block_cache_bytes=33554432"] {
+            command.args(["--set", setting]);
+        }
+        command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
+        for setting in settings {
+            command.args(["--set", setting]);
+        }
+        Self { process: Process::start(&mut command), redis_port, admin_port, data: data.to_path_buf() }
+    }
+
+    pub fn is_serving(&self) -> bool {
+        let loaded = |mut client: Client| client.call(&crate::resp_client::words("INFO persistence")).ok();
+        let info = Client::connect(self.redis_port).ok().and_then(loaded);
+        matches!(info, Some(Value::Bulk(text)) if text.windows(9).any(|part| part == b"loading:0"))
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.redis_port).unwrap()
+    }
+
+    /// Runs the CLI against this node and returns what it printed.
+    pub fn cli(&self, arguments: &str) -> String {
+        let output = tessera().args(arguments.split(' ')).args(["--admin", &format!("http://127.0.0.1:{}", self.admin_port)]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The peer to compare with: redis-server of the system.
+pub struct RedisPeer {
+    _process: Process,
+    _directory: TempDir,
+    pub port: u16,
+}
+
+impl RedisPeer {
+    pub fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let port = free_port();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--save", "", "--appendonly", "no", "--loglevel", "warning"]);
+        command.current_dir(directory.path());
+        let process = Process::start(&mut command);
+        wait_for("redis-server answers", START, || Client::connect(port).ok());
+        Self { _process: process, _directory: directory, port }
+    }
+}
