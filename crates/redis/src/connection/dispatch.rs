@@ -83,7 +83,7 @@ fn parts(table: &Table, command: &Command, frame: &Arc<OwnedFrame>) -> Result<Ve
 impl Connection {
     /// Sends a write to the partitions of its keys. The reply is waited for later.
     pub(super) fn send_write(&mut self, command: &'static Command, frame: Arc<OwnedFrame>) {
-        let parts = match self.session.table(&self.server) {
+        let parts = match self.session.table() {
             None => Err(CommandError::text(session::NO_TABLE)),
             Some(table) => parts(&table, command, &frame).map(|parts| (table, parts)),
         };
@@ -115,7 +115,7 @@ impl Connection {
 
     /// Runs a read where the connection lives.
     pub(super) async fn run_read(&mut self, command: &'static Command, frame: &Arc<OwnedFrame>, now: UnixMillis) {
-        let Some(table) = self.session.table(&self.server) else {
+        let Some(table) = self.session.table() else {
             return self.reply().error(session::NO_TABLE);
         };
         if command.fan_out == FanOut::Gather {

@@ -99,7 +99,7 @@ impl Connection {
         if self.session.user.is_none() {
             return UNAUTHENTICATED;
         }
-        let limits = self.session.limits(&self.server);
+        let limits = self.session.limits();
         ParseLimits {
             // The longest argument is a value; a longer one could only be refused.
             bulk_bytes: limits.value_bytes,
@@ -187,15 +187,14 @@ impl Connection {
 
     /// Runs the GETs that have gathered.
     async fn run_gets(&mut self, now: UnixMillis) -> io::Result<()> {
-        /// Values of a batch are in memory together before they are written out.
-        const BATCH: usize = 64;
         if self.gets.is_empty() {
             return Ok(());
         }
         self.settle().await;
         let gets = std::mem::take(&mut self.gets);
-        for batch in gets.chunks(BATCH) {
-            self.run_get_batch(batch, now);
+        let mut done = 0;
+        while done < gets.len() {
+            done += self.run_get_batch(&gets[done..], now);
             if self.output.len() >= REPLY_BYTES {
                 self.write_out().await?;
             }
@@ -205,40 +204,56 @@ impl Connection {
         Ok(())
     }
 
-    fn run_get_batch(&mut self, batch: &[Range<usize>], now: UnixMillis) {
-        let Some(table) = self.session.table(&self.server) else {
-            return batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
+    /// Runs GETs until the replies are large enough to be written out. Returns how many.
+    fn run_get_batch(&mut self, batch: &[Range<usize>], now: UnixMillis) -> usize {
+        let Some(table) = self.session.table() else {
+            batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
+            return batch.len();
         };
-        let (mut hits, began) = (0, self.output.len());
+        let (mut hits, mut done, began) = (0, 0, self.output.len());
         let input = &self.input;
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
-        let has_hashes =
-            keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
+        let has_hashes = keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
         let outcome = if has_hashes {
             // A hash under the key is an error, and found only by looking for fields.
-            keys.try_for_each(|key| dispatch::get(&table, &key, now, &mut reply, &mut hits))
+            keys.try_for_each(|key| {
+                if reply.len() >= REPLY_BYTES {
+                    return Ok(());
+                }
+                done += 1;
+                dispatch::get(&table, &key, now, &mut reply, &mut hits)
+            })
         } else if let [_] = batch {
+            done = 1;
             let key = keys.next().expect("one key");
             let found = table.read(&key, now, &mut |stored| reply.bulk(stored.payload));
             found.map(|found| if found { hits += 1 } else { reply.null() })
         } else {
             let keys: Vec<_> = keys.collect();
-            table.read_many(&keys, now, &mut |_, stored| match stored {
-                Some(stored) => {
-                    hits += 1;
-                    reply.bulk(stored.payload);
+            table.read_many(&keys, now, &mut |_, stored| {
+                if reply.len() >= REPLY_BYTES {
+                    return; // read again once these are written out
                 }
-                None => reply.null(),
+                done += 1;
+                match stored {
+                    Some(stored) => {
+                        hits += 1;
+                        reply.bulk(stored.payload);
+                    }
+                    None => reply.null(),
+                }
             })
         };
         if let Err(error) = outcome {
             self.output.truncate(began);
-            let line = commands_error_line(&error);
+            let line = CommandError::Request(error).line();
             batch.iter().for_each(|_| self.reply().error(&line));
+            return batch.len();
         }
         self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
-        self.server.read_misses.fetch_add(batch.len() as u64 - hits, Ordering::Relaxed);
+        self.server.read_misses.fetch_add(done as u64 - hits, Ordering::Relaxed);
+        done
     }
 
     /// Waits for the writes that were sent, and takes their replies in order.
@@ -274,7 +289,7 @@ impl Connection {
             self.reply().error(&unknown_command(&args));
             return Ok(());
         };
-        if let Err(error) = self.session.check(&self.server, command, &args) {
+        if let Err(error) = self.session.check(command, &args) {
             self.settle().await;
             self.session.spoil_transaction();
             self.reply().error(&error.line());
@@ -306,10 +321,6 @@ impl Connection {
             self.server.slow_log.push(took, &frame.arguments(), address, self.session.name.clone());
         }
     }
-}
-
-fn commands_error_line(error: &tessera_types::RequestError) -> String {
-    CommandError::Request(error.clone()).line().into_owned()
 }
 
 fn unknown_command(args: &[&[u8]]) -> String {

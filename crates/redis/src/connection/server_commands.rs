@@ -83,7 +83,7 @@ impl Connection {
             let subcommand = String::from_utf8_lossy(name).to_lowercase();
             return Err(CommandError::arity(&format!("{}|{subcommand}", command.name)));
         }
-        let Some(table) = self.session.table(&self.server) else {
+        let Some(table) = self.session.table() else {
             return Err(CommandError::text(super::session::NO_TABLE));
         };
         let key = tessera_types::RecordKey::new(args[2], b"");
@@ -380,7 +380,7 @@ impl Connection {
             ("databases", server.store.tables().len().to_string()),
             ("slowlog-log-slower-than", server.slow_log.threshold_micros().to_string()),
             ("slowlog-max-len", server.slow_log.capacity().to_string()),
-            ("proto-max-bulk-len", self.session.limits(server).value_bytes.to_string()),
+            ("proto-max-bulk-len", self.session.limits().value_bytes.to_string()),
             ("save", String::new()),
             ("appendonly", "yes".into()),
         ]

@@ -72,7 +72,7 @@ impl Session {
     }
 
     /// The chosen table, if it still is there.
-    pub(super) fn table(&self, _server: &RedisServer) -> Option<Arc<Table>> {
+    pub(super) fn table(&self) -> Option<Arc<Table>> {
         self.table.clone()
     }
 
@@ -85,8 +85,8 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn limits(&self, server: &RedisServer) -> Limits {
-        self.table(server).map(|table| table.limits().clone()).unwrap_or_default()
+    pub(super) fn limits(&self) -> Limits {
+        self.table().map(|table| table.limits().clone()).unwrap_or_default()
     }
 
     pub(super) fn spoil_transaction(&mut self) {
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Whether the user may run the command with so many arguments now.
-    pub(super) fn check(&self, server: &RedisServer, command: &Command, args: &[&[u8]]) -> Result<(), CommandError> {
+    pub(super) fn check(&self, command: &Command, args: &[&[u8]]) -> Result<(), CommandError> {
         if !command.takes(args.len()) {
             return Err(CommandError::arity(command.name));
         }
@@ -116,7 +116,7 @@ impl Session {
             return Err(CommandError::Reply(Cow::Owned(text)));
         }
         let Flags { read, write, .. } = command.flags;
-        if (read || write) && self.table(server).is_none() {
+        if (read || write) && self.table().is_none() {
             return Err(CommandError::text(NO_TABLE));
         }
         Ok(())

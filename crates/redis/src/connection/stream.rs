@@ -1,4 +1,7 @@
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,13 +19,22 @@ impl Stream {
     /// A plain stream takes room for them only once there are some, so that an idle connection has no buffer.
     pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, capacity: usize) -> io::Result<usize> {
         match self {
-            Self::Plain(stream) => {
+            Self::Plain(stream) => loop {
                 stream.readable().await?;
                 if buffer.capacity() == buffer.len() {
                     buffer.reserve(capacity);
                 }
-                stream.read_buf(buffer).await
-            }
+                // Readiness may be a mere guess, as it is for a new connection: then the room is given back.
+                let attempt = poll_fn(|cx| match pin!(stream.read_buf(buffer)).poll(cx) {
+                    Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                    Poll::Pending => Poll::Ready(None),
+                });
+                match attempt.await {
+                    Some(outcome) => return outcome,
+                    None if buffer.is_empty() => *buffer = Vec::new(),
+                    None => {}
+                }
+            },
             Self::Tls(stream) => {
                 if buffer.capacity() == buffer.len() {
                     buffer.reserve(capacity);

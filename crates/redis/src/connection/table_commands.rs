@@ -72,7 +72,7 @@ fn page(table: &Table, position: Position, count: usize, now: UnixMillis, found:
 
 impl Connection {
     fn chosen(&mut self) -> Option<Arc<Table>> {
-        let table = self.session.table(&self.server);
+        let table = self.session.table();
         if table.is_none() {
             self.reply().error(session::NO_TABLE);
         }

@@ -28,7 +28,7 @@ pub(super) fn ends_or_looks_at(command: &Command) -> bool {
 
 impl Connection {
     pub(super) fn queue(&mut self, command: &'static Command, frame: Arc<OwnedFrame>) {
-        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let Some(transaction) = &mut self.session.transaction else { return };
         let args = frame.arguments();
         for at in command.key_positions(args.len()) {
@@ -69,7 +69,7 @@ impl Connection {
         if transaction.spoiled {
             return self.reply().error("EXECABORT Transaction discarded because of previous errors.");
         }
-        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let mut partition = transaction.partition;
         for (watch, _) in &watches {
             let watched = table.partition_of(&RecordKey::new(watch.hash_key(), b""));
@@ -92,7 +92,7 @@ impl Connection {
         if self.session.transaction.is_some() {
             return self.reply().error("ERR WATCH inside MULTI is not allowed");
         }
-        let Some(table) = self.session.table(&self.server) else { return self.reply().error(session::NO_TABLE) };
+        let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         for key in keys {
             let watch = table.watch(key);
             match exists(&table, key, now) {

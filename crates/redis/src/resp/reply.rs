@@ -23,6 +23,15 @@ impl<'a> Reply<'a> {
         self.protocol
     }
 
+    /// Bytes of all replies in the buffer.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
     fn line(&mut self, kind: u8, text: &[u8]) {
         self.out.push(kind);
         // A line break inside would end the reply early.

@@ -1,1 +1,218 @@
-//! To come.
+//! Clients that behave badly, and many of them.
+
+use crate::resp_client::{Client, Value, encode};
+use crate::server::{Node, wait_for};
+use std::time::Duration;
+use tempfile::TempDir;
+
+fn descriptors(node: &Node) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", node.process.id())).unwrap().count()
+}
+
+fn resident_bytes(node: &Node) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{}/statm", node.process.id())).unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+const MIB: usize = 1 << 20;
+
+fn raise_file_limit() {
+    // The test holds as many connections as the node.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain calls with a structure of ours.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+    }
+}
+
+#[test]
+fn connections_come_and_go_and_leave_nothing() {
+    raise_file_limit();
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let use_some = |count: usize| {
+        for _ in 0..count / 100 {
+            let mut clients: Vec<Client> = (0..100).map(|_| node.client()).collect();
+            clients.iter_mut().for_each(|client| _ = client.run("SET k v"));
+        }
+    };
+    use_some(1_000);
+    let settled = || wait_for("connections are closed", Duration::from_secs(30), || (descriptors(&node) < 100).then_some(()));
+    settled();
+    let (files, memory) = (descriptors(&node), resident_bytes(&node));
+    use_some(10_000);
+    settled();
+    assert!(descriptors(&node) <= files + 5, "{files} descriptors became {}", descriptors(&node));
+    assert!(resident_bytes(&node) < memory + 16 * MIB, "{memory} bytes became {}", resident_bytes(&node));
+}
+
+#[test]
+fn five_thousand_idle_connections_cost_little() {
+    raise_file_limit();
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.client().run("SET k v");
+    let memory = resident_bytes(&node);
+    let mut clients: Vec<Client> = (0..5_000).map(|_| node.client()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec())));
+    let each = (resident_bytes(&node).saturating_sub(memory)) / clients.len();
+    assert!(each < 8 << 10, "{each} bytes per idle connection");
+    assert_eq!(node.client().run("PING"), Value::Simple("PONG".into()));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_dropped_and_others_go_on() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["redis.write_timeout_ms=1000"]);
+    let mut client = node.client();
+    assert_eq!(client.call(&[b"SET".to_vec(), b"big".to_vec(), vec![b'x'; 4 * MIB]]).unwrap(), Value::Simple("OK".into()));
+    let memory = resident_bytes(&node);
+    let mut deaf = node.client();
+    let gets: Vec<u8> = (0..2_000).flat_map(|_| encode(&[b"GET".to_vec(), b"big".to_vec()])).collect();
+    let _ = deaf.send(&gets); // 8 GB of replies
+    wait_for("the deaf client is dropped", Duration::from_secs(30), || {
+        assert_eq!(client.run("STRLEN big"), Value::Integer(4 << 20));
+        assert!(resident_bytes(&node) < memory + 64 * MIB, "replies pile up");
+        let Value::Bulk(list) = client.run("CLIENT LIST") else { panic!("a list") };
+        (list.iter().filter(|byte| **byte == b'\n').count() == 1).then_some(())
+    });
+}
+
+#[test]
+fn absurd_lengths_are_refused_when_announced() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let memory = resident_bytes(&node);
+    for attack in ["*1\r\n$1073741824\r\n", "*2\r\n$3\r\nGET\r\n$99999999999\r\n", "*1073741824\r\n", "*1\r\n$-5\r\n"] {
+        let mut client = node.client();
+        client.send(attack.as_bytes()).unwrap();
+        match client.read().unwrap() {
+            Value::Error(text) => assert!(text.starts_with("ERR Protocol error"), "{text}"),
+            other => panic!("{other}"),
+        }
+        assert!(client.read().is_err(), "the connection is closed");
+    }
+    assert!(resident_bytes(&node) < memory + 8 * MIB);
+    assert_eq!(node.client().run("PING"), Value::Simple("PONG".into()));
+}
+
+#[test]
+fn too_many_connections_are_told_so() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["redis.max_clients=10"]);
+    let mut clients: Vec<Client> = (0..10).map(|_| node.client()).collect();
+    clients.iter_mut().for_each(|client| _ = client.run("PING"));
+    let mut refused = node.client();
+    assert_eq!(refused.read().unwrap(), Value::Error("ERR max number of clients reached".into()));
+}
+
+#[test]
+fn limits_are_answered_by_name() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["limits.value_bytes=1000", "memory.limit_bytes=1000000"]);
+    node.cli("table create m --engine memory");
+    let mut client = node.client();
+    let error = |value: Value| match value {
+        Value::Error(text) => text,
+        other => panic!("{other}"),
+    };
+    client.run("TABLE m");
+    let long_key = client.call(&[b"SET".to_vec(), vec![b'k'; 900], vec![b'v'; 900]]).unwrap();
+    assert_eq!(long_key, Value::Simple("OK".into()));
+    assert!(error(client.call(&[b"APPEND".to_vec(), vec![b'k'; 900], vec![b'v'; 900]]).unwrap()).contains("maximum allowed size"));
+    let mut full = None;
+    for number in 0..2_000 {
+        match client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 900]]).unwrap() {
+            Value::Error(text) => {
+                full = Some(text);
+                break;
+            }
+            _ => continue,
+        }
+    }
+    let full = full.expect("memory is used up at some time");
+    assert!(full.starts_with("OOM") && full.contains("memory.limit_bytes"), "{full}");
+    assert_eq!(client.run("DEL k1"), Value::Integer(1), "deletions go on");
+    node.cli("table alter m --when-full evict");
+    assert_eq!(client.call(&[b"SET".to_vec(), b"new".to_vec(), vec![b'v'; 900]]).unwrap(), Value::Simple("OK".into()));
+}
+
+#[test]
+fn keys_in_different_partitions() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create slots --engine memory --partitions 64 --partitioner redis-slots");
+    let mut client = node.client();
+    client.run("TABLE slots");
+    let pairs: String = (0..100).map(|number| format!(" k{number} {number}")).collect();
+    assert_eq!(client.run(&format!("MSET{pairs}")), Value::Simple("OK".into()));
+    let keys: String = (0..100).map(|number| format!(" k{number}")).collect();
+    let Value::Array(values) = client.run(&format!("MGET{keys}")) else { panic!("a list") };
+    assert!(values.iter().enumerate().all(|(number, value)| *value == Value::Bulk(number.to_string().into())));
+    assert_eq!(client.run(&format!("EXISTS{keys} nosuch")), Value::Integer(100));
+    assert!(matches!(client.run("RENAME k1 k2"), Value::Error(text) if text.starts_with("CROSSSLOT")));
+    assert!(matches!(client.run("MSETNX k1 1 k2 2"), Value::Error(text) if text.starts_with("CROSSSLOT")));
+    assert_eq!(client.run("MSET {t}a 1 {t}b 2"), Value::Simple("OK".into()));
+    assert_eq!(client.run("RENAME {t}a {t}c"), Value::Simple("OK".into()));
+    client.run("MULTI");
+    client.run("INCR {t}b");
+    assert!(matches!(client.run("INCR k1"), Value::Error(text) if text.starts_with("CROSSSLOT")));
+    assert!(matches!(client.run("EXEC"), Value::Error(text) if text.starts_with("EXECABORT")));
+    let (mut cursor, mut seen) = ("0".to_string(), std::collections::BTreeSet::new());
+    loop {
+        let Value::Array(page) = client.run(&format!("SCAN {cursor} COUNT 7")) else { panic!("a page") };
+        let [Value::Bulk(next), Value::Array(keys)] = &page[..] else { panic!("cursor and keys") };
+        seen.extend(keys.iter().cloned());
+        cursor = String::from_utf8(next.clone()).unwrap();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 102);
+    assert_eq!(client.run(&format!("DEL{keys}")), Value::Integer(100));
+}
+
+#[test]
+fn watched_keys_fail_a_transaction() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let (mut one, mut other) = (node.client(), node.client());
+    for (write, fails) in [("SET k 2", true), ("SET unrelated 2", false), ("HSET k2 f v", false), ("DEL k", true)] {
+        one.run("SET k 1");
+        one.run("WATCH k");
+        other.run(write);
+        one.run("MULTI");
+        one.run("SET k mine");
+        assert_eq!(one.run("EXEC") == Value::Null, fails, "{write}");
+    }
+    one.run("SET k 1 PX 30");
+    one.run("WATCH k");
+    wait_for("the key expires", Duration::from_secs(10), || (other.run("EXISTS k") == Value::Integer(0)).then_some(()));
+    one.run("MULTI");
+    one.run("PING");
+    assert_eq!(one.run("EXEC"), Value::Null, "an expired key counts as touched");
+}
+
+#[test]
+fn fields_of_a_hash_expire_on_their_own() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    let integers = |numbers: &[i64]| Value::Array(numbers.iter().map(|number| Value::Integer(*number)).collect());
+    client.run("HSET h a 1 b 2 c 3");
+    assert_eq!(client.run("HEXPIRE h 100 FIELDS 2 a nosuch"), integers(&[1, -2]));
+    assert_eq!(client.run("HTTL h FIELDS 3 a b nosuch"), integers(&[100, -1, -2]));
+    assert_eq!(client.run("HPEXPIRE h 30 FIELDS 1 b"), integers(&[1]));
+    wait_for("the field expires", Duration::from_secs(10), || (client.run("HLEN h") == Value::Integer(2)).then_some(()));
+    assert_eq!(client.run("HPERSIST h FIELDS 2 a c"), integers(&[1, -1]));
+    assert_eq!(client.run("HEXPIREAT h 1 FIELDS 1 a"), integers(&[2]));
+    assert_eq!(client.run("HSETEX h EX 50 FIELDS 1 d 4"), Value::Integer(1));
+    assert_eq!(client.run("HSETEX h FNX FIELDS 1 d 5"), Value::Integer(0));
+    assert_eq!(client.run("HGETEX h PERSIST FIELDS 1 d"), Value::Array(vec![Value::Bulk(b"4".to_vec())]));
+    assert_eq!(client.run("HTTL h FIELDS 1 d"), integers(&[-1]));
+    assert_eq!(client.run("HGETDEL h FIELDS 2 c d"), Value::Array(vec![Value::Bulk(b"3".to_vec()), Value::Bulk(b"4".to_vec())]));
+    assert_eq!(client.run("EXISTS h"), Value::Integer(0));
+    assert!(matches!(client.run("HEXPIRE h 1 FIELDS 2 a"), Value::Error(_)));
+}

@@ -1,1 +1,204 @@
-//! To come.
+//! What an operator meets: the CLI, messages and exit codes, restarts, damage.
+
+use crate::resp_client::Value;
+use crate::server::{Node, free_port, tessera};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::process::Output;
+use tempfile::TempDir;
+
+fn ok() -> Value {
+    Value::Simple("OK".into())
+}
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(text.as_bytes().to_vec())
+}
+
+fn start_and_fail(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = tessera().arg("start").args(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+#[test]
+fn a_table_lives_through_the_cli() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    assert!(node.cli("table create users --engine memory --durability hard --ttl 100").contains("number 1"));
+    let mut client = node.client();
+    assert_eq!(client.run("SELECT 1"), ok());
+    assert_eq!(client.run("SET k v"), ok());
+    assert_eq!(client.run("TTL k"), Value::Integer(100));
+    node.cli("table alter users --ttl 0");
+    assert_eq!(client.run("SET k2 v"), ok());
+    assert_eq!(client.run("TTL k2"), Value::Integer(-1));
+    node.cli("table rename users people");
+    assert_eq!(client.run("TABLE"), bulk("people"));
+    node.cli("table drop people");
+    assert!(matches!(client.run("SET k v"), Value::Error(_)));
+    assert!(node.cli("table list --dropped").contains("people"));
+    node.cli("table recall 1 --name again");
+    assert_eq!(client.run("TABLE again"), ok());
+    assert_eq!(client.run("GET k"), bulk("v"));
+    node.cli("table truncate again");
+    assert_eq!(client.run("GET k"), Value::Null);
+    assert!(node.cli("status").contains("again"));
+    assert!(node.cli("table show default --json").contains("\"engine\": \"rocksdb\""));
+}
+
+#[test]
+fn a_clean_shutdown_keeps_everything_and_exits_with_zero() {
+    let data = TempDir::new().unwrap();
+    let mut node = Node::start(data.path(), &[]);
+    node.cli("table create m --engine memory --durability soft");
+    let mut client = node.client();
+    for table in 0..2 {
+        client.run(&format!("SELECT {table}"));
+        for number in 0..500 {
+            client.run(&format!("SET k{number} {number}"));
+        }
+    }
+    assert_eq!(node.process.terminate(), Some(0));
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    for table in 0..2 {
+        client.run(&format!("SELECT {table}"));
+        for number in 0..500 {
+            assert_eq!(client.run(&format!("GET k{number}")), bulk(&number.to_string()));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_start_says_why_and_exits_with_its_code() {
+    let data = TempDir::new().unwrap();
+    let path = data.path().to_str().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let (redis, admin) = (free_port(), free_port());
+    let ports = [format!("redis.port={redis}"), format!("admin.port={admin}")];
+    let with_ports = ["--set", &ports[0], "--set", &ports[1]];
+    let (code, message) = start_and_fail(&[&["--data-dir", path], &with_ports[..]].concat());
+    assert!(code == Some(5) && message.contains("in use by another process"), "{code:?} {message}");
+    let taken = format!("redis.port={}", node.redis_port);
+    let (code, message) = start_and_fail(&["--data-dir", path, "--set", &taken]);
+    assert!(code == Some(4) && message.contains("--port-offset"), "{code:?} {message}");
+    let (code, message) = start_and_fail(&["--set", "redis.prot=1"]);
+    assert!(code == Some(3) && message.contains("prot"), "{code:?} {message}");
+    let (code, message) = start_and_fail(&["--set", "redis.bind=0.0.0.0"]);
+    assert!(code == Some(3) && message.contains("--insecure"), "{code:?} {message}");
+    drop(node);
+    std::fs::write(data.path().join("VERSION"), "99\n").unwrap();
+    let (code, message) = start_and_fail(&[&["--data-dir", path], &with_ports[..]].concat());
+    assert!(code == Some(5) && message.contains("99"), "{code:?} {message}");
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_is_refused_with_a_way_out() {
+    let data = TempDir::new().unwrap();
+    let mut node = Node::start(data.path(), &[]);
+    node.client().run("SET key thisvaluewillbedamaged");
+    assert_eq!(node.process.terminate(), Some(0));
+    let log = std::fs::read_dir(data.path().join("log")).unwrap().map(|file| file.unwrap().path());
+    let damaged = log.into_iter().find(|path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let at = bytes.windows(22).position(|window| window == b"thisvaluewillbedamaged");
+        at.inspect(|at| {
+            bytes[*at] ^= 1;
+            std::fs::write(path, &bytes).unwrap();
+        })
+        .is_some()
+    });
+    assert!(damaged.is_some(), "the value is in the log");
+    let ports = [format!("redis.port={}", free_port()), format!("admin.port={}", free_port())];
+    let arguments = ["--data-dir", data.path().to_str().unwrap(), "--set", &ports[0], "--set", &ports[1]];
+    let (code, message) = start_and_fail(&arguments);
+    assert!(code == Some(5) && message.contains("damaged") && message.contains("move this"), "{code:?} {message}");
+}
+
+#[test]
+fn a_flipped_bit_in_an_sst_file_is_detected() {
+    let data = TempDir::new().unwrap();
+    let mut node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    // Values that do not compress, so that the file has many blocks.
+    let mut random = StdRng::seed_from_u64(1);
+    for number in 0..500 {
+        let value: Vec<u8> = (0..300).map(|_| random.random()).collect();
+        client.call(&[b"SET".to_vec(), format!("key{number}").into(), value]).unwrap();
+    }
+    node.cli("table compact default");
+    assert_eq!(node.process.terminate(), Some(0));
+    let files = std::fs::read_dir(data.path().join("rocksdb")).unwrap().map(|file| file.unwrap().path());
+    let largest = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sst"))
+        .max_by_key(|path| path.metadata().unwrap().len());
+    let path = largest.expect("compaction wrote a file");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2; // far from the first block, which is read at the start, and from the index
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    let replies: Vec<Value> = (0..500).map(|number| client.run(&format!("GET key{number}"))).collect();
+    let errors = replies.iter().filter(|reply| matches!(reply, Value::Error(text) if text.contains("damaged"))).count();
+    assert!(errors > 0, "no read found the damage");
+    assert!(replies.iter().all(|reply| *reply != Value::Null), "damage must not look like absence");
+}
+
+#[test]
+fn users_passwords_and_permissions() {
+    let data = TempDir::new().unwrap();
+    let config = data.path().join("tessera.toml");
+    // sha256 of "secret"
+    let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let text = format!(
+        "[[redis.users]]\nname = \"default\"\npassword_sha256 = \"{hash}\"\naccess = [\"read\", \"write\", \"admin\"]\n\
+         [[redis.users]]\nname = \"reader\"\npassword_sha256 = \"{hash}\"\naccess = [\"read\"]\ntables = [\"default\"]\n\
+         [admin]\ntoken_sha256 = \"{hash}\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let (redis_port, admin_port) = (free_port(), free_port());
+    let mut command = tessera();
+    command.args(["start", "--config", config.to_str().unwrap(), "--data-dir"]).arg(data.path().join("data"));
+    command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
+    command.args(["--set", "logging.filter=warn"]);
+    let _process = crate::server::Process::start(&mut command);
+    let connect = || crate::resp_client::Client::connect(redis_port).ok();
+    let mut client = crate::server::wait_for("the node accepts", std::time::Duration::from_secs(30), connect);
+    assert_eq!(client.run("GET k"), Value::Error("NOAUTH Authentication required.".into()));
+    assert!(matches!(client.run("AUTH wrong"), Value::Error(text) if text.starts_with("WRONGPASS")));
+    assert_eq!(client.run("AUTH secret"), ok());
+    crate::server::wait_for("the table serves", std::time::Duration::from_secs(30), || {
+        (client.run("SET k v") == ok()).then_some(())
+    });
+    let mut reader = connect().unwrap();
+    assert!(matches!(reader.run("HELLO 3 AUTH reader secret"), Value::Map(_)));
+    assert_eq!(reader.run("GET k"), bulk("v"));
+    assert!(matches!(reader.run("SET k w"), Value::Error(text) if text.starts_with("NOPERM")));
+    assert!(matches!(reader.run("CONFIG GET *"), Value::Error(text) if text.starts_with("NOPERM")));
+    let status = |token: &[&str]| {
+        let admin = format!("http://127.0.0.1:{admin_port}");
+        tessera().args(["status", "--admin", &admin]).args(token).output().unwrap().status.success()
+    };
+    assert!(!status(&[]) && status(&["--token", "secret"]));
+}
+
+#[test]
+fn metrics_and_health_are_served() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.client().run("SET k v");
+    let get = |path: &str| {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", node.admin_port)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    assert!(get("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(get("/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = get("/metrics");
+    assert!(metrics.contains("tessera_table_writes_total{table=\"default\",engine=\"rocksdb\"} 1"), "{metrics}");
+    assert!(get("/v1/tables/nosuch").starts_with("HTTP/1.1 404"));
+}

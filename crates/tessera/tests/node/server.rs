@@ -2,7 +2,7 @@
 
 use crate::resp_client::{Client, Value};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -73,7 +73,6 @@ pub struct Node {
     pub process: Process,
     pub redis_port: u16,
     pub admin_port: u16,
-    pub data: PathBuf,
 }
 
 pub fn tessera() -> Command {
@@ -106,7 +105,7 @@ impl Node {
         for setting in settings {
             command.args(["--set", setting]);
         }
-        Self { process: Process::start(&mut command), redis_port, admin_port, data: data.to_path_buf() }
+        Self { process: Process::start(&mut command), redis_port, admin_port }
     }
 
     pub fn is_serving(&self) -> bool {
