@@ -1,5 +1,15 @@
-//! placeholder
-use clap::Parser;
-#[derive(Parser)]
-pub struct Cli {}
-impl Cli { pub fn run(&self) -> anyhow::Result<()> { Ok(()) } }
+//! The benchmark: workloads, drivers, measurement and report.
+//!
+//! It speaks public protocols only, so that peers are measured by the same code, and knows nothing of the server's
+//! insides.
+
+mod cli;
+mod cpu;
+mod driver;
+mod measure;
+mod null_server;
+mod report;
+mod run;
+mod workload;
+
+pub use cli::Cli;

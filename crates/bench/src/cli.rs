@@ -1,0 +1,307 @@
+//! `tessera bench ...`
+
+use crate::report::{self, RunResult, Settings};
+use crate::run::{Measured, Plan, Progress};
+use crate::workload::{KeyDistribution, Mix, RecordShape};
+use crate::{cpu, null_server, run};
+use anyhow::{Context, bail};
+use clap::{Args, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Measure a server, or a part of this one
+#[derive(Parser)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a workload against a server that speaks the Redis protocol
+    #[command(after_help = "\
+Examples:
+  tessera bench run --load --records 100000                     load, then read for 10 s
+  tessera bench run --mix 1:3 --threads 15 --processes 3        the published Pegasus ratios
+  tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
+  tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
+  tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
+    Run(Box<RunArgs>),
+    /// Print result files as one table
+    Table {
+        /// Files that `bench run --json` wrote
+        files: Vec<PathBuf>,
+    },
+    /// Make an HTML page of a result file
+    Html {
+        file: PathBuf,
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Answer every GET with the same value: what the network costs without a database
+    #[command(hide = true)]
+    NullServer {
+        #[arg(long, default_value_t = 6378)]
+        port: u16,
+        #[arg(long, default_value_t = 1000)]
+        value_bytes: usize,
+    },
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// Name of this run in tables
+    #[arg(long, default_value = "tessera")]
+    name: String,
+    #[arg(long, default_value = "127.0.0.1")]
+    host: String,
+    #[arg(long, default_value_t = 6379)]
+    port: u16,
+    /// Table to choose on a Tessera server
+    #[arg(long)]
+    table: Option<String>,
+    /// Database to choose on a Redis server
+    #[arg(long)]
+    select: Option<u32>,
+    #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
+    /// read, write, a ratio of reads to writes such as 1:3, or a YCSB core workload: a, b, c, d, f
+    #[arg(long, default_value = "read")]
+    mix: String,
+    #[arg(long, value_enum, default_value = "zipfian")]
+    distribution: KeyDistribution,
+    /// Records of the table
+    #[arg(long, default_value_t = 100_000)]
+    records: u64,
+    /// Fields of a record; with one a record is a string, with more a hash
+    #[arg(long, default_value_t = 1)]
+    fields: usize,
+    /// Bytes of each field
+    #[arg(long, default_value_t = 1_000)]
+    field_bytes: usize,
+    /// Client processes as the published tables count them; connections are processes times threads
+    #[arg(long, default_value_t = 1)]
+    processes: usize,
+    /// Threads per client process, each with a connection of its own
+    #[arg(long, default_value_t = 50)]
+    threads: usize,
+    /// Requests under way on a connection
+    #[arg(long, default_value_t = 1)]
+    pipeline: usize,
+    /// Records that one operation reads (MGET) or writes (MSET)
+    #[arg(long, default_value_t = 1)]
+    batch: usize,
+    /// Operations per second in an open loop; without it the loop is closed
+    #[arg(long)]
+    rate: Option<f64>,
+    /// Write all records first
+    #[arg(long)]
+    load: bool,
+    /// Stop after the load
+    #[arg(long)]
+    load_only: bool,
+    /// Seconds before measuring begins
+    #[arg(long, default_value_t = 2.0)]
+    warm_up: f64,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0)]
+    duration: f64,
+    /// Stop after so many operations, if that comes first
+    #[arg(long)]
+    operations: Option<u64>,
+    /// Report the share of operations that took longer
+    #[arg(long, default_value_t = 10.0)]
+    limit_ms: f64,
+    /// Server processes whose CPU time counts; may be repeated
+    #[arg(long)]
+    server_pid: Vec<u32>,
+    /// Core on which to generate load
+    #[arg(long)]
+    core: Option<usize>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write the result as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write the result as a self-contained HTML page
+    #[arg(long)]
+    html: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl Cli {
+    /// Carries out the command.
+    ///
+    /// # Errors
+    /// What kept it from being carried out, in words for people.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Run(args) => args.run(),
+            Command::Table { files } => {
+                let results = files.iter().map(|file| RunResult::read(file)).collect::<anyhow::Result<Vec<_>>>()?;
+                print!("{}", report::table(&results));
+                Ok(())
+            }
+            Command::Html { file, output } => {
+                std::fs::write(&output, report::html(&RunResult::read(&file)?)?).with_context(|| output.display().to_string())
+            }
+            Command::NullServer { port, value_bytes } => Ok(null_server::run(port, value_bytes)?),
+        }
+    }
+}
+
+impl RunArgs {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        if self.batch > 1 && self.fields > 1 {
+            bail!("--batch is for records that are strings, --fields above 1 makes them hashes");
+        }
+        for (name, number) in [
+            ("processes", self.processes), ("threads", self.threads), ("pipeline", self.pipeline), ("batch", self.batch),
+            ("fields", self.fields),
+        ] {
+            if number == 0 {
+                bail!("--{name} is at least 1");
+            }
+        }
+        if self.records == 0 || self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
+            bail!("--records and --rate are above 0");
+        }
+        let mut addresses = (self.host.as_str(), self.port).to_socket_addrs().context(self.host.clone())?;
+        let address: SocketAddr = addresses.next().context("the host has no address")?;
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
+        let mut greeting = Vec::new();
+        greeting.extend(self.password.as_deref().map(|password| words(&["AUTH", password])));
+        greeting.extend(self.table.as_deref().map(|table| words(&["TABLE", table])));
+        greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
+        let mix = Mix::parse(&self.mix)?;
+        // Workload D reads what was inserted last.
+        let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
+        Ok(Plan {
+            address,
+            greeting,
+            connections: self.processes * self.threads,
+            pipeline: self.pipeline,
+            batch: self.batch,
+            mix,
+            distribution: if latest { KeyDistribution::Latest } else { self.distribution },
+            records: self.records,
+            shape: RecordShape { fields: self.fields, field_bytes: self.field_bytes },
+            rate: self.rate,
+            warm_up: Duration::from_secs_f64(self.warm_up.max(0.0)),
+            duration: Duration::from_secs_f64(self.duration.max(0.1)),
+            operations: self.operations,
+            limit: Duration::from_secs_f64(self.limit_ms / 1e3),
+            seed: self.seed,
+        })
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        let plan = self.plan()?;
+        if self.load || self.load_only {
+            let began = Instant::now();
+            let (loaded, _) = self.drive(&plan, true)?;
+            check_errors(&loaded)?;
+            if !self.quiet {
+                let rate = loaded.writes.summary().operations as f64 / began.elapsed().as_secs_f64();
+                eprintln!("loaded {} records, {rate:.0} writes/s", plan.records);
+            }
+        }
+        if self.load_only {
+            return Ok(());
+        }
+        let (measured, server_cpu) = self.drive(&plan, false)?;
+        let result = RunResult::new(self.settings(&plan), &measured, server_cpu);
+        if let Some(path) = &self.json {
+            std::fs::write(path, serde_json::to_vec_pretty(&result)?).with_context(|| path.display().to_string())?;
+        }
+        if let Some(path) = &self.html {
+            std::fs::write(path, report::html(&result)?).with_context(|| path.display().to_string())?;
+        }
+        print!("{}", report::table(std::slice::from_ref(&result)));
+        result.warnings.iter().for_each(|warning| println!("note: {warning}"));
+        check_errors(&measured)
+    }
+
+    fn settings(&self, plan: &Plan) -> Settings {
+        Settings {
+            name: self.name.clone(),
+            server: plan.address.to_string(),
+            table: self.table.clone(),
+            mix: plan.mix.name.clone(),
+            distribution: plan.distribution,
+            records: plan.records,
+            fields: plan.shape.fields,
+            field_bytes: plan.shape.field_bytes,
+            processes: self.processes,
+            threads: self.threads,
+            pipeline: plan.pipeline,
+            batch: plan.batch,
+            rate: plan.rate,
+            limit_ms: self.limit_ms,
+            warm_up_seconds: self.warm_up,
+            seed: plan.seed,
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// Generates load on a thread of its own and shows how it goes on. Returns the server's CPU time as well.
+    fn drive(&self, plan: &Plan, is_load: bool) -> anyhow::Result<(Measured, Option<Duration>)> {
+        let progress = Arc::new(Progress::default());
+        let (measuring, begun) = mpsc::channel();
+        let (finished, outcome) = mpsc::channel();
+        let thread = {
+            let (plan, progress, core) = (plan.clone(), progress.clone(), self.core);
+            std::thread::spawn(move || {
+                let pinned = core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core");
+                let measured = pinned.and_then(|()| {
+                    if is_load { run::load(&plan, &progress) } else { run::run(&plan, &progress, || _ = measuring.send(())) }
+                });
+                let _ = finished.send(measured);
+            })
+        };
+        let server_cpu = || -> Option<Duration> { self.server_pid.iter().map(|pid| cpu::of_process(*pid)).sum() };
+        let before = if is_load || begun.recv().is_ok() { server_cpu() } else { None };
+        let bar = self.bar(plan, is_load);
+        let (mut last, mut last_at) = (0, Instant::now());
+        let measured = loop {
+            match outcome.recv_timeout(Duration::from_millis(500)) {
+                Ok(measured) => break measured,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let done = progress.done.load(Ordering::Relaxed);
+                    bar.set_message(format!("{:.0} operations/s", done.saturating_sub(last) as f64 / last_at.elapsed().as_secs_f64()));
+                    bar.set_position(if is_load { done } else { bar.elapsed().as_millis() as u64 });
+                    (last, last_at) = (done, Instant::now());
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the load generator ended early"),
+            }
+        };
+        let after = server_cpu();
+        bar.finish_and_clear();
+        let _ = thread.join();
+        let server_cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+        Ok((measured?, server_cpu.filter(|_| !self.server_pid.is_empty())))
+    }
+
+    fn bar(&self, plan: &Plan, is_load: bool) -> ProgressBar {
+        if self.quiet {
+            return ProgressBar::hidden();
+        }
+        let total = if is_load { plan.records } else { plan.duration.as_millis() as u64 };
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {eta} left, {msg}").expect("a constant template");
+        ProgressBar::new(total).with_style(style).with_prefix(if is_load { "loading" } else { "measuring" })
+    }
+}
+
+fn check_errors(measured: &Measured) -> anyhow::Result<()> {
+    match &measured.last_error {
+        Some(error) => bail!("the server answered with errors, the last one: {error}"),
+        None => Ok(()),
+    }
+}
+

@@ -1,0 +1,5 @@
+//! How operations reach a server.
+
+mod redis;
+
+pub use redis::{Encoder, ReplyCounter};

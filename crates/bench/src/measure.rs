@@ -1,0 +1,91 @@
+//! Latencies and counts of a run.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Nanoseconds that a latency is recorded up to; three significant digits.
+const LONGEST_NANOS: u64 = 600_000_000_000;
+
+/// Latencies of one kind of operation.
+pub struct Latencies {
+    histogram: Histogram<u64>,
+    /// Operations that took longer than the limit of the run.
+    pub over_limit: u64,
+    limit: Duration,
+    pub errors: u64,
+}
+
+impl Latencies {
+    pub fn new(limit: Duration) -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NANOS, 3).expect("the bounds are constants");
+        Self { histogram, over_limit: 0, limit, errors: 0 }
+    }
+
+    #[inline]
+    pub fn record(&mut self, latency: Duration, times: u64) {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NANOS).clamp(1, LONGEST_NANOS);
+        self.histogram.record_n(nanos, times).expect("clamped to the bounds");
+        if latency > self.limit {
+            self.over_limit += times;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.histogram.reset();
+        self.over_limit = 0;
+        self.errors = 0;
+    }
+
+    pub fn summary(&self) -> Summary {
+        let millis = |nanos: u64| nanos as f64 / 1e6;
+        let at = |quantile: f64| millis(self.histogram.value_at_quantile(quantile));
+        let count = self.histogram.len();
+        if count == 0 {
+            return Summary { errors: self.errors, ..Summary::default() };
+        }
+        Summary {
+            operations: count,
+            errors: self.errors,
+            mean_ms: self.histogram.mean() / 1e6,
+            p50_ms: at(0.5),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            p9999_ms: at(0.9999),
+            max_ms: millis(self.histogram.max()),
+            share_over_limit: self.over_limit as f64 / count as f64,
+        }
+    }
+
+    /// Points of the latency distribution: share of operations at or below, and the latency in milliseconds.
+    pub fn distribution(&self) -> Vec<(f64, f64)> {
+        let steps = self.histogram.iter_quantiles(4);
+        steps.map(|step| (step.quantile(), step.value_iterated_to() as f64 / 1e6)).collect()
+    }
+}
+
+/// Latencies of one kind of operation in numbers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    pub operations: u64,
+    pub errors: u64,
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub p9999_ms: f64,
+    pub max_ms: f64,
+    /// Share of operations over the limit of the run, 0 to 1.
+    pub share_over_limit: f64,
+}
+
+/// One second of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Second {
+    pub second: u64,
+    pub operations: u64,
+    pub read_p99_ms: f64,
+    pub write_p99_ms: f64,
+}

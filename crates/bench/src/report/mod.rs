@@ -1,0 +1,171 @@
+//! Results: as JSON, as a table in the published shape, as a page.
+
+mod page;
+
+use crate::measure::{Second, Summary};
+use crate::run::Measured;
+use crate::workload::KeyDistribution;
+use anyhow::Context;
+pub use page::html;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+/// Version of the JSON form.
+const VERSION: u32 = 1;
+/// Share of a core at which a load generator has nothing left to give.
+const BUSY: f64 = 0.95;
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    pub name: String,
+    pub server: String,
+    pub table: Option<String>,
+    pub mix: String,
+    pub distribution: KeyDistribution,
+    pub records: u64,
+    pub fields: usize,
+    pub field_bytes: usize,
+    pub processes: usize,
+    pub threads: usize,
+    pub pipeline: usize,
+    pub batch: usize,
+    pub rate: Option<f64>,
+    pub limit_ms: f64,
+    pub warm_up_seconds: f64,
+    pub seed: u64,
+    pub command: String,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    pub version: u32,
+    pub settings: Settings,
+    pub host: Host,
+    pub seconds: f64,
+    pub operations: u64,
+    pub operations_per_second: f64,
+    pub reads: Summary,
+    pub writes: Summary,
+    pub server_cpu_seconds: Option<f64>,
+    pub operations_per_server_cpu_second: Option<f64>,
+    /// Share of one core that the load generator used, 0 to 1.
+    pub client_cpu_share: f64,
+    pub timeline: Vec<Second>,
+    /// Share of operations at or below, latency in milliseconds.
+    pub read_distribution: Vec<(f64, f64)>,
+    pub write_distribution: Vec<(f64, f64)>,
+    pub warnings: Vec<String>,
+}
+
+/// The machine of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Host {
+    pub cpu: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub kernel: String,
+    pub tessera_version: String,
+}
+
+impl Host {
+    fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, key: &str| {
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_string())
+        };
+        let memory = after(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+        let kilobytes: u64 = memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        Self {
+            cpu: after(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: kilobytes * 1024,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+            tessera_version: env!("CARGO_PKG_VERSION").to_string(),
+        }
+    }
+}
+
+impl RunResult {
+    pub fn new(settings: Settings, measured: &Measured, server_cpu: Option<Duration>) -> Self {
+        let (reads, writes) = (measured.reads.summary(), measured.writes.summary());
+        let operations = reads.operations + writes.operations;
+        let seconds = measured.elapsed.as_secs_f64();
+        let client_cpu_share = measured.cpu.as_secs_f64() / seconds;
+        let mut warnings = Vec::new();
+        if client_cpu_share > BUSY && settings.rate.is_none() {
+            warnings.push(format!(
+                "the load generator used {:.0} % of its core, so it may have been the bottleneck: compare operations per \
+                 server-CPU-second, not throughput",
+                client_cpu_share * 100.0
+            ));
+        }
+        if let Some(rate) = settings.rate.filter(|rate| operations as f64 / seconds < rate * 0.98) {
+            warnings.push(format!("the server did not keep up with {rate:.0} operations per second"));
+        }
+        let server_cpu_seconds = server_cpu.map(|cpu| cpu.as_secs_f64());
+        Self {
+            version: VERSION,
+            settings,
+            host: Host::this(),
+            seconds,
+            operations,
+            operations_per_second: operations as f64 / seconds,
+            operations_per_server_cpu_second: server_cpu_seconds.filter(|cpu| *cpu > 0.0).map(|cpu| operations as f64 / cpu),
+            server_cpu_seconds,
+            client_cpu_share,
+            timeline: measured.seconds.clone(),
+            read_distribution: measured.reads.distribution(),
+            write_distribution: measured.writes.distribution(),
+            reads,
+            writes,
+            warnings,
+        }
+    }
+
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        serde_json::from_slice(&bytes).with_context(|| format!("{} is no result of this version", path.display()))
+    }
+}
+
+/// Results as a Markdown table with the columns of the published reports. Latencies are in milliseconds.
+pub fn table(results: &[RunResult]) -> String {
+    let mut text = String::from(
+        "| name | mix | record | clients | pipeline | ops/s | ops per server-CPU-s | read avg | read P99 | read P999 | write avg \
+         | write P99 | write P999 | over limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for result in results {
+        let settings = &result.settings;
+        let record = if settings.fields == 1 {
+            format!("{} B", settings.field_bytes)
+        } else {
+            format!("{} x {} B", settings.fields, settings.field_bytes)
+        };
+        let latency = |summary: &Summary, value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
+        let per_cpu = result.operations_per_server_cpu_second.map_or("-".into(), |value| format!("{value:.0}"));
+        let over = (result.reads.share_over_limit * result.reads.operations as f64
+            + result.writes.share_over_limit * result.writes.operations as f64)
+            / (result.operations.max(1)) as f64;
+        text += &format!(
+            "| {} | {} | {record} | {}*{} | {} | {:.0} | {per_cpu} | {} | {} | {} | {} | {} | {} | {:.3} % |\n",
+            settings.name,
+            settings.mix,
+            settings.processes,
+            settings.threads,
+            settings.pipeline,
+            result.operations_per_second,
+            latency(&result.reads, result.reads.mean_ms),
+            latency(&result.reads, result.reads.p99_ms),
+            latency(&result.reads, result.reads.p999_ms),
+            latency(&result.writes, result.writes.mean_ms),
+            latency(&result.writes, result.writes.p99_ms),
+            latency(&result.writes, result.writes.p999_ms),
+            over * 100.0,
+        );
+    }
+    text
+}

@@ -1,0 +1,371 @@
+//! A run: connections, load, timing.
+//!
+//! **Closed loop:** every connection has one request (or one pipeline of them) under way and sends the next when it is
+//! answered. **Open loop:** operations are due at a fixed rate, whether the server keeps up or not, and a latency counts
+//! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
+
+use crate::driver::{Encoder, ReplyCounter};
+use crate::measure::{Latencies, Second};
+use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
+use crate::cpu;
+use anyhow::{Context, bail};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub address: SocketAddr,
+    /// Sent once on each connection, to log in or choose a table.
+    pub greeting: Vec<Vec<String>>,
+    pub connections: usize,
+    pub pipeline: usize,
+    pub batch: usize,
+    pub mix: Mix,
+    pub distribution: KeyDistribution,
+    pub records: u64,
+    pub shape: RecordShape,
+    /// Operations per second of all connections together; `None` for a closed loop.
+    pub rate: Option<f64>,
+    pub warm_up: Duration,
+    pub duration: Duration,
+    /// Ends the run early once so many operations are done.
+    pub operations: Option<u64>,
+    pub limit: Duration,
+    pub seed: u64,
+}
+
+/// Progress that others may look at.
+#[derive(Default)]
+pub struct Progress {
+    pub done: AtomicU64,
+    pub stop: AtomicBool,
+}
+
+/// What one thread measured.
+pub struct Measured {
+    pub reads: Latencies,
+    pub writes: Latencies,
+    pub seconds: Vec<Second>,
+    pub elapsed: Duration,
+    /// CPU time of this thread in the measured part.
+    pub cpu: Duration,
+    pub last_error: Option<String>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    counter: ReplyCounter,
+    output: Vec<u8>,
+    written: usize,
+    /// What is under way, oldest first: what it is, when it was due, and replies until it is done.
+    in_flight: VecDeque<(Operation, Instant, usize)>,
+}
+
+/// Runs a plan on the calling thread.
+///
+/// # Errors
+/// If the server cannot be reached or ends a connection.
+pub fn run(plan: &Plan, progress: &Arc<Progress>, on_measure: impl FnOnce()) -> anyhow::Result<Measured> {
+    let mut loop_ = Loop::new(plan, progress.clone())?;
+    loop_.run(on_measure)
+}
+
+/// Writes every record once, in pipelines.
+///
+/// # Errors
+/// As [`run`].
+pub fn load(plan: &Plan, progress: &Arc<Progress>) -> anyhow::Result<Measured> {
+    let plan = Plan {
+        mix: Mix::parse("write")?,
+        distribution: KeyDistribution::Sequential,
+        pipeline: plan.pipeline.max(16),
+        rate: None,
+        warm_up: Duration::ZERO,
+        duration: Duration::MAX,
+        operations: Some(plan.records.div_ceil(plan.batch as u64)),
+        ..plan.clone()
+    };
+    run(&plan, progress, || {})
+}
+
+struct Loop<'a> {
+    plan: &'a Plan,
+    progress: Arc<Progress>,
+    poll: Poll,
+    connections: Vec<Connection>,
+    encoder: Encoder,
+    values: Values,
+    chooser: KeyChooser,
+    random: SmallRng,
+    /// Records that exist, counting inserts of this run.
+    records: u64,
+    reads: Latencies,
+    writes: Latencies,
+    second_reads: Latencies,
+    second_writes: Latencies,
+    seconds: Vec<Second>,
+    done: u64,
+    started: u64,
+    measuring: bool,
+    /// Open loop: what is due and has no connection yet, and connections without work.
+    due: VecDeque<Instant>,
+    idle: Vec<usize>,
+}
+
+impl<'a> Loop<'a> {
+    fn new(plan: &'a Plan, progress: Arc<Progress>) -> anyhow::Result<Self> {
+        let poll = Poll::new()?;
+        let mut connections = Vec::with_capacity(plan.connections);
+        for number in 0..plan.connections {
+            let mut stream = connect(plan).with_context(|| format!("cannot connect to {}", plan.address))?;
+            poll.registry().register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)?;
+            connections.push(Connection {
+                stream,
+                counter: ReplyCounter::default(),
+                output: Vec::new(),
+                written: 0,
+                in_flight: VecDeque::new(),
+            });
+        }
+        Ok(Self {
+            poll,
+            encoder: Encoder::new(plan.shape, plan.batch),
+            values: Values::new(plan.seed),
+            chooser: KeyChooser::new(plan.distribution, plan.records, 0),
+            random: SmallRng::seed_from_u64(plan.seed),
+            records: plan.records,
+            reads: Latencies::new(plan.limit),
+            writes: Latencies::new(plan.limit),
+            second_reads: Latencies::new(plan.limit),
+            second_writes: Latencies::new(plan.limit),
+            seconds: Vec::new(),
+            done: 0,
+            started: 0,
+            measuring: false,
+            due: VecDeque::new(),
+            idle: (0..plan.connections).collect(),
+            connections,
+            progress,
+            plan,
+        })
+    }
+
+    fn run(&mut self, on_measure: impl FnOnce()) -> anyhow::Result<Measured> {
+        let began = Instant::now();
+        let measure_from = began + self.plan.warm_up;
+        let mut on_measure = Some(on_measure);
+        let mut cpu_before = cpu::of_this_thread();
+        let (mut measured_from, mut second_from, mut done_in_second) = (began, began, 0);
+        let mut issued = 0u64;
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let now = Instant::now();
+            if !self.measuring && now >= measure_from {
+                self.measuring = true;
+                for latencies in [&mut self.reads, &mut self.writes, &mut self.second_reads, &mut self.second_writes] {
+                    latencies.clear();
+                }
+                (measured_from, second_from, self.done, done_in_second) = (now, now, 0, 0);
+                cpu_before = cpu::of_this_thread();
+                on_measure.take().into_iter().for_each(|tell| tell());
+            }
+            let elapsed = now - measured_from;
+            let enough = self.plan.operations.is_some_and(|limit| self.done >= limit) || elapsed >= self.plan.duration;
+            if self.measuring && now - second_from >= Duration::from_secs(1) {
+                self.end_second(&mut done_in_second);
+                second_from += Duration::from_secs(1);
+            }
+            if (self.measuring && enough) || self.progress.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let timeout = match self.plan.rate {
+                None => {
+                    self.start_all(now)?;
+                    Duration::from_millis(50)
+                }
+                Some(rate) => {
+                    // All that has become due since the last look.
+                    let due_by_now = (now - began).as_secs_f64() * rate;
+                    while (issued as f64) < due_by_now {
+                        self.due.push_back(began + Duration::from_secs_f64(issued as f64 / rate));
+                        issued += 1;
+                    }
+                    self.start_due()?;
+                    Duration::from_secs_f64((issued as f64 / rate - (now - began).as_secs_f64()).clamp(0.0, 0.05))
+                }
+            };
+            self.poll.poll(&mut events, Some(timeout))?;
+            for event in &events {
+                let number = event.token().0;
+                if event.is_writable() {
+                    self.write(number)?;
+                }
+                if event.is_readable() {
+                    self.read(number)?;
+                }
+            }
+            self.progress.done.store(self.done, Ordering::Relaxed);
+        }
+        let elapsed = measured_from.elapsed();
+        let last_error = self.connections.iter_mut().find_map(|connection| connection.counter.last_error.take());
+        let limit = self.plan.limit;
+        Ok(Measured {
+            reads: std::mem::replace(&mut self.reads, Latencies::new(limit)),
+            writes: std::mem::replace(&mut self.writes, Latencies::new(limit)),
+            seconds: std::mem::take(&mut self.seconds),
+            elapsed,
+            cpu: cpu::of_this_thread().saturating_sub(cpu_before),
+            last_error,
+        })
+    }
+
+    fn end_second(&mut self, done_in_second: &mut u64) {
+        let (reads, writes) = (self.second_reads.summary(), self.second_writes.summary());
+        self.seconds.push(Second {
+            second: self.seconds.len() as u64 + 1,
+            operations: self.done - *done_in_second,
+            read_p99_ms: reads.p99_ms,
+            write_p99_ms: writes.p99_ms,
+        });
+        *done_in_second = self.done;
+        self.second_reads.clear();
+        self.second_writes.clear();
+    }
+
+    /// Closed loop: gives every idle connection its next pipeline.
+    fn start_all(&mut self, now: Instant) -> anyhow::Result<()> {
+        while let Some(number) = self.idle.pop() {
+            let limit = self.plan.operations.map_or(u64::MAX, |limit| limit.saturating_sub(self.started));
+            let count = u64::min(self.plan.pipeline as u64, limit);
+            for _ in 0..count {
+                self.begin(number, now);
+            }
+            self.write(number)?;
+        }
+        Ok(())
+    }
+
+    /// Open loop: gives what is due to idle connections.
+    fn start_due(&mut self) -> anyhow::Result<()> {
+        while !self.due.is_empty() {
+            let Some(number) = self.idle.pop() else { break };
+            for _ in 0..self.plan.pipeline {
+                let Some(due) = self.due.pop_front() else { break };
+                self.begin(number, due);
+            }
+            self.write(number)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, number: usize, due: Instant) {
+        let operation = self.plan.mix.next(&mut self.random);
+        let record = match operation {
+            Operation::Insert => {
+                self.records += 1;
+                self.records - 1
+            }
+            _ => self.chooser.next(self.records, &mut self.random) / self.plan.batch as u64 * self.plan.batch as u64,
+        };
+        let connection = &mut self.connections[number];
+        let replies = self.encoder.encode(operation, record, &mut self.values, &mut connection.output);
+        connection.in_flight.push_back((operation, due, replies));
+        self.started += 1;
+    }
+
+    fn write(&mut self, number: usize) -> anyhow::Result<()> {
+        let connection = &mut self.connections[number];
+        while connection.written < connection.output.len() {
+            match connection.stream.write(&connection.output[connection.written..]) {
+                Ok(written) => connection.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error).context("writing to the server"),
+            }
+        }
+        connection.output.clear();
+        connection.written = 0;
+        Ok(())
+    }
+
+    fn read(&mut self, number: usize) -> anyhow::Result<()> {
+        let mut buffer = [0; 64 << 10];
+        loop {
+            let connection = &mut self.connections[number];
+            let length = match connection.stream.read(&mut buffer) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error).context("reading from the server"),
+            };
+            let errors = connection.counter.errors;
+            let mut replies = connection.counter.count(&buffer[..length]);
+            let failed = connection.counter.errors > errors;
+            let now = Instant::now();
+            while replies > 0 {
+                let connection = &mut self.connections[number];
+                let Some((operation, due, left)) = connection.in_flight.front_mut() else { bail!("a reply to no request") };
+                let taken = replies.min(*left);
+                *left -= taken;
+                replies -= taken;
+                if *left > 0 {
+                    break;
+                }
+                let (operation, due) = (*operation, *due);
+                connection.in_flight.pop_front();
+                self.finish(operation, now - due, failed);
+            }
+            if self.connections[number].in_flight.is_empty() {
+                self.idle.push(number);
+                // A read that did not fill the buffer has emptied the socket.
+                if length < buffer.len() {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, operation: Operation, latency: Duration, failed: bool) {
+        self.done += 1;
+        let (total, second) = match operation {
+            Operation::Read => (&mut self.reads, &mut self.second_reads),
+            _ => (&mut self.writes, &mut self.second_writes),
+        };
+        total.record(latency, 1);
+        second.record(latency, 1);
+        total.errors += u64::from(failed);
+    }
+}
+
+/// Connects and sends the greeting, waiting for its replies.
+fn connect(plan: &Plan) -> anyhow::Result<TcpStream> {
+    let mut stream = std::net::TcpStream::connect_timeout(&plan.address, Duration::from_secs(5))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut counter = ReplyCounter::default();
+    for command in &plan.greeting {
+        let mut request = format!("*{}\r\n", command.len());
+        command.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        stream.write_all(request.as_bytes())?;
+        let mut buffer = [0; 4096];
+        loop {
+            let length = stream.read(&mut buffer)?;
+            if length == 0 || counter.count(&buffer[..length]) > 0 {
+                break;
+            }
+        }
+        if let Some(error) = &counter.last_error {
+            bail!("{}: {error}", command.join(" "));
+        }
+    }
+    stream.set_nonblocking(true)?;
+    Ok(TcpStream::from_std(stream))
+}

@@ -1,0 +1,158 @@
+//! Which record comes next. The generators are YCSB's (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
+//! 2010), the zipfian one after Gray et al., "Quickly Generating Billion-Record Synthetic Databases", 1994.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// How records are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyDistribution {
+    /// Popular records spread over the whole key space, theta 0.99
+    Zipfian,
+    Uniform,
+    /// The newest records are the popular ones
+    Latest,
+    Sequential,
+    /// 80 % of operations on 20 % of the records
+    Hotspot,
+}
+
+/// YCSB's exponent.
+const THETA: f64 = 0.99;
+/// YCSB draws scrambled zipfian items from this many, so that popularity does not depend on the table's size.
+const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
+/// Sum of 1/i^0.99 for i up to `SCRAMBLED_ITEMS`, as YCSB has it.
+const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
+
+/// FNV-1a over the eight bytes of a number, made non-negative as in YCSB.
+pub fn fnv1a(number: u64) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in number.to_le_bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211);
+    }
+    hash.cast_signed().unsigned_abs()
+}
+
+/// Draws ranks: 0 most often.
+struct Zipfian {
+    items: u64,
+    zeta: f64,
+    alpha: f64,
+    eta: f64,
+    half_power: f64,
+}
+
+impl Zipfian {
+    fn new(items: u64, zeta: f64) -> Self {
+        let zeta2 = 1.0 + 0.5f64.powf(THETA);
+        let eta = (1.0 - (2.0 / items as f64).powf(1.0 - THETA)) / (1.0 - zeta2 / zeta);
+        Self { items, zeta, alpha: 1.0 / (1.0 - THETA), eta, half_power: 1.0 + 0.5f64.powf(THETA) }
+    }
+
+    fn with_items(items: u64) -> Self {
+        let zeta = (1..=items).map(|rank| (rank as f64).powf(-THETA)).sum();
+        Self::new(items, zeta)
+    }
+
+    fn next(&self, random: &mut SmallRng) -> u64 {
+        let u: f64 = random.random();
+        let uz = u * self.zeta;
+        if uz < 1.0 {
+            return 0;
+        }
+        if uz < self.half_power {
+            return 1;
+        }
+        let rank = self.items as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha);
+        (rank as u64).min(self.items - 1)
+    }
+}
+
+enum Generator {
+    Scrambled(Zipfian),
+    Uniform,
+    Latest(Zipfian),
+    Sequential(u64),
+    Hotspot,
+}
+
+/// Chooses record numbers.
+pub struct KeyChooser {
+    generator: Generator,
+}
+
+impl KeyChooser {
+    /// `records` exist at the start; `offset` of `step` is where a sequential chooser begins.
+    pub fn new(distribution: KeyDistribution, records: u64, offset: u64) -> Self {
+        let generator = match distribution {
+            KeyDistribution::Zipfian => Generator::Scrambled(Zipfian::new(SCRAMBLED_ITEMS, SCRAMBLED_ZETA)),
+            KeyDistribution::Uniform => Generator::Uniform,
+            KeyDistribution::Latest => Generator::Latest(Zipfian::with_items(records.max(2))),
+            KeyDistribution::Sequential => Generator::Sequential(offset),
+            KeyDistribution::Hotspot => Generator::Hotspot,
+        };
+        Self { generator }
+    }
+
+    /// The next record of `records` that exist now.
+    pub fn next(&mut self, records: u64, random: &mut SmallRng) -> u64 {
+        match &mut self.generator {
+            Generator::Scrambled(zipfian) => fnv1a(zipfian.next(random)) % records,
+            Generator::Uniform => random.random_range(0..records),
+            Generator::Latest(zipfian) => records - 1 - zipfian.next(random).min(records - 1),
+            Generator::Sequential(next) => {
+                *next += 1;
+                (*next - 1) % records
+            }
+            Generator::Hotspot => {
+                let hot = (records / 5).max(1);
+                if random.random_bool(0.8) { random.random_range(0..hot) } else { random.random_range(hot.min(records - 1)..records) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn counts(distribution: KeyDistribution, records: u64, draws: usize) -> Vec<usize> {
+        let mut chooser = KeyChooser::new(distribution, records, 0);
+        let mut random = SmallRng::seed_from_u64(7);
+        let mut counts = vec![0; records as usize];
+        for _ in 0..draws {
+            counts[chooser.next(records, &mut random) as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn shares_are_those_of_the_distributions() {
+        let draws = 200_000;
+        let mut zipfian = counts(KeyDistribution::Zipfian, 1_000, draws);
+        zipfian.sort_unstable_by(|a, b| b.cmp(a));
+        // The most popular of ten billion items has a share of 1/zeta = 3.8 %, and the second half of that.
+        let share = |count: usize| count as f64 / draws as f64;
+        assert!((0.037..0.042).contains(&share(zipfian[0])), "{}", share(zipfian[0]));
+        assert!((0.018..0.022).contains(&share(zipfian[1])), "{}", share(zipfian[1]));
+        let uniform = counts(KeyDistribution::Uniform, 100, draws);
+        assert!(uniform.iter().all(|count| (1_800..2_200).contains(count)));
+        let hotspot = counts(KeyDistribution::Hotspot, 100, draws);
+        assert!((0.79..0.81).contains(&share(hotspot[..20].iter().sum())));
+        let latest = counts(KeyDistribution::Latest, 1_000, draws);
+        assert!(latest[999] > latest[998] && latest[998] > latest[0]);
+        assert!(counts(KeyDistribution::Sequential, 100, 1_000).iter().all(|count| *count == 10));
+    }
+
+    #[test]
+    fn zeta_constant_continues_the_sum() {
+        // The sum up to n, plus the integral from there: the constant must be between the bounds that gives.
+        let n = 1_000_000u64;
+        let head: f64 = (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum();
+        let integral = |from: f64| ((SCRAMBLED_ITEMS as f64).powf(1.0 - THETA) - from.powf(1.0 - THETA)) / (1.0 - THETA);
+        assert!(head + integral(n as f64 + 1.0) <= SCRAMBLED_ZETA + 1e-3);
+        assert!(head + integral(n as f64) >= SCRAMBLED_ZETA - 1e-3);
+    }
+}

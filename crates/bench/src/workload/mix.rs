@@ -1,0 +1,89 @@
+//! In which proportions operations come.
+
+use anyhow::{Context, bail};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// What is done to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Read,
+    Update,
+    Insert,
+    ReadModifyWrite,
+}
+
+/// Weights of operations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    pub name: String,
+    read: f64,
+    update: f64,
+    insert: f64,
+    read_modify_write: f64,
+}
+
+impl Mix {
+    fn of(name: &str, read: f64, update: f64, insert: f64, read_modify_write: f64) -> Self {
+        Self { name: name.into(), read, update, insert, read_modify_write }
+    }
+
+    /// `read`, `write`, a ratio of reads to writes such as `1:3`, or a YCSB core workload by its letter.
+    ///
+    /// # Errors
+    /// If it is none of these.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let lower = text.to_lowercase();
+        Ok(match lower.strip_prefix("workload").unwrap_or(&lower) {
+            "read" => Self::of(text, 1.0, 0.0, 0.0, 0.0),
+            "write" => Self::of(text, 0.0, 1.0, 0.0, 0.0),
+            "a" => Self::of(text, 0.5, 0.5, 0.0, 0.0),
+            "b" => Self::of(text, 0.95, 0.05, 0.0, 0.0),
+            "c" => Self::of(text, 1.0, 0.0, 0.0, 0.0),
+            "d" => Self::of(text, 0.95, 0.0, 0.05, 0.0),
+            "e" => bail!("workload E scans keys in order, which the Redis protocol cannot express"),
+            "f" => Self::of(text, 0.5, 0.0, 0.0, 0.5),
+            ratio => {
+                let (reads, writes) = ratio.split_once(':').context("a mix is read, write, R:W, or a to f")?;
+                let weight = |text: &str| text.trim().parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight >= 0.0);
+                let (reads, writes) = weight(reads).zip(weight(writes)).context("a ratio is two numbers, as in 1:3")?;
+                if reads + writes == 0.0 {
+                    bail!("a ratio of 0:0 asks for nothing");
+                }
+                Self::of(text, reads / (reads + writes), writes / (reads + writes), 0.0, 0.0)
+            }
+        })
+    }
+
+    pub fn next(&self, random: &mut SmallRng) -> Operation {
+        let mut draw: f64 = random.random();
+        for (weight, operation) in
+            [(self.read, Operation::Read), (self.update, Operation::Update), (self.insert, Operation::Insert)]
+        {
+            if draw < weight {
+                return operation;
+            }
+            draw -= weight;
+        }
+        if self.read_modify_write > 0.0 { Operation::ReadModifyWrite } else { Operation::Read }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn mixes_are_read() {
+        let mut random = SmallRng::seed_from_u64(1);
+        for (text, share) in [("read", 1.0), ("write", 0.0), ("1:3", 0.25), ("30:1", 30.0 / 31.0), ("workloada", 0.5), ("b", 0.95)] {
+            let mix = Mix::parse(text).unwrap();
+            let reads = (0..10_000).filter(|_| mix.next(&mut random) == Operation::Read).count();
+            assert!((reads as f64 / 10_000.0 - share).abs() < 0.02, "{text}: {reads}");
+        }
+        for bad in ["", "x", "1:", "0:0", "-1:2", "e"] {
+            assert!(Mix::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

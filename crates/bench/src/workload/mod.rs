@@ -1,0 +1,48 @@
+//! What is asked of a server: which operations, on which records, how large.
+
+mod keys;
+mod mix;
+
+pub use keys::{KeyChooser, KeyDistribution};
+pub use mix::{Mix, Operation};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, RngCore, SeedableRng};
+
+/// The shape of records.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordShape {
+    pub fields: usize,
+    /// Bytes of each field.
+    pub field_bytes: usize,
+}
+
+/// The key of a record: `user` and the FNV-1a hash of its number, as YCSB names records unless told to order them.
+pub fn key_of(number: u64, out: &mut Vec<u8>) {
+    use std::io::Write;
+    out.clear();
+    write!(out, "user{}", keys::fnv1a(number)).expect("a vector takes all bytes");
+}
+
+/// Values of random letters, cut from one long text, so that making one costs nothing.
+pub struct Values {
+    text: Vec<u8>,
+    random: SmallRng,
+}
+
+impl Values {
+    pub fn new(seed: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed);
+        // Six bits of entropy per byte: as compressible as base64, not as zeros.
+        let text = (0..1 << 20).map(|_| b' ' + (random.next_u32() % 64) as u8).collect();
+        Self { text, random }
+    }
+
+    pub fn next(&mut self, bytes: usize) -> &[u8] {
+        if bytes >= self.text.len() {
+            self.text = self.text.repeat(bytes / self.text.len() + 2);
+        }
+        let start = self.random.random_range(0..self.text.len() - bytes);
+        &self.text[start..start + bytes]
+    }
+}
