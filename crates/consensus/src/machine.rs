@@ -11,6 +11,9 @@ pub trait StateMachine {
     /// What is needed to answer a command.
     type Ticket;
 
+    /// A pass of the loop begins: what is the same for all its commands, such as the time, can be looked up once.
+    fn begin_pass(&mut self) {}
+
     /// Appends the command's effect to `payload`.
     fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut Vec<u8>) -> Evaluated<Self::Ticket>;
 

@@ -157,6 +157,7 @@ impl<M: StateMachine> Worker<M> {
 
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
         let refusal = self.refusal();
+        self.machine.begin_pass();
         for message in messages.drain(..) {
             match message {
                 Message::Command(group, command) => self.evaluate(group, command, refusal.as_ref()),

@@ -58,12 +58,12 @@ impl RedisServer {
         })
     }
 
-    /// Accepts connections and serves them on this thread, which must run a `LocalSet`. Runs until dropped.
+    /// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    tokio::task::spawn_local(self.clone().handle(stream, address));
+                    tokio::spawn(self.clone().handle(stream, address));
                 }
                 Err(error) => {
                     // Out of file descriptors, mostly: the backlog holds the others until some are closed.

@@ -4,6 +4,7 @@
 //! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
 
 mod catalog_listener;
+mod change_set;
 mod config;
 mod data_directory;
 mod machine;

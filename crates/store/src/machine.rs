@@ -40,8 +40,9 @@ pub(crate) struct WriteCommand {
 }
 
 /// Evaluates and applies for all partitions of one worker.
-#[derive(Default)]
 pub(crate) struct PartitionsMachine {
+    /// The time of this pass.
+    now: UnixMillis,
     partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
     /// Told whenever a group begins to serve.
     opened: Arc<tokio::sync::Notify>,
@@ -56,13 +57,17 @@ struct HostedPartition {
 
 impl PartitionsMachine {
     pub(crate) fn new(registry: Arc<crate::node::Registry>, opened: Arc<tokio::sync::Notify>) -> Self {
-        Self { partitions: HashMap::default(), opened, registry }
+        Self { now: UnixMillis::now(), partitions: HashMap::default(), opened, registry }
     }
 }
 
 impl StateMachine for PartitionsMachine {
     type Command = WriteCommand;
     type Ticket = Box<dyn Operation>;
+
+    fn begin_pass(&mut self) {
+        self.now = UnixMillis::now();
+    }
 
     fn evaluate(
         &mut self,
@@ -76,7 +81,7 @@ impl StateMachine for PartitionsMachine {
             partition,
             overlay: Overlay::default(),
         });
-        let mut transaction = Transaction::new(&table, partition, UnixMillis::now(), &hosted.overlay);
+        let mut transaction = Transaction::new(&table, partition, self.now, &hosted.overlay);
         let verdict = operation.evaluate(&mut transaction);
         let changes = transaction.into_changes();
         if verdict == Verdict::Abandon || changes.is_empty() {

@@ -1,5 +1,6 @@
 //! One atomic step in one partition.
 
+use crate::change_set::ChangeSet;
 use crate::overlay::{Lookup, Overlay};
 use crate::table::{Table, damaged, request_error};
 use bytes::Bytes;
@@ -26,8 +27,7 @@ pub struct Transaction<'a> {
     partition: u32,
     now: UnixMillis,
     overlay: Option<&'a Overlay>,
-    /// By ordered key; `None` deletes.
-    changes: BTreeMap<Bytes, Option<Bytes>>,
+    changes: ChangeSet,
     cleared: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
@@ -44,7 +44,7 @@ impl<'a> Transaction<'a> {
     }
 
     fn on(table: &'a Table, partition: u32, now: UnixMillis) -> Self {
-        Self { table, partition, now, overlay: None, changes: BTreeMap::new(), cleared: false, wrote_sort_key: false, written_bytes: 0 }
+        Self { table, partition, now, overlay: None, changes: ChangeSet::default(), cleared: false, wrote_sort_key: false, written_bytes: 0 }
     }
 
     pub(crate) fn new(table: &'a Table, partition: u32, now: UnixMillis, overlay: &'a Overlay) -> Self {
@@ -165,8 +165,7 @@ impl<'a> Transaction<'a> {
             ahead.extend(overlay.of_hash_key(key).map(|(sort_key, stored)| (sort_key, stored.cloned())));
         }
         let prefix = RecordKey::with_hash(key.hash(), key.hash_key, b"").to_ordered_bytes();
-        let own = self.changes.range::<Bytes, _>((Bound::Included(&prefix), Bound::Unbounded));
-        for (ordered, stored) in own.take_while(|(ordered, _)| ordered.starts_with(&prefix)) {
+        for (ordered, stored) in self.changes.with_prefix(&prefix) {
             ahead.insert(ordered.slice(prefix.len()..), stored.clone());
         }
         ahead
@@ -244,7 +243,7 @@ impl<'a> Transaction<'a> {
 /// What a transaction wrote.
 pub(crate) struct Changes {
     cleared: bool,
-    changes: BTreeMap<Bytes, Option<Bytes>>,
+    changes: ChangeSet,
 }
 
 impl Changes {
@@ -253,7 +252,7 @@ impl Changes {
     }
 
     pub(crate) fn hash_keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.changes.keys().map(|ordered| decode(ordered).hash_key)
+        self.changes.iter().map(|(ordered, _)| decode(ordered).hash_key)
     }
 
     pub(crate) fn clears(&self) -> bool {
@@ -266,7 +265,7 @@ impl Changes {
             mutation::encode_clear(payload);
             overlay.clear();
         }
-        for (ordered, stored) in self.changes {
+        for (ordered, stored) in self.changes.into_iter() {
             let key = decode(&ordered);
             match &stored {
                 Some(stored) => mutation::encode_put_stored(payload, &key, stored),

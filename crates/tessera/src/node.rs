@@ -13,7 +13,6 @@ use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_store::{OpenError, Store, StoreConfig, StoreWorker};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::LocalSet;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -101,14 +100,14 @@ fn start_worker(
 ) -> Result<JoinHandle<()>, ExitError> {
     let runtime = runtime()?;
     let run = move || {
-        runtime.block_on(LocalSet::new().run_until(async move {
+        runtime.block_on(async move {
             match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => _ = tokio::task::spawn_local(redis.serve(listener)),
+                Ok(listener) => _ = tokio::spawn(redis.serve(listener)),
                 Err(error) => tracing::error!(%error, "the listener could not be used"),
             }
             worker.run().await;
             tokio::time::sleep(LAST_REPLIES).await;
-        }));
+        });
     };
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
 }

@@ -151,6 +151,7 @@ impl Partition {
         let mut state = self.state.write();
         let before = state.bytes();
         for payload in applied.payloads {
+            state.prefetch(payload);
             for mutation in mutation::decode(payload) {
                 match mutation? {
                     Mutation::Put { key, value } => {
@@ -377,6 +378,27 @@ impl State {
                 (record.sort_key() == key.sort_key).then(|| record.value())
             }
             SlotRef::Fields(fields) => fields.records.get(key.sort_key).map(|value| &**value),
+        }
+    }
+
+    /// Requests the lines that the first mutations of a payload will need, all at once.
+    fn prefetch(&self, payload: &[u8]) {
+        const WINDOW: usize = 16;
+        let keys = || {
+            mutation::decode(payload).take(WINDOW).filter_map(|mutation| match mutation {
+                Ok(Mutation::Put { key, .. } | Mutation::Delete { key }) => Some(key),
+                _ => None,
+            })
+        };
+        if keys().nth(1).is_none() {
+            return; // alone it would be needed before it had arrived
+        }
+        let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
+        for (lookup, key) in lookups.iter_mut().zip(keys()) {
+            *lookup = Some(self.index.begin(&key));
+        }
+        for lookup in lookups.iter().flatten() {
+            self.index.approach(lookup);
         }
     }
 

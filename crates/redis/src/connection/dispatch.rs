@@ -102,7 +102,10 @@ impl Connection {
                 }
             }
         };
-        self.pending.push_back(PendingReply { parts, began: Instant::now(), frame });
+        if self.pending.is_empty() {
+            self.pending_since = Instant::now();
+        }
+        self.pending.push_back(PendingReply { parts, frame });
     }
 
     fn send_part(&self, command: &'static Command, table: &Arc<Table>, part: Part) -> oneshot::Receiver<Vec<u8>> {
@@ -139,7 +142,7 @@ impl Connection {
             let _ = sender.send(reply);
             replies.push(receiver);
         }
-        let pending = PendingReply { parts: Parts::Sum(replies), began: Instant::now(), frame: frame.clone() };
+        let pending = PendingReply { parts: Parts::Sum(replies), frame: frame.clone() };
         pending.wait(&mut self.output, self.session.protocol).await;
     }
 
@@ -160,7 +163,7 @@ impl Connection {
         let part = Part { partition: part.partition, frame: part.frame.clone() };
         let receiver = self.send_part(command, table, part);
         out.clear();
-        PendingReply { parts: Parts::One(receiver), began: Instant::now(), frame: OwnedFrame::from_arguments([].into_iter()) }
+        PendingReply { parts: Parts::One(receiver), frame: OwnedFrame::from_arguments([].into_iter()) }
             .wait(out, protocol)
             .await;
     }

@@ -8,6 +8,7 @@
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
 //! whenever they exceed [`REPLY_BYTES`], and an idle connection has no buffers at all.
 
+mod buffers;
 mod dispatch;
 mod operation;
 mod server_commands;
@@ -33,8 +34,6 @@ use tessera_types::{RecordKey, UnixMillis};
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
-/// Capacity that a buffer keeps while its connection is busy.
-const BUFFER_BYTES: usize = 16 << 10;
 /// What a client may send before it has authenticated; Redis' own limits.
 const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
 /// Most arguments of a command.
@@ -49,6 +48,10 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// Writes sent and not answered yet, oldest first.
     pending: VecDeque<PendingReply>,
+    /// When the oldest of them was sent, or earlier.
+    pending_since: Instant,
+    /// Room for the arguments of the command being parsed.
+    frame: Frame,
     /// Keys of GETs that wait to be run as a batch, as ranges of `input`.
     gets: Vec<Range<usize>>,
     closing: bool,
@@ -65,6 +68,8 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             pending: VecDeque::new(),
+            pending_since: Instant::now(),
+            frame: Frame::default(),
             gets: Vec::new(),
             closing: false,
         }
@@ -76,7 +81,7 @@ impl Connection {
         self.session.show(&client);
         let serve = async {
             while !self.closing {
-                if self.stream.read(&mut self.input, BUFFER_BYTES).await? == 0 {
+                if self.stream.read(&mut self.input).await? == 0 {
                     break;
                 }
                 self.process().await?;
@@ -111,8 +116,9 @@ impl Connection {
     /// Carries out every whole command of the input.
     async fn process(&mut self) -> io::Result<()> {
         let now = UnixMillis::now();
+        buffers::take(&mut self.output);
         let mut limits = self.parse_limits();
-        let mut frame = Frame::default();
+        let mut frame = std::mem::take(&mut self.frame);
         let mut at = 0;
         let mut commands = 0;
         let mut needed = 0;
@@ -150,14 +156,15 @@ impl Connection {
                 self.write_out().await?;
             }
         }
+        self.frame = frame;
         self.run_gets(now).await?;
         self.settle().await;
         self.server.commands.fetch_add(commands, Ordering::Relaxed);
         self.client.commands.fetch_add(commands, Ordering::Relaxed);
-        self.input.drain(..at.min(self.input.len()));
-        if self.input.is_empty() {
-            self.input = Vec::new();
+        if at >= self.input.len() {
+            buffers::give_back(&mut self.input);
         } else {
+            self.input.drain(..at);
             // A large command that has been announced is read into place.
             self.input.reserve(needed.min(limits.frame_bytes));
         }
@@ -258,11 +265,12 @@ impl Connection {
 
     /// Waits for the writes that were sent, and takes their replies in order.
     async fn settle(&mut self) {
+        let Some(first) = self.pending.front().map(|pending| pending.frame.clone()) else { return };
         while let Some(pending) = self.pending.pop_front() {
-            let (began, frame) = (pending.began, pending.frame.clone());
             pending.wait(&mut self.output, self.session.protocol).await;
-            self.note_slow(&frame, began);
         }
+        // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
+        self.note_slow(&first, self.pending_since);
     }
 
     async fn write_out(&mut self) -> io::Result<()> {
@@ -270,11 +278,7 @@ impl Connection {
             return Ok(());
         }
         self.stream.write(&self.output, self.server.config.write_timeout).await?;
-        if self.output.capacity() > 4 * BUFFER_BYTES {
-            self.output = Vec::new();
-        } else {
-            self.output.clear();
-        }
+        buffers::give_back(&mut self.output);
         Ok(())
     }
 
@@ -295,13 +299,18 @@ impl Connection {
             self.reply().error(&error.line());
             return Ok(());
         }
+        drop(args);
         if self.session.transaction.is_some() && !transactions::ends_or_looks_at(command) {
             self.settle().await;
             return Ok(self.queue(command, owned));
         }
+        if let Run::Keyed(_) = command.run
+            && command.flags.write
+        {
+            return Ok(self.send_write(command, owned));
+        }
         let began = Instant::now();
         match command.run {
-            Run::Keyed(_) if command.flags.write => return Ok(self.send_write(command, owned)),
             Run::Keyed(_) => {
                 self.settle().await;
                 self.run_read(command, &owned, now).await;

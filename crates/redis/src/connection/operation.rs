@@ -2,9 +2,9 @@
 
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Frame, Protocol, Reply};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 use tessera_store::{Operation, Transaction, Verdict, Watch};
 use tessera_types::RequestError;
 use tokio::sync::oneshot;
@@ -12,8 +12,11 @@ use tokio::sync::oneshot;
 /// A command's arguments, apart from the buffer that they came in.
 pub(crate) struct OwnedFrame {
     bytes: Vec<u8>,
-    arguments: Vec<Range<usize>>,
+    arguments: SmallVec<[Range<usize>; 4]>,
 }
+
+/// Arguments of a command; most have few.
+pub(super) type Arguments<'a> = SmallVec<[&'a [u8]; 6]>;
 
 impl OwnedFrame {
     pub(super) fn take(input: &[u8], frame: &mut Frame) -> Arc<Self> {
@@ -40,7 +43,7 @@ impl OwnedFrame {
         Arc::new(Self { bytes, arguments })
     }
 
-    pub(super) fn arguments(&self) -> Vec<&[u8]> {
+    pub(super) fn arguments(&self) -> Arguments<'_> {
         self.arguments.iter().map(|range| &self.bytes[range.clone()]).collect()
     }
 }
@@ -147,7 +150,6 @@ impl TransactionOperation {
 /// The reply to a write that was sent.
 pub(super) struct PendingReply {
     pub(super) parts: Parts,
-    pub(super) began: Instant,
     pub(super) frame: Arc<OwnedFrame>,
 }
 

@@ -1,3 +1,4 @@
+use super::buffers;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -17,13 +18,11 @@ impl Stream {
     /// Waits for bytes and appends them. Returns how many; 0 at the end.
     ///
     /// A plain stream takes room for them only once there are some, so that an idle connection has no buffer.
-    pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, capacity: usize) -> io::Result<usize> {
+    pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => loop {
                 stream.readable().await?;
-                if buffer.capacity() == buffer.len() {
-                    buffer.reserve(capacity);
-                }
+                buffers::take(buffer);
                 // Readiness may be a mere guess, as it is for a new connection: then the room is given back.
                 let attempt = poll_fn(|cx| match pin!(stream.read_buf(buffer)).poll(cx) {
                     Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
@@ -31,14 +30,12 @@ impl Stream {
                 });
                 match attempt.await {
                     Some(outcome) => return outcome,
-                    None if buffer.is_empty() => *buffer = Vec::new(),
+                    None if buffer.is_empty() => buffers::give_back(buffer),
                     None => {}
                 }
             },
             Self::Tls(stream) => {
-                if buffer.capacity() == buffer.len() {
-                    buffer.reserve(capacity);
-                }
+                buffers::take(buffer);
                 stream.read_buf(buffer).await
             }
         }

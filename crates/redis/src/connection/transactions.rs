@@ -5,7 +5,6 @@ use super::{Connection, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use std::sync::Arc;
-use std::time::Instant;
 use tessera_store::{Table, Transaction};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
 use tokio::sync::oneshot;
@@ -38,6 +37,7 @@ impl Connection {
                 return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
             }
         }
+        drop(args);
         transaction.commands.push((command, frame));
         self.reply().simple("QUEUED");
     }
@@ -84,7 +84,7 @@ impl Connection {
         let durability = self.session.durability;
         self.server.store.write_partition(&table, partition.unwrap_or(0), durability, Box::new(operation));
         let frame = OwnedFrame::from_arguments([&b"exec"[..]].into_iter());
-        let pending = PendingReply { parts: Parts::One(receiver), began: Instant::now(), frame };
+        let pending = PendingReply { parts: Parts::One(receiver), frame };
         pending.wait(&mut self.output, protocol).await;
     }
 
