@@ -13,8 +13,8 @@ use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{CatalogCommand, CatalogError, EngineStatistics, Store, TableEntry, TableState, TableStatistics};
 use tessera_types::{
-    Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings, UsageScenario,
-    WhenFull,
+    Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
+    UsageScenario, WhenFull,
 };
 
 /// Answers whether a bearer token is the right one.
@@ -138,7 +138,11 @@ impl AdminServer {
     ///
     /// # Errors
     /// If the listener fails.
-    pub async fn serve(self, listener: AdminListener, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<()> {
+    pub async fn serve(
+        self,
+        listener: AdminListener,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
         axum::serve(listener, self.router()).with_graceful_shutdown(stop).await
     }
 
@@ -264,7 +268,11 @@ struct Rename {
     to: String,
 }
 
-async fn rename_table(State(server): State<AdminServer>, Path(name): Path<String>, Json(rename): Json<Rename>) -> Reply<TableInfo> {
+async fn rename_table(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(rename): Json<Rename>,
+) -> Reply<TableInfo> {
     server.change(CatalogCommand::Rename { name, to: rename.to.clone() }).await?;
     Ok(Json(server.table_statistics(&rename.to)?.into()))
 }
@@ -294,7 +302,11 @@ struct Recall {
     name: Option<String>,
 }
 
-async fn recall_table(State(server): State<AdminServer>, Path(id): Path<u32>, Json(recall): Json<Recall>) -> Reply<TableInfo> {
+async fn recall_table(
+    State(server): State<AdminServer>,
+    Path(id): Path<u32>,
+    Json(recall): Json<Recall>,
+) -> Reply<TableInfo> {
     let id = TableId(id);
     server.change(CatalogCommand::Recall { id, to: recall.name }).await?;
     let tables = server.store.statistics().tables;

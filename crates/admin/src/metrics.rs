@@ -44,7 +44,11 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         ("tessera_log_sync_seconds_total", "Time spent in fsyncs of the log", statistics.log.sync_time.as_secs_f64()),
         ("tessera_log_segments", "Segment files of the log", statistics.log.segments as f64),
         ("tessera_log_disk_bytes", "Disk space of the log", statistics.log.disk_bytes as f64),
-        ("tessera_log_healthy", "1 while the log takes writes", f64::from(u8::from(store.log_status() == LogStatus::Ok))),
+        (
+            "tessera_log_healthy",
+            "1 while the log takes writes",
+            f64::from(u8::from(store.log_status() == LogStatus::Ok)),
+        ),
     ];
     for (name, help, value) in plain {
         gauges.set(name, help, &[], *value);
@@ -62,7 +66,11 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),
             ("tessera_table_expired_total", "Expired records removed", engine.expired_removed as f64),
             ("tessera_table_evicted_total", "Records evicted", engine.evicted as f64),
-            ("tessera_table_pending_compaction_bytes", "Bytes that wait for compaction", engine.pending_compaction_bytes as f64),
+            (
+                "tessera_table_pending_compaction_bytes",
+                "Bytes that wait for compaction",
+                engine.pending_compaction_bytes as f64,
+            ),
         ];
         for (name, help, value) in values {
             gauges.set(name, help, &labels, *value);
@@ -71,11 +79,26 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             let labels = [labels[0], ("level", level.level.as_str())];
             gauges.set("tessera_table_level_files", "Files of a level", &labels, level.files as f64);
             gauges.set("tessera_table_level_bytes", "Bytes of a level", &labels, level.size_bytes as f64);
-            gauges.set("tessera_table_level_write_amplification", "W-Amp of a level", &labels, level.write_amplification);
+            gauges.set(
+                "tessera_table_level_write_amplification",
+                "W-Amp of a level",
+                &labels,
+                level.write_amplification,
+            );
         }
         gauges.set("tessera_block_cache_hits_total", "Blocks found in the cache", &[], engine.block_cache_hits as f64);
-        gauges.set("tessera_block_cache_misses_total", "Blocks not found in the cache", &[], engine.block_cache_misses as f64);
-        gauges.set("tessera_rocksdb_stall_seconds_total", "Time that writers were held back", &[], engine.stall_micros as f64 / 1e6);
+        gauges.set(
+            "tessera_block_cache_misses_total",
+            "Blocks not found in the cache",
+            &[],
+            engine.block_cache_misses as f64,
+        );
+        gauges.set(
+            "tessera_rocksdb_stall_seconds_total",
+            "Time that writers were held back",
+            &[],
+            engine.stall_micros as f64 / 1e6,
+        );
     }
     extra(&mut gauges);
     let mut text = String::new();

@@ -148,9 +148,8 @@ impl Cli {
                 print!("{}", report::table(&results));
                 Ok(())
             }
-            Command::Html { file, output } => {
-                std::fs::write(&output, report::html(&RunResult::read(&file)?)?).with_context(|| output.display().to_string())
-            }
+            Command::Html { file, output } => std::fs::write(&output, report::html(&RunResult::read(&file)?)?)
+                .with_context(|| output.display().to_string()),
             Command::NullServer { port, value_bytes } => Ok(null_server::run(port, value_bytes)?),
         }
     }
@@ -162,7 +161,10 @@ impl RunArgs {
             bail!("--batch is for records that are strings, --fields above 1 makes them hashes");
         }
         for (name, number) in [
-            ("processes", self.processes), ("threads", self.threads), ("pipeline", self.pipeline), ("batch", self.batch),
+            ("processes", self.processes),
+            ("threads", self.threads),
+            ("pipeline", self.pipeline),
+            ("batch", self.batch),
             ("fields", self.fields),
         ] {
             if number == 0 {
@@ -260,7 +262,11 @@ impl RunArgs {
             std::thread::spawn(move || {
                 let pinned = core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core");
                 let measured = pinned.and_then(|()| {
-                    if is_load { run::load(&plan, &progress) } else { run::run(&plan, &progress, || _ = measuring.send(())) }
+                    if is_load {
+                        run::load(&plan, &progress)
+                    } else {
+                        run::run(&plan, &progress, || _ = measuring.send(()))
+                    }
                 });
                 let _ = finished.send(measured);
             })
@@ -274,7 +280,10 @@ impl RunArgs {
                 Ok(measured) => break measured,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let done = progress.done.load(Ordering::Relaxed);
-                    bar.set_message(format!("{:.0} operations/s", done.saturating_sub(last) as f64 / last_at.elapsed().as_secs_f64()));
+                    bar.set_message(format!(
+                        "{:.0} operations/s",
+                        done.saturating_sub(last) as f64 / last_at.elapsed().as_secs_f64()
+                    ));
                     bar.set_position(if is_load { done } else { bar.elapsed().as_millis() as u64 });
                     (last, last_at) = (done, Instant::now());
                 }
@@ -304,4 +313,3 @@ fn check_errors(measured: &Measured) -> anyhow::Result<()> {
         None => Ok(()),
     }
 }
-

@@ -4,10 +4,10 @@
 //! answered. **Open loop:** operations are due at a fixed rate, whether the server keeps up or not, and a latency counts
 //! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
 
+use crate::cpu;
 use crate::driver::{Encoder, ReplyCounter};
 use crate::measure::{Latencies, Second};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
-use crate::cpu;
 use anyhow::{Context, bail};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -312,7 +312,9 @@ impl<'a> Loop<'a> {
             let now = Instant::now();
             while replies > 0 {
                 let connection = &mut self.connections[number];
-                let Some((operation, due, left)) = connection.in_flight.front_mut() else { bail!("a reply to no request") };
+                let Some((operation, due, left)) = connection.in_flight.front_mut() else {
+                    bail!("a reply to no request")
+                };
                 let taken = replies.min(*left);
                 *left -= taken;
                 replies -= taken;

@@ -29,21 +29,41 @@ pub struct TableEntry {
 pub enum TableState {
     Active,
     /// Out of reach, with its records kept until `purge_at`.
-    Dropped { purge_at: UnixMillis },
+    Dropped {
+        purge_at: UnixMillis,
+    },
 }
 
 /// A change to the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "do")]
 pub enum CatalogCommand {
-    Create { name: String, schema: TableSchema, settings: TableSettings },
-    Alter { name: String, settings: TableSettings },
-    Rename { name: String, to: String },
-    Drop { name: String, purge_at: UnixMillis },
+    Create {
+        name: String,
+        schema: TableSchema,
+        settings: TableSettings,
+    },
+    Alter {
+        name: String,
+        settings: TableSettings,
+    },
+    Rename {
+        name: String,
+        to: String,
+    },
+    Drop {
+        name: String,
+        purge_at: UnixMillis,
+    },
     /// Makes a dropped table active again, under `to` if its old name is taken.
-    Recall { id: TableId, to: Option<String> },
+    Recall {
+        id: TableId,
+        to: Option<String>,
+    },
     /// Forgets dropped tables whose time has come.
-    Purge { now: UnixMillis },
+    Purge {
+        now: UnixMillis,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,7 +224,11 @@ mod tests {
     }
 
     fn create(name: &str) -> CatalogCommand {
-        CatalogCommand::Create { name: name.into(), schema: schema(EngineKind::Memory), settings: TableSettings::default() }
+        CatalogCommand::Create {
+            name: name.into(),
+            schema: schema(EngineKind::Memory),
+            settings: TableSettings::default(),
+        }
     }
 
     #[test]

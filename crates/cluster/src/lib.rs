@@ -8,4 +8,4 @@ mod catalog;
 mod machine;
 
 pub use catalog::{Catalog, CatalogCommand, CatalogError, TableEntry, TableState};
-pub use machine::{CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogRequest};
+pub use machine::{CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest};

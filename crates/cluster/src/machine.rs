@@ -42,10 +42,13 @@ impl CatalogFile {
     }
 }
 
+/// The way back of a command: the catalog's answer inside, the group's outside.
+pub type CatalogReply = Box<dyn FnOnce(Result<Result<Option<TableId>, CatalogError>, Failure>) + Send>;
+
 /// A command on its way, with the way back.
 pub struct CatalogRequest {
     pub command: CatalogCommand,
-    pub reply: Box<dyn FnOnce(Result<Result<Option<TableId>, CatalogError>, Failure>) + Send>,
+    pub reply: CatalogReply,
 }
 
 /// Is told of every new state of the catalog, in order; opens and closes tables to match.
@@ -78,14 +81,19 @@ impl<L: CatalogListener> CatalogMachine<L> {
 /// The answer, which waits for the command to be committed.
 pub struct CatalogTicket {
     outcome: Result<Option<TableId>, CatalogError>,
-    reply: Box<dyn FnOnce(Result<Result<Option<TableId>, CatalogError>, Failure>) + Send>,
+    reply: CatalogReply,
 }
 
 impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     type Command = CatalogRequest;
     type Ticket = CatalogTicket;
 
-    fn evaluate(&mut self, _group: GroupId, request: CatalogRequest, payload: &mut Vec<u8>) -> Evaluated<CatalogTicket> {
+    fn evaluate(
+        &mut self,
+        _group: GroupId,
+        request: CatalogRequest,
+        payload: &mut Vec<u8>,
+    ) -> Evaluated<CatalogTicket> {
         let CatalogRequest { command, reply } = request;
         let outcome = self.ahead.apply(&command, &self.limits);
         let changes = outcome.is_ok();
@@ -112,8 +120,8 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
                 if line.is_empty() {
                     continue;
                 }
-                let command: CatalogCommand =
-                    serde_json::from_slice(line).map_err(|error| format!("a catalog command cannot be read: {error}"))?;
+                let command: CatalogCommand = serde_json::from_slice(line)
+                    .map_err(|error| format!("a catalog command cannot be read: {error}"))?;
                 // Limits may have been lowered since; what was agreed on stands.
                 let unlimited = Limits { tables: usize::MAX, partitions_per_table: u32::MAX, ..self.limits.clone() };
                 next.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;

@@ -76,12 +76,8 @@ impl<T> Group<T> {
         }
         assert_eq!(before.0, applied, "{id:?}: the state machine lost entries that it had called durable");
         let last = entries.back().map_or(before.0, |last| last.index);
-        let hard_state = HardState {
-            term: state.term.max(before.1),
-            vote: state.vote,
-            commit: state.commit.clamp(applied, last),
-            ..Default::default()
-        };
+        let hard_state =
+            HardState { term: state.term.max(before.1), vote: state.vote, commit: state.commit.clamp(applied, last) };
         let mut pending = VecDeque::new();
         let mut raft_entries = VecDeque::new();
         for StoredEntry { index, term, kind, payload } in entries {

@@ -17,7 +17,12 @@ pub(crate) struct GroupStorage {
 }
 
 impl GroupStorage {
-    pub(crate) fn new(hard_state: HardState, voters: Vec<u64>, truncated: (u64, u64), entries: VecDeque<Entry>) -> Self {
+    pub(crate) fn new(
+        hard_state: HardState,
+        voters: Vec<u64>,
+        truncated: (u64, u64),
+        entries: VecDeque<Entry>,
+    ) -> Self {
         if let Some(first) = entries.front() {
             assert_eq!(first.index, truncated.0 + 1, "a group's log has no hole");
         }

@@ -150,9 +150,8 @@ impl<M: StateMachine> Worker<M> {
 
     /// Whether the worker was stopped and nobody waits for it any more, or has waited long enough.
     fn is_done(&self) -> bool {
-        self.stopping.is_some_and(|limit| {
-            Instant::now() >= limit || self.groups.values().all(|group| !group.has_tickets())
-        })
+        self.stopping
+            .is_some_and(|limit| Instant::now() >= limit || self.groups.values().all(|group| !group.has_tickets()))
     }
 
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
@@ -238,7 +237,10 @@ impl<M: StateMachine> Worker<M> {
     fn truncate(&mut self, id: GroupId, durable: u64) {
         let (Some(group), Some(log)) = (self.groups.get(&id), &self.log) else { return };
         if let Some((index, term)) = group.truncation(durable) {
-            log.submit(LogBatch { records: vec![LogRecord::Truncated { group: id, index, term }], ..Default::default() });
+            log.submit(LogBatch {
+                records: vec![LogRecord::Truncated { group: id, index, term }],
+                ..Default::default()
+            });
         }
     }
 

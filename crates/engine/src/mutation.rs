@@ -22,8 +22,13 @@ const CLEAR: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation<'a> {
     /// `value` is an encoded [`StoredValue`].
-    Put { key: RecordKey<'a>, value: &'a [u8] },
-    Delete { key: RecordKey<'a> },
+    Put {
+        key: RecordKey<'a>,
+        value: &'a [u8],
+    },
+    Delete {
+        key: RecordKey<'a>,
+    },
     Clear,
 }
 

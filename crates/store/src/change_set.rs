@@ -58,7 +58,10 @@ impl ChangeSet {
             Self::One(key, stored) => (Some((key, stored)), None),
             Self::Many(changes) => (None, Some(changes.range::<Bytes, _>((Bound::Included(prefix), Bound::Unbounded)))),
         };
-        one.into_iter().chain(many.into_iter().flatten()).skip_while(|(key, _)| !key.starts_with(prefix)).take_while(|(key, _)| key.starts_with(prefix))
+        one.into_iter()
+            .chain(many.into_iter().flatten())
+            .skip_while(|(key, _)| !key.starts_with(prefix))
+            .take_while(|(key, _)| key.starts_with(prefix))
     }
 
     pub(crate) fn into_iter(self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {

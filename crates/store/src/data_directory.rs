@@ -19,9 +19,7 @@ pub enum DataDirectoryError {
          Tessera that wrote it, or use another `data_dir`"
     )]
     OtherVersion { path: PathBuf, found: String },
-    #[error(
-        "{0} is not empty and not a data directory of Tessera; use another `data_dir`, or an empty one"
-    )]
+    #[error("{0} is not empty and not a data directory of Tessera; use another `data_dir`, or an empty one")]
     Foreign(PathBuf),
 }
 
@@ -46,7 +44,8 @@ impl DataDirectory {
         if !is_empty && !version_path.exists() && !root.join("LOCK").exists() {
             return Err(DataDirectoryError::Foreign(root.to_path_buf()));
         }
-        let lock = File::options().create(true).truncate(false).write(true).open(root.join("LOCK")).map_err(io_error)?;
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(root.join("LOCK")).map_err(io_error)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataDirectoryError::InUse(root.to_path_buf())),

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
-use tessera_engine::mutation::{self, Mutation};
 use tessera_engine::Applied;
+use tessera_engine::mutation::{self, Mutation};
 use tessera_types::{Durability, RequestError, UnixMillis};
 
 /// A write as a face sends it: evaluated by the partition's owner, answered when it is as durable as asked.

@@ -303,7 +303,13 @@ impl Store {
     /// Sends an operation to the partition of `hash_key`. It is answered on its own, also when this refuses it.
     ///
     /// Cancellation: none; once sent, an operation runs to its end.
-    pub fn write(&self, table: &Arc<Table>, hash_key: &[u8], durability: Option<Durability>, operation: Box<dyn Operation>) {
+    pub fn write(
+        &self,
+        table: &Arc<Table>,
+        hash_key: &[u8],
+        durability: Option<Durability>,
+        operation: Box<dyn Operation>,
+    ) {
         let partition = table.partition_of(&RecordKey::new(hash_key, b""));
         self.write_partition(table, partition, durability, operation);
     }

@@ -66,7 +66,10 @@ impl Overlay {
     }
 
     /// Records of `key`'s hash key in flight, in order: sort key and stored value, `None` for deletions.
-    pub(crate) fn of_hash_key<'a>(&'a self, key: &RecordKey<'_>) -> impl Iterator<Item = (Bytes, Option<&'a Bytes>)> + use<'a> {
+    pub(crate) fn of_hash_key<'a>(
+        &'a self,
+        key: &RecordKey<'_>,
+    ) -> impl Iterator<Item = (Bytes, Option<&'a Bytes>)> + use<'a> {
         let prefix = RecordKey::with_hash(key.hash(), key.hash_key, b"").to_ordered_bytes();
         let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
         let length = prefix.len();

@@ -144,7 +144,7 @@ impl Table {
     /// around several reads say that these were made at one instant.
     pub fn version(&self, partition: u32) -> Option<u64> {
         let version = self.partitions[partition as usize].version.load(Ordering::Acquire);
-        (version % 2 == 0).then_some(version)
+        version.is_multiple_of(2).then_some(version)
     }
 
     /// What the engine tells about the table on this node.

@@ -44,7 +44,16 @@ impl<'a> Transaction<'a> {
     }
 
     fn on(table: &'a Table, partition: u32, now: UnixMillis) -> Self {
-        Self { table, partition, now, overlay: None, changes: ChangeSet::default(), cleared: false, wrote_sort_key: false, written_bytes: 0 }
+        Self {
+            table,
+            partition,
+            now,
+            overlay: None,
+            changes: ChangeSet::default(),
+            cleared: false,
+            wrote_sort_key: false,
+            written_bytes: 0,
+        }
     }
 
     pub(crate) fn new(table: &'a Table, partition: u32, now: UnixMillis, overlay: &'a Overlay) -> Self {

@@ -33,9 +33,12 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         None => String::new(),
     };
     let request = request.body(body).map_err(|error| ExitError::Usage(format!("{url}: {error}")))?;
-    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build().into();
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build().into();
     let mut response = agent.run(request).map_err(|error| {
-        ExitError::Other(format!("no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"))
+        ExitError::Other(format!(
+            "no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"
+        ))
     })?;
     let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
     let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));

@@ -18,7 +18,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A database for online services: tables in memory or on RocksDB, behind the Redis protocol.
 #[derive(Parser)]
-#[command(version, max_term_width = 110, after_help = "Start a node with `tessera start`, then talk to it: redis-cli -p 6379")]
+#[command(
+    version,
+    max_term_width = 110,
+    after_help = "Start a node with `tessera start`, then talk to it: redis-cli -p 6379"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -108,7 +112,8 @@ impl StartArgs {
     fn load(&self) -> Result<config::Config, ExitError> {
         let mut overrides = config::from_environment(std::env::vars());
         for text in &self.overrides {
-            let pair = text.split_once('=').ok_or_else(|| ExitError::Usage(format!("--set {text}: expected KEY=VALUE")))?;
+            let pair =
+                text.split_once('=').ok_or_else(|| ExitError::Usage(format!("--set {text}: expected KEY=VALUE")))?;
             overrides.push((pair.0.to_string(), pair.1.to_string()));
         }
         if let Some(directory) = &self.data_dir {

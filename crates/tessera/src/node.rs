@@ -29,7 +29,8 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     start_logging(config)?;
     raise_file_limit();
     let acceptor = tls::acceptor(&config.tls)?;
-    let workers = if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
+    let workers =
+        if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
     // All listeners before the data directory: a second node on the same ports must not touch anything.
     let redis_address = address(config.redis.bind, config.redis.port, config.port_offset)?;
     let admin_address = address(config.admin.bind, config.admin.port, config.port_offset)?;
@@ -113,7 +114,8 @@ fn start_worker(
 }
 
 fn address(bind: IpAddr, port: u16, offset: u16) -> Result<SocketAddr, ExitError> {
-    let port = port.checked_add(offset).ok_or_else(|| ExitError::Config(format!("port {port} + {offset} is above 65535")))?;
+    let port =
+        port.checked_add(offset).ok_or_else(|| ExitError::Config(format!("port {port} + {offset} is above 65535")))?;
     Ok(SocketAddr::new(bind, port))
 }
 

@@ -176,7 +176,10 @@ fn text(value: &Value) -> &str {
 
 /// Tables as lines of a table.
 pub fn print_tables(tables: &Value) {
-    println!("{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}", "number", "name", "engine", "durability", "partitions", "records", "bytes");
+    println!(
+        "{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}",
+        "number", "name", "engine", "durability", "partitions", "records", "bytes"
+    );
     for table in tables.as_array().into_iter().flatten() {
         let statistics = &table["statistics"];
         let bytes = statistics["memory_bytes"].as_u64().unwrap_or(0) + statistics["disk_bytes"].as_u64().unwrap_or(0);
@@ -194,11 +197,31 @@ pub fn print_tables(tables: &Value) {
 }
 
 fn print_table(table: &Value) {
-    for key in ["name", "id", "engine", "durability", "partitions", "partitioner", "default_ttl_seconds", "when_full", "usage_scenario", "reads", "writes"] {
+    for key in [
+        "name",
+        "id",
+        "engine",
+        "durability",
+        "partitions",
+        "partitioner",
+        "default_ttl_seconds",
+        "when_full",
+        "usage_scenario",
+        "reads",
+        "writes",
+    ] {
         println!("{key:24} {}", table[key].as_str().map_or_else(|| table[key].to_string(), str::to_string));
     }
     let statistics = &table["statistics"];
-    for key in ["records", "memory_bytes", "disk_bytes", "expired_removed", "evicted", "stall_micros", "pending_compaction_bytes"] {
+    for key in [
+        "records",
+        "memory_bytes",
+        "disk_bytes",
+        "expired_removed",
+        "evicted",
+        "stall_micros",
+        "pending_compaction_bytes",
+    ] {
         println!("{key:24} {}", statistics[key]);
     }
     if let Some(rate) = table["block_cache_hit_rate"].as_f64() {
@@ -206,7 +229,10 @@ fn print_table(table: &Value) {
     }
     let levels = statistics["levels"].as_array().filter(|levels| !levels.is_empty());
     if let Some(levels) = levels {
-        println!("\n{:6} {:>6} {:>14} {:>7} {:>9} {:>9} {:>7} {:>12} {:>12}", "level", "files", "bytes", "score", "read GB", "write GB", "W-amp", "key in", "key drop");
+        println!(
+            "\n{:6} {:>6} {:>14} {:>7} {:>9} {:>9} {:>7} {:>12} {:>12}",
+            "level", "files", "bytes", "score", "read GB", "write GB", "W-amp", "key in", "key drop"
+        );
         for level in levels {
             println!(
                 "{:6} {:>6} {:>14} {:>7} {:>9} {:>9} {:>7} {:>12} {:>12}",

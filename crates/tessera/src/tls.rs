@@ -13,7 +13,9 @@ pub fn acceptor(section: &TlsSection) -> Result<Option<TlsAcceptor>, ExitError> 
     if section.certificate.as_os_str().is_empty() {
         return Ok(None);
     }
-    let refuse = |path: &std::path::Path, error: &dyn std::fmt::Display| ExitError::Config(format!("tls: {}: {error}", path.display()));
+    let refuse = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        ExitError::Config(format!("tls: {}: {error}", path.display()))
+    };
     let chain = CertificateDer::pem_file_iter(&section.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| refuse(&section.certificate, &error))?;

@@ -22,7 +22,9 @@ pub enum RequestError {
     TooLarge { what: &'static str, limit: &'static str, actual: usize, allowed: usize },
     #[error("the table keeps nothing on disk (durability none), so this request's durability '{0}' cannot be given")]
     DurabilityUnavailable(crate::Durability),
-    #[error("memory for records is used up: {needed} bytes needed, {spare} left; delete records or raise `memory.limit_bytes`")]
+    #[error(
+        "memory for records is used up: {needed} bytes needed, {spare} left; delete records or raise `memory.limit_bytes`"
+    )]
     MemoryFull { needed: u64, spare: u64 },
     #[error("busy: the queue of writes is full; try again")]
     Busy,

@@ -27,9 +27,8 @@ impl<'a> RecordKey<'a> {
         Self { hash: hash_of(hash_key, sort_key), hash_key, sort_key }
     }
 
-    /// For callers that computed [`hash_of`] already.
+    /// For callers that know [`hash_of`] the key already; it is not checked.
     pub fn with_hash(hash: u64, hash_key: &'a [u8], sort_key: &'a [u8]) -> Self {
-        debug_assert_eq!(hash, hash_of(hash_key, sort_key));
         Self { hash, hash_key, sort_key }
     }
 

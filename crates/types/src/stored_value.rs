@@ -45,13 +45,17 @@ pub struct StoredValue<'a> {
 
 impl<'a> StoredValue<'a> {
     pub fn encoded_len(&self) -> usize {
-        1 + 8 * usize::from(self.expiry.key.is_some()) + 8 * usize::from(self.expiry.record.is_some()) + self.payload.len()
+        1 + 8 * usize::from(self.expiry.key.is_some())
+            + 8 * usize::from(self.expiry.record.is_some())
+            + self.payload.len()
     }
 
     pub fn encode(&self, out: &mut impl BufMut) {
         let Expiry { key, record } = self.expiry;
         let flag = |present: bool, bit: u8| if present { bit } else { 0 };
-        out.put_u8(flag(key.is_some(), KEY_EXPIRY) | flag(record.is_some(), RECORD_EXPIRY) | flag(self.is_field, FIELD));
+        out.put_u8(
+            flag(key.is_some(), KEY_EXPIRY) | flag(record.is_some(), RECORD_EXPIRY) | flag(self.is_field, FIELD),
+        );
         for time in [key, record].into_iter().flatten() {
             out.put_u64_le(time.get());
         }

@@ -134,7 +134,8 @@ impl ReplyCounter {
 
     fn line(&mut self, line: &[u8]) -> usize {
         let text = line.strip_suffix(b"\r\n").unwrap_or(line);
-        let number = || text.get(1..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<i64>().ok()).unwrap_or(-1);
+        let number =
+            || text.get(1..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<i64>().ok()).unwrap_or(-1);
         match text.first() {
             Some(b'$') => match usize::try_from(number()) {
                 Ok(length) => self.skip = length + 2,
@@ -186,6 +187,10 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, &mut Values::new(1), &mut out), 2);
         let text = String::from_utf8(out).unwrap();
-        assert!(text.starts_with("*2\r\n$3\r\nGET\r\n") && text.contains("*3\r\n$3\r\nSET\r\n") && text.contains("\r\n$3\r\n"));
+        assert!(
+            text.starts_with("*2\r\n$3\r\nGET\r\n")
+                && text.contains("*3\r\n$3\r\nSET\r\n")
+                && text.contains("\r\n$3\r\n")
+        );
     }
 }

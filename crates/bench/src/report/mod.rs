@@ -114,7 +114,9 @@ impl RunResult {
             seconds,
             operations,
             operations_per_second: operations as f64 / seconds,
-            operations_per_server_cpu_second: server_cpu_seconds.filter(|cpu| *cpu > 0.0).map(|cpu| operations as f64 / cpu),
+            operations_per_server_cpu_second: server_cpu_seconds
+                .filter(|cpu| *cpu > 0.0)
+                .map(|cpu| operations as f64 / cpu),
             server_cpu_seconds,
             client_cpu_share,
             timeline: measured.seconds.clone(),
@@ -145,7 +147,8 @@ pub fn table(results: &[RunResult]) -> String {
         } else {
             format!("{} x {} B", settings.fields, settings.field_bytes)
         };
-        let latency = |summary: &Summary, value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
+        let latency =
+            |summary: &Summary, value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
         let per_cpu = result.operations_per_server_cpu_second.map_or("-".into(), |value| format!("{value:.0}"));
         let over = (result.reads.share_over_limit * result.reads.operations as f64
             + result.writes.share_over_limit * result.writes.operations as f64)

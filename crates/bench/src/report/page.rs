@@ -23,7 +23,14 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
          td,th{padding:.2em .6em;border-bottom:1px solid #8884;text-align:right;white-space:nowrap}\
          svg{width:100%;height:auto;background:#fff;border-radius:6px}code{overflow-wrap:anywhere}</style>",
     );
-    write!(page, "<h1>{}</h1><p>{}, mix {}, {} records.</p>", escape(&result.settings.name), escape(&result.settings.server), escape(&result.settings.mix), result.settings.records)?;
+    write!(
+        page,
+        "<h1>{}</h1><p>{}, mix {}, {} records.</p>",
+        escape(&result.settings.name),
+        escape(&result.settings.server),
+        escape(&result.settings.mix),
+        result.settings.records
+    )?;
     page += &table_to_html(&table(std::slice::from_ref(result)));
     for warning in &result.warnings {
         write!(page, "<p><strong>Note:</strong> {}</p>", escape(warning))?;
@@ -32,7 +39,11 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
         result.timeline.iter().map(|second| (second.second as f64, value(second))).collect()
     };
     page += "<h2>Throughput over time</h2>";
-    page += &chart("seconds", "operations/s", &[Line { label: "operations", color: BLUE, points: seconds(|s| s.operations as f64) }])?;
+    page += &chart(
+        "seconds",
+        "operations/s",
+        &[Line { label: "operations", color: BLUE, points: seconds(|s| s.operations as f64) }],
+    )?;
     page += "<h2>P99 latency over time</h2>";
     page += &chart(
         "seconds",
@@ -100,7 +111,12 @@ fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> {
                 .label(line.label)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
         }
-        chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw().map_err(|error| failed(&error))?;
+        chart
+            .configure_series_labels()
+            .background_style(WHITE)
+            .border_style(BLACK)
+            .draw()
+            .map_err(|error| failed(&error))?;
         root.present().map_err(|error| failed(&error))?;
     }
     Ok(svg)

@@ -107,7 +107,11 @@ impl KeyChooser {
             }
             Generator::Hotspot => {
                 let hot = (records / 5).max(1);
-                if random.random_bool(0.8) { random.random_range(0..hot) } else { random.random_range(hot.min(records - 1)..records) }
+                if random.random_bool(0.8) {
+                    random.random_range(0..hot)
+                } else {
+                    random.random_range(hot.min(records - 1)..records)
+                }
             }
         }
     }
@@ -151,7 +155,8 @@ mod tests {
         // The sum up to n, plus the integral from there: the constant must be between the bounds that gives.
         let n = 1_000_000u64;
         let head: f64 = (1..=n).map(|rank| (rank as f64).powf(-THETA)).sum();
-        let integral = |from: f64| ((SCRAMBLED_ITEMS as f64).powf(1.0 - THETA) - from.powf(1.0 - THETA)) / (1.0 - THETA);
+        let integral =
+            |from: f64| ((SCRAMBLED_ITEMS as f64).powf(1.0 - THETA) - from.powf(1.0 - THETA)) / (1.0 - THETA);
         assert!(head + integral(n as f64 + 1.0) <= SCRAMBLED_ZETA + 1e-3);
         assert!(head + integral(n as f64) >= SCRAMBLED_ZETA - 1e-3);
     }

@@ -45,7 +45,8 @@ impl Mix {
             "f" => Self::of(text, 0.5, 0.0, 0.0, 0.5),
             ratio => {
                 let (reads, writes) = ratio.split_once(':').context("a mix is read, write, R:W, or a to f")?;
-                let weight = |text: &str| text.trim().parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight >= 0.0);
+                let weight =
+                    |text: &str| text.trim().parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight >= 0.0);
                 let (reads, writes) = weight(reads).zip(weight(writes)).context("a ratio is two numbers, as in 1:3")?;
                 if reads + writes == 0.0 {
                     bail!("a ratio of 0:0 asks for nothing");
@@ -77,7 +78,9 @@ mod tests {
     #[test]
     fn mixes_are_read() {
         let mut random = SmallRng::seed_from_u64(1);
-        for (text, share) in [("read", 1.0), ("write", 0.0), ("1:3", 0.25), ("30:1", 30.0 / 31.0), ("workloada", 0.5), ("b", 0.95)] {
+        for (text, share) in
+            [("read", 1.0), ("write", 0.0), ("1:3", 0.25), ("30:1", 30.0 / 31.0), ("workloada", 0.5), ("b", 0.95)]
+        {
             let mix = Mix::parse(text).unwrap();
             let reads = (0..10_000).filter(|_| mix.next(&mut random) == Operation::Read).count();
             assert!((reads as f64 / 10_000.0 - share).abs() < 0.02, "{text}: {reads}");

@@ -31,7 +31,7 @@ mod writer;
 use crate::GroupId;
 use parking_lot::{Condvar, Mutex};
 pub use record::{LogRecord, StoredEntry, StoredState};
-pub use recovery::{RecoveredGroup, decode_segment};
+pub use recovery::{RecoveredGroup, decode_record, decode_segment};
 pub use status::{LogStatistics, LogStatus};
 use std::collections::HashMap;
 use std::io;

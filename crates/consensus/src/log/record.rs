@@ -37,10 +37,22 @@ pub struct StoredState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogRecord {
     /// Consecutive entries. They replace any entries of the group from the first one's index on.
-    Entries { group: GroupId, entries: Vec<StoredEntry> },
-    State { group: GroupId, state: StoredState },
-    Truncated { group: GroupId, index: u64, term: u64 },
-    Removed { group: GroupId },
+    Entries {
+        group: GroupId,
+        entries: Vec<StoredEntry>,
+    },
+    State {
+        group: GroupId,
+        state: StoredState,
+    },
+    Truncated {
+        group: GroupId,
+        index: u64,
+        term: u64,
+    },
+    Removed {
+        group: GroupId,
+    },
 }
 
 const HEAD: usize = 9;
@@ -49,9 +61,10 @@ const ENTRY_HEAD: usize = 21;
 impl LogRecord {
     pub(super) fn group(&self) -> GroupId {
         match self {
-            Self::Entries { group, .. } | Self::State { group, .. } | Self::Truncated { group, .. } | Self::Removed { group } => {
-                *group
-            }
+            Self::Entries { group, .. }
+            | Self::State { group, .. }
+            | Self::Truncated { group, .. }
+            | Self::Removed { group } => *group,
         }
     }
 

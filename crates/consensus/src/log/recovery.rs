@@ -146,3 +146,8 @@ pub fn decode_segment(bytes: &[u8], segment: u64) -> Vec<LogRecord> {
     }
     decoded
 }
+
+/// Reads one record as it stands inside a block, for fuzzing.
+pub fn decode_record(bytes: &[u8]) -> Option<LogRecord> {
+    LogRecord::decode(&mut Bytes::copy_from_slice(bytes))
+}

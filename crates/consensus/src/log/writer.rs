@@ -262,7 +262,8 @@ impl Writer {
         let mut holding = statistics.holding_space.lock();
         holding.clear();
         if let Some((_, highest)) = self.closed.front() {
-            let holds = |(id, index): &(&GroupId, &u64)| self.groups.get(id).is_some_and(|group| group.truncated.0 < **index);
+            let holds =
+                |(id, index): &(&GroupId, &u64)| self.groups.get(id).is_some_and(|group| group.truncated.0 < **index);
             holding.extend(highest.iter().filter(holds).map(|(id, _)| *id));
         }
     }

@@ -97,7 +97,9 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     let directory = TempDir::new().unwrap();
     for round in 1..=3u64 {
         let running = start(directory.path(), 8);
-        assert!((0..8).all(|group| running.sums.0.lock().get(&GroupId(group)).copied().unwrap_or(0) == (round - 1) * 500));
+        assert!(
+            (0..8).all(|group| running.sums.0.lock().get(&GroupId(group)).copied().unwrap_or(0) == (round - 1) * 500)
+        );
         // Hard and soft commands mixed: a soft one must not make a hard one before it count too early.
         let replies: Vec<_> = (0..4_000).map(|number| running.add(number % 8, 1, number % 3 == 0)).collect();
         assert!(replies.iter().all(|reply| reply.recv().unwrap() == Ok(())));

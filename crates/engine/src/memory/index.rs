@@ -185,7 +185,11 @@ impl Index {
     pub(super) fn segment_at(&self, from: u64) -> (impl Iterator<Item = (Found, &Slot)>, Option<u64>) {
         let number = self.segment_of(from);
         let Split { depth, segment } = &self.segments[number];
-        let end = if *depth == 0 { None } else { (from >> (64 - depth)).checked_add(1).and_then(|next| next.checked_shl(64 - depth)) };
+        let end = if *depth == 0 {
+            None
+        } else {
+            (from >> (64 - depth)).checked_add(1).and_then(|next| next.checked_shl(64 - depth))
+        };
         let end = end.filter(|&end| end != 0);
         (segment.iter().map(move |(place, slot)| (Found { segment: number, place }, slot)), end)
     }

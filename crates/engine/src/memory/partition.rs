@@ -110,8 +110,8 @@ impl Partition {
                 }
             }
             SlotRef::Fields(fields) => {
-                let mut visit_until = |entry: (&Box<[u8]>, &Box<[u8]>)| visit(entry.0, entry.1) == Visit::NextRecord;
-                let mut entries = fields.records.range::<[u8], _>(range);
+                let mut visit_until = |(sort_key, value): (&[u8], &[u8])| visit(sort_key, value) == Visit::NextRecord;
+                let mut entries = fields.records.range::<[u8], _>(range).map(|(key, value)| (&**key, &**value));
                 match order {
                     Order::Ascending => _ = entries.all(&mut visit_until),
                     Order::Descending => _ = entries.rev().all(&mut visit_until),
@@ -333,9 +333,9 @@ pub(super) fn multi_get(
             }
         }
         for (at, (_, key)) in window.iter().enumerate() {
-            let value = states[at].zip(lookups[at].as_ref()).and_then(|(state, lookup)| {
-                state.index.finish(lookup, key).and_then(|found| state.value(found, key))
-            });
+            let value = states[at]
+                .zip(lookups[at].as_ref())
+                .and_then(|(state, lookup)| state.index.finish(lookup, key).and_then(|found| state.value(found, key)));
             visit(window_number * WINDOW + at, value);
         }
     }

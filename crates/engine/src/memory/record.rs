@@ -140,7 +140,9 @@ mod tests {
 
     #[test]
     fn parts_come_back() {
-        for (hash_key, sort_key, value) in [("k", "", "v"), ("", "", ""), ("hash key", "sort key", "value"), ("", "s", "")] {
+        for (hash_key, sort_key, value) in
+            [("k", "", "v"), ("", "", ""), ("hash key", "sort key", "value"), ("", "s", "")]
+        {
             let key = RecordKey::new(hash_key.as_bytes(), sort_key.as_bytes());
             let record = Record::new(&key, value.as_bytes());
             assert_eq!(record.hash_key(), hash_key.as_bytes());

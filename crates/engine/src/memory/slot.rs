@@ -113,7 +113,8 @@ impl Slot {
         match self.get() {
             SlotRef::Record(record) => record.bytes(),
             SlotRef::Fields(fields) => {
-                let records: usize = fields.records.iter().map(|(key, value)| key.len() + value.len() + FIELD_OVERHEAD).sum();
+                let records: usize =
+                    fields.records.iter().map(|(key, value)| key.len() + value.len() + FIELD_OVERHEAD).sum();
                 size_of::<Fields>() + fields.hash_key.len() + records
             }
         }

@@ -1,6 +1,6 @@
+use super::expiry_filter::ExpiryFilterFactory;
 use rocksdb::{BlockBasedOptions, DBCompressionType, Options, SliceTransform, statistics::StatsLevel};
 use serde::{Deserialize, Serialize};
-use super::expiry_filter::ExpiryFilterFactory;
 use tessera_types::UsageScenario;
 
 /// `[rocksdb]` in the config file. Names and defaults follow RocksDB's options as Apache Pegasus sets them, scaled
@@ -183,7 +183,9 @@ impl RocksConfig {
                 self.level0_stop_trigger.max(120),
                 true,
             ),
-            UsageScenario::BulkLoad => (self.write_buffer_bytes * 4, 1_000_000_000, 1_000_000_000, 1_000_000_000, false),
+            UsageScenario::BulkLoad => {
+                (self.write_buffer_bytes * 4, 1_000_000_000, 1_000_000_000, 1_000_000_000, false)
+            }
         };
         vec![
             ("write_buffer_size", buffer.to_string()),

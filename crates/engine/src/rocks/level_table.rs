@@ -9,8 +9,10 @@ pub(super) fn parse(text: &str) -> Vec<LevelStatistics> {
     let mut lines = text.lines().skip_while(|line| !line.trim_start().starts_with("Level"));
     let Some(header) = lines.next() else { return Vec::new() };
     // "Size" has a unit of its own in each row, which makes one word more than titles.
-    let titles: Vec<&str> =
-        header.split_whitespace().flat_map(|title| if title == "Size" { vec!["Size", "unit"] } else { vec![title] }).collect();
+    let titles: Vec<&str> = header
+        .split_whitespace()
+        .flat_map(|title| if title == "Size" { vec!["Size", "unit"] } else { vec![title] })
+        .collect();
     let column = |title: &str| titles.iter().position(|candidate| *candidate == title);
     lines
         .take_while(|line| !line.trim_start().starts_with("Sum"))

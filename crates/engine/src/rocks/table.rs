@@ -39,22 +39,21 @@ thread_local! {
 
 impl RocksEngine {
     pub(super) fn open(store: Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
-        let handle = store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;
+        let handle =
+            store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;
         // SAFETY: the handle borrows from the instance in `store`. Both are in the new engine, which drops the handle
         // first and gives it to nobody, so the instance outlives it.
         let column_family =
             unsafe { std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle) };
         let mut write = WriteOptions::default();
         write.disable_wal(true);
-        let mut engine =
-            Self { column_family, store, partitions: Vec::new(), read: ReadOptions::default(), write };
+        let mut engine = Self { column_family, store, partitions: Vec::new(), read: ReadOptions::default(), write };
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
             let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
-            engine.partitions.push(PartitionState {
-                applied: AtomicU64::new(applied),
-                may_hold_sort_keys: AtomicBool::new(flag),
-            });
+            engine
+                .partitions
+                .push(PartitionState { applied: AtomicU64::new(applied), may_hold_sort_keys: AtomicBool::new(flag) });
         }
         Ok(engine)
     }

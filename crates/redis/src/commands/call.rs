@@ -81,10 +81,11 @@ impl Call<'_, '_> {
 
     /// One field of the hash under `key`.
     pub fn field(&self, key: &[u8], field: &[u8]) -> Result<Option<Record>, CommandError> {
-        if !field.is_empty() && !key.is_empty() {
-            if let Some(record) = self.transaction.get(key, field)? {
-                return Ok(Some(record));
-            }
+        if !field.is_empty()
+            && !key.is_empty()
+            && let Some(record) = self.transaction.get(key, field)?
+        {
+            return Ok(Some(record));
         }
         // Only now does it matter whether the key holds a string.
         match self.transaction.get(key, b"")? {

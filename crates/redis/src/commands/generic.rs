@@ -86,7 +86,9 @@ pub fn copy(call: &mut Call<'_, '_>) -> Outcome {
         if is(word, "REPLACE") {
             replace = true;
         } else if is(word, "DB") {
-            return Err(CommandError::text("ERR COPY between tables is not supported: no table's records can be changed together with another's"));
+            return Err(CommandError::text(
+                "ERR COPY between tables is not supported: no table's records can be changed together with another's",
+            ));
         } else {
             return Err(CommandError::SYNTAX);
         }
@@ -113,7 +115,9 @@ pub fn memory_usage(call: &mut Call<'_, '_>) -> Outcome {
     // What the memory engine needs per record besides its bytes; see docs/decisions/0003.
     const OVERHEAD: usize = 30;
     let key = call.args[2].len();
-    let bytes = |record: &tessera_store::Record, sort_key: usize| key + sort_key + record.value.len() + OVERHEAD + expiry_bytes(record.expiry);
+    let bytes = |record: &tessera_store::Record, sort_key: usize| {
+        key + sort_key + record.value.len() + OVERHEAD + expiry_bytes(record.expiry)
+    };
     let total: usize = records.iter().map(|(sort_key, record)| bytes(record, sort_key.len())).sum();
     call.reply.count(total);
     Ok(())
@@ -130,7 +134,8 @@ pub fn object_encoding(call: &mut Call<'_, '_>) -> Outcome {
         Some(Value::Hash) => {
             let fields = call.fields(call.args[2])?;
             let is_short = |bytes: &[u8]| bytes.len() <= 64;
-            let is_small = fields.len() <= 128 && fields.iter().all(|(field, record)| is_short(field) && is_short(&record.value));
+            let is_small =
+                fields.len() <= 128 && fields.iter().all(|(field, record)| is_short(field) && is_short(&record.value));
             call.reply.bulk(if is_small { b"listpack" } else { b"hashtable" });
         }
         Some(Value::String(record)) if crate::number::parse_integer(&record.value).is_some() => call.reply.bulk(b"int"),

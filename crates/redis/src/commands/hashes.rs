@@ -195,7 +195,8 @@ pub fn hrandfield(call: &mut Call<'_, '_>) -> Outcome {
     let fields = call.fields(key)?;
     let chosen: Vec<&(Bytes, Record)> = if count >= 0 {
         let mut all: Vec<_> = fields.iter().collect();
-        let (chosen, _) = all.partial_shuffle(&mut random, usize::try_from(count).unwrap_or(usize::MAX).min(fields.len()));
+        let (chosen, _) =
+            all.partial_shuffle(&mut random, usize::try_from(count).unwrap_or(usize::MAX).min(fields.len()));
         chosen.to_vec()
     } else {
         let count = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
@@ -246,7 +247,8 @@ pub fn hscan(call: &mut Call<'_, '_>) -> Outcome {
     call.field(key, b"")?; // a string is the wrong type
     let from = if cursor == 0 { Vec::new() } else { cursor_prefix(cursor) };
     let (page, next) = page_of_fields(call, key, &from, count)?;
-    let page: Vec<_> = page.iter().filter(|(field, _)| pattern.is_none_or(|pattern| glob::matches(pattern, field))).collect();
+    let page: Vec<_> =
+        page.iter().filter(|(field, _)| pattern.is_none_or(|pattern| glob::matches(pattern, field))).collect();
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     call.reply.array(if with_values { page.len() * 2 } else { page.len() });
@@ -326,7 +328,8 @@ mod tests {
 
     #[test]
     fn cursors_follow_the_order_of_fields() {
-        let mut fields: Vec<&[u8]> = vec![b"", b"\0", b"a", b"aa", b"ab", b"abcdefg", b"abcdefgh", b"abcdefgi", b"b", b"\xff"];
+        let mut fields: Vec<&[u8]> =
+            vec![b"", b"\0", b"a", b"aa", b"ab", b"abcdefg", b"abcdefgh", b"abcdefgi", b"b", b"\xff"];
         fields.sort();
         for pair in fields.windows(2) {
             assert!(cursor_of(pair[0]) <= cursor_of(pair[1]), "{pair:?}");

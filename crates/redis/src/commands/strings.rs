@@ -93,7 +93,11 @@ pub fn set(call: &mut Call<'_, '_>) -> Outcome {
         Some(_) => call.value(key)?.is_some(),
         None => false,
     };
-    let expiry = if options.keep_ttl { key_expiry(call, key)? } else { asked.map_or(call.transaction.default_expiry(), |time| Expiry::at_key(Some(time))) };
+    let expiry = if options.keep_ttl {
+        key_expiry(call, key)?
+    } else {
+        asked.map_or(call.transaction.default_expiry(), |time| Expiry::at_key(Some(time)))
+    };
     let does = options.only_if.is_none_or(|wanted| wanted == exists);
     if does {
         call.set_string(key, value, expiry)?;
@@ -288,9 +292,12 @@ pub fn incrbyfloat(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 /// The pairs that follow the command's name.
-fn pairs<'a>(args: &'a [&'a [u8]], command: &str) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a>, CommandError> {
+fn pairs<'a>(
+    args: &'a [&'a [u8]],
+    command: &str,
+) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a>, CommandError> {
     let rest = &args[1..];
-    if rest.len() % 2 != 0 {
+    if !rest.len().is_multiple_of(2) {
         return Err(CommandError::arity(command));
     }
     Ok(rest.chunks_exact(2).map(|pair| (pair[0], pair[1])))

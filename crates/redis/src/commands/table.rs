@@ -134,6 +134,7 @@ const SESSION: Flags = Flags { in_multi: false, ..PLAIN };
 const ADMIN: Flags = Flags { admin: true, ..SESSION };
 const NO_AUTH: Flags = Flags { no_auth: true, ..SESSION };
 
+#[allow(clippy::too_many_arguments, reason = "one per column of the table")]
 const fn keyed(
     group: Group,
     name: &'static str,
@@ -144,7 +145,18 @@ const fn keyed(
     run: fn(&mut Call<'_, '_>) -> Outcome,
     summary: &'static str,
 ) -> Command {
-    Command { name, arity, flags, keys, fan_out: FanOut::Refuse, group, since, summary, run: Run::Keyed(run), difference: None }
+    Command {
+        name,
+        arity,
+        flags,
+        keys,
+        fan_out: FanOut::Refuse,
+        group,
+        since,
+        summary,
+        run: Run::Keyed(run),
+        difference: None,
+    }
 }
 
 const fn session(
@@ -209,21 +221,40 @@ use SessionCommand as S;
 pub static COMMANDS: &[Command] = &[
     // Connection
     session(Connection, "auth", -2, NO_AUTH, "6.0.0", S::Auth, "Authenticates the connection"),
-    session(Connection, "client", -2, SESSION, "2.4.0", S::Client, "Names, lists and ends connections")
-        .differs("GETNAME, SETNAME, SETINFO, ID, INFO, LIST, KILL, NO-EVICT, NO-TOUCH; no CACHING, TRACKING, PAUSE, REPLY."),
+    session(Connection, "client", -2, SESSION, "2.4.0", S::Client, "Names, lists and ends connections").differs(
+        "GETNAME, SETNAME, SETINFO, ID, INFO, LIST, KILL, NO-EVICT, NO-TOUCH; no CACHING, TRACKING, PAUSE, REPLY.",
+    ),
     keyed(Connection, "echo", 2, PLAIN, Keys::None, "1.0.0", generic::echo, "Returns its argument"),
     session(Connection, "hello", -1, NO_AUTH, "6.0.0", S::Hello, "Chooses the protocol version"),
     keyed(Connection, "ping", -1, PLAIN, Keys::None, "1.0.0", generic::ping, "Answers PONG"),
     session(Connection, "quit", -1, NO_AUTH, "1.0.0", S::Quit, "Ends the connection"),
     session(Connection, "reset", 1, NO_AUTH, "6.2.0", S::Reset, "Makes the connection as new"),
     session(Connection, "select", 2, SESSION, "1.0.0", S::Select, "Chooses a table by its number").differs(NUMBERED),
-    session(Connection, "table", -1, SESSION, "Tessera", S::Table, "Chooses a table by its name; alone, names the chosen one")
-        .differs("Tessera's own: TABLE name."),
-    session(Connection, "durability", -1, SESSION, "Tessera", S::Durability, "Chooses when writes of this connection are answered")
-        .differs("Tessera's own: DURABILITY hard|soft|none|table; alone, tells the present one."),
+    session(
+        Connection,
+        "table",
+        -1,
+        SESSION,
+        "Tessera",
+        S::Table,
+        "Chooses a table by its name; alone, names the chosen one",
+    )
+    .differs("Tessera's own: TABLE name."),
+    session(
+        Connection,
+        "durability",
+        -1,
+        SESSION,
+        "Tessera",
+        S::Durability,
+        "Chooses when writes of this connection are answered",
+    )
+    .differs("Tessera's own: DURABILITY hard|soft|none|table; alone, tells the present one."),
     // Server
-    session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users").differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),
-    session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands").differs("COUNT, DOCS, GETKEYS, INFO, LIST."),
+    session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
+        .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),
+    session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands")
+        .differs("COUNT, DOCS, GETKEYS, INFO, LIST."),
     session(Server, "config", -2, ADMIN, "2.0.0", S::Config, "Reads and changes settings of the running node")
         .differs("GET and SET for the settings that exist here, RESETSTAT; no REWRITE."),
     session(Server, "dbsize", 1, SLOW_READ_SESSION, "1.0.0", S::DbSize, "Counts keys")
@@ -232,34 +263,83 @@ pub static COMMANDS: &[Command] = &[
         .differs("Concerns the chosen table only, as FLUSHDB."),
     session(Server, "flushdb", -1, WRITE_SESSION, "1.0.0", S::Flush, "Deletes all keys of the chosen table"),
     session(Server, "info", -1, SESSION, "1.0.0", S::Info, "Tells about the node"),
-    session(Server, "latency", -2, ADMIN, "2.8.13", S::Latency, "Tells about slow events").differs("Events are slow commands; LATEST, HISTORY, RESET, DOCTOR."),
-    session(Server, "memory", -2, SLOW_READ_MULTI, "4.0.0", S::Memory, "Tells how much memory a key takes").differs("USAGE, DOCTOR; an estimate on RocksDB tables."),
+    session(Server, "latency", -2, ADMIN, "2.8.13", S::Latency, "Tells about slow events")
+        .differs("Events are slow commands; LATEST, HISTORY, RESET, DOCTOR."),
+    session(Server, "memory", -2, SLOW_READ_MULTI, "4.0.0", S::Memory, "Tells how much memory a key takes")
+        .differs("USAGE, DOCTOR; an estimate on RocksDB tables."),
     session(Server, "slowlog", -2, ADMIN, "2.2.12", S::SlowLog, "Lists slow commands"),
     keyed(Server, "time", 1, PLAIN, Keys::None, "2.6.0", generic::time, "Tells the time"),
     // Generic
-    keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key").differs("All keys must be in one partition, else CROSSSLOT; no DB option."),
-    keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys").fan_out(FanOut::Sum).differs(NOT_ATOMIC),
-    keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys").fan_out(FanOut::Sum).differs(NOT_ATOMIC),
+    keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
+        .differs("All keys must be in one partition, else CROSSSLOT; no DB option."),
+    keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys")
+        .fan_out(FanOut::Sum)
+        .differs(NOT_ATOMIC),
+    keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys")
+        .fan_out(FanOut::Sum)
+        .differs(NOT_ATOMIC),
     keyed(Generic, "expire", -3, WRITE, One(1), "1.0.0", expiry::expire, "Sets a key's time to live in seconds"),
     keyed(Generic, "expireat", -3, WRITE, One(1), "1.2.0", expiry::expireat, "Sets the Unix time at which a key ends"),
-    keyed(Generic, "expiretime", 2, READ, One(1), "7.0.0", expiry::expiretime, "Tells the Unix time at which a key ends"),
+    keyed(
+        Generic,
+        "expiretime",
+        2,
+        READ,
+        One(1),
+        "7.0.0",
+        expiry::expiretime,
+        "Tells the Unix time at which a key ends",
+    ),
     session(Generic, "keys", 2, SLOW_READ_SESSION, "1.0.0", S::Keys, "Lists keys that match a pattern")
         .differs("Refused beyond 1,000,000 matches; use SCAN."),
-    session(Generic, "object", -2, SLOW_READ_MULTI, "2.2.3", S::Object, "Tells how a key is stored").differs("ENCODING only, with the name that Redis would give a value of that size."),
+    session(Generic, "object", -2, SLOW_READ_MULTI, "2.2.3", S::Object, "Tells how a key is stored")
+        .differs("ENCODING only, with the name that Redis would give a value of that size."),
     keyed(Generic, "persist", 2, WRITE, One(1), "2.2.0", expiry::persist, "Removes a key's time to live"),
     keyed(Generic, "pexpire", -3, WRITE, One(1), "2.6.0", expiry::pexpire, "Sets a key's time to live in milliseconds"),
-    keyed(Generic, "pexpireat", -3, WRITE, One(1), "2.6.0", expiry::pexpireat, "Sets the Unix time in milliseconds at which a key ends"),
-    keyed(Generic, "pexpiretime", 2, READ, One(1), "7.0.0", expiry::pexpiretime, "Tells the Unix time in milliseconds at which a key ends"),
+    keyed(
+        Generic,
+        "pexpireat",
+        -3,
+        WRITE,
+        One(1),
+        "2.6.0",
+        expiry::pexpireat,
+        "Sets the Unix time in milliseconds at which a key ends",
+    ),
+    keyed(
+        Generic,
+        "pexpiretime",
+        2,
+        READ,
+        One(1),
+        "7.0.0",
+        expiry::pexpiretime,
+        "Tells the Unix time in milliseconds at which a key ends",
+    ),
     keyed(Generic, "pttl", 2, READ, One(1), "2.6.0", expiry::pttl, "Tells a key's time to live in milliseconds"),
     session(Generic, "randomkey", 1, SLOW_READ_SESSION, "1.0.0", S::RandomKey, "Returns some key"),
     keyed(Generic, "rename", 3, SLOW_WRITE, Two, "1.0.0", generic::rename, "Renames a key").differs(ONE_PARTITION),
-    keyed(Generic, "renamenx", 3, SLOW_WRITE, Two, "1.0.0", generic::renamenx, "Renames a key unless the new name is taken").differs(ONE_PARTITION),
+    keyed(
+        Generic,
+        "renamenx",
+        3,
+        SLOW_WRITE,
+        Two,
+        "1.0.0",
+        generic::renamenx,
+        "Renames a key unless the new name is taken",
+    )
+    .differs(ONE_PARTITION),
     session(Generic, "scan", -2, SLOW_READ_SESSION, "2.8.0", S::Scan, "Lists keys page by page")
         .differs("Pages go partition by partition in the order of hashes; COUNT is a lower bound."),
-    keyed(Generic, "touch", -2, READ, Every(1), "3.2.1", generic::exists, "Counts existing keys").fan_out(FanOut::Sum).differs(NOT_ATOMIC),
+    keyed(Generic, "touch", -2, READ, Every(1), "3.2.1", generic::exists, "Counts existing keys")
+        .fan_out(FanOut::Sum)
+        .differs(NOT_ATOMIC),
     keyed(Generic, "ttl", 2, READ, One(1), "1.0.0", expiry::ttl, "Tells a key's time to live in seconds"),
     keyed(Generic, "type", 2, READ, One(1), "1.0.0", generic::type_of, "Tells what a key holds"),
-    keyed(Generic, "unlink", -2, WRITE, Every(1), "4.0.0", generic::del, "Deletes keys").fan_out(FanOut::Sum).differs(NOT_ATOMIC),
+    keyed(Generic, "unlink", -2, WRITE, Every(1), "4.0.0", generic::del, "Deletes keys")
+        .fan_out(FanOut::Sum)
+        .differs(NOT_ATOMIC),
     // Strings
     keyed(Str, "append", 3, WRITE, One(1), "2.0.0", strings::append, "Appends to a string"),
     keyed(Str, "decr", 2, WRITE, One(1), "1.0.0", strings::decr, "Subtracts one"),
@@ -272,11 +352,26 @@ pub static COMMANDS: &[Command] = &[
     keyed(Str, "incr", 2, WRITE, One(1), "1.0.0", strings::incr, "Adds one"),
     keyed(Str, "incrby", 3, WRITE, One(1), "1.0.0", strings::incrby, "Adds an integer"),
     keyed(Str, "incrbyfloat", 3, WRITE, One(1), "2.6.0", strings::incrbyfloat, "Adds a floating-point number"),
-    keyed(Str, "lcs", -3, SLOW_READ, Two, "7.0.0", lcs::lcs, "Finds the longest common subsequence").differs(ONE_PARTITION),
-    keyed(Str, "mget", -2, READ, Every(1), "1.0.0", strings::mget, "Returns several strings").fan_out(FanOut::Gather).differs(NOT_ATOMIC),
-    keyed(Str, "mset", -3, WRITE, Every(2), "1.0.1", strings::mset, "Sets several strings").fan_out(FanOut::AllOk).differs(NOT_ATOMIC),
-    keyed(Str, "msetnx", -3, WRITE, Every(2), "1.0.1", strings::msetnx, "Sets several strings unless one exists").differs(ONE_PARTITION),
-    keyed(Str, "psetex", 4, WRITE, One(1), "2.6.0", strings::psetex, "Sets a string with a time to live in milliseconds"),
+    keyed(Str, "lcs", -3, SLOW_READ, Two, "7.0.0", lcs::lcs, "Finds the longest common subsequence")
+        .differs(ONE_PARTITION),
+    keyed(Str, "mget", -2, READ, Every(1), "1.0.0", strings::mget, "Returns several strings")
+        .fan_out(FanOut::Gather)
+        .differs(NOT_ATOMIC),
+    keyed(Str, "mset", -3, WRITE, Every(2), "1.0.1", strings::mset, "Sets several strings")
+        .fan_out(FanOut::AllOk)
+        .differs(NOT_ATOMIC),
+    keyed(Str, "msetnx", -3, WRITE, Every(2), "1.0.1", strings::msetnx, "Sets several strings unless one exists")
+        .differs(ONE_PARTITION),
+    keyed(
+        Str,
+        "psetex",
+        4,
+        WRITE,
+        One(1),
+        "2.6.0",
+        strings::psetex,
+        "Sets a string with a time to live in milliseconds",
+    ),
     keyed(Str, "set", -3, WRITE, One(1), "1.0.0", strings::set, "Sets a string"),
     keyed(Str, "setex", 4, WRITE, One(1), "2.0.0", strings::setex, "Sets a string with a time to live in seconds"),
     keyed(Str, "setnx", 3, WRITE, One(1), "1.0.0", strings::setnx, "Sets a string unless the key exists"),
@@ -287,25 +382,92 @@ pub static COMMANDS: &[Command] = &[
     keyed(Hash, "hdel", -3, WRITE, One(1), "2.0.0", hashes::hdel, "Deletes fields"),
     keyed(Hash, "hexists", 3, READ, One(1), "2.0.0", hashes::hexists, "Tells whether a field exists"),
     keyed(Hash, "hexpire", -6, WRITE, One(1), "7.4.0", field_expiry::hexpire, "Sets fields' time to live in seconds"),
-    keyed(Hash, "hexpireat", -6, WRITE, One(1), "7.4.0", field_expiry::hexpireat, "Sets the Unix time at which fields end"),
-    keyed(Hash, "hexpiretime", -5, READ, One(1), "7.4.0", field_expiry::hexpiretime, "Tells the Unix time at which fields end"),
+    keyed(
+        Hash,
+        "hexpireat",
+        -6,
+        WRITE,
+        One(1),
+        "7.4.0",
+        field_expiry::hexpireat,
+        "Sets the Unix time at which fields end",
+    ),
+    keyed(
+        Hash,
+        "hexpiretime",
+        -5,
+        READ,
+        One(1),
+        "7.4.0",
+        field_expiry::hexpiretime,
+        "Tells the Unix time at which fields end",
+    ),
     keyed(Hash, "hget", 3, READ, One(1), "2.0.0", hashes::hget, "Returns a field"),
-    keyed(Hash, "hgetall", 2, SLOW_READ, One(1), "2.0.0", hashes::hgetall, "Returns all fields and values").differs(FIELD_ORDER),
+    keyed(Hash, "hgetall", 2, SLOW_READ, One(1), "2.0.0", hashes::hgetall, "Returns all fields and values")
+        .differs(FIELD_ORDER),
     keyed(Hash, "hgetdel", -5, WRITE, One(1), "8.0.0", field_expiry::hgetdel, "Returns fields and deletes them"),
-    keyed(Hash, "hgetex", -5, WRITE, One(1), "8.0.0", field_expiry::hgetex, "Returns fields and changes their time to live"),
+    keyed(
+        Hash,
+        "hgetex",
+        -5,
+        WRITE,
+        One(1),
+        "8.0.0",
+        field_expiry::hgetex,
+        "Returns fields and changes their time to live",
+    ),
     keyed(Hash, "hincrby", 4, WRITE, One(1), "2.0.0", hashes::hincrby, "Adds an integer to a field"),
-    keyed(Hash, "hincrbyfloat", 4, WRITE, One(1), "2.6.0", hashes::hincrbyfloat, "Adds a floating-point number to a field"),
+    keyed(
+        Hash,
+        "hincrbyfloat",
+        4,
+        WRITE,
+        One(1),
+        "2.6.0",
+        hashes::hincrbyfloat,
+        "Adds a floating-point number to a field",
+    ),
     keyed(Hash, "hkeys", 2, SLOW_READ, One(1), "2.0.0", hashes::hkeys, "Returns all fields").differs(FIELD_ORDER),
-    keyed(Hash, "hlen", 2, SLOW_READ, One(1), "2.0.0", hashes::hlen, "Counts fields").differs("Takes time proportional to the number of fields."),
+    keyed(Hash, "hlen", 2, SLOW_READ, One(1), "2.0.0", hashes::hlen, "Counts fields")
+        .differs("Takes time proportional to the number of fields."),
     keyed(Hash, "hmget", -3, READ, One(1), "2.0.0", hashes::hmget, "Returns several fields"),
     keyed(Hash, "hmset", -4, WRITE, One(1), "2.0.0", hashes::hmset, "Sets several fields"),
     keyed(Hash, "hpersist", -5, WRITE, One(1), "7.4.0", field_expiry::hpersist, "Removes fields' time to live"),
-    keyed(Hash, "hpexpire", -6, WRITE, One(1), "7.4.0", field_expiry::hpexpire, "Sets fields' time to live in milliseconds"),
-    keyed(Hash, "hpexpireat", -6, WRITE, One(1), "7.4.0", field_expiry::hpexpireat, "Sets the Unix time in milliseconds at which fields end"),
-    keyed(Hash, "hpexpiretime", -5, READ, One(1), "7.4.0", field_expiry::hpexpiretime, "Tells the Unix time in milliseconds at which fields end"),
+    keyed(
+        Hash,
+        "hpexpire",
+        -6,
+        WRITE,
+        One(1),
+        "7.4.0",
+        field_expiry::hpexpire,
+        "Sets fields' time to live in milliseconds",
+    ),
+    keyed(
+        Hash,
+        "hpexpireat",
+        -6,
+        WRITE,
+        One(1),
+        "7.4.0",
+        field_expiry::hpexpireat,
+        "Sets the Unix time in milliseconds at which fields end",
+    ),
+    keyed(
+        Hash,
+        "hpexpiretime",
+        -5,
+        READ,
+        One(1),
+        "7.4.0",
+        field_expiry::hpexpiretime,
+        "Tells the Unix time in milliseconds at which fields end",
+    ),
     keyed(Hash, "hpttl", -5, READ, One(1), "7.4.0", field_expiry::hpttl, "Tells fields' time to live in milliseconds"),
-    keyed(Hash, "hrandfield", -2, SLOW_READ, One(1), "6.2.0", hashes::hrandfield, "Returns random fields").differs("A negative count beyond 1,048,576 is refused."),
-    keyed(Hash, "hscan", -3, SLOW_READ, One(1), "2.8.0", hashes::hscan, "Lists fields page by page").differs("Pages go in the order of names."),
+    keyed(Hash, "hrandfield", -2, SLOW_READ, One(1), "6.2.0", hashes::hrandfield, "Returns random fields")
+        .differs("A negative count beyond 1,048,576 is refused."),
+    keyed(Hash, "hscan", -3, SLOW_READ, One(1), "2.8.0", hashes::hscan, "Lists fields page by page")
+        .differs("Pages go in the order of names."),
     keyed(Hash, "hset", -4, WRITE, One(1), "2.0.0", hashes::hset, "Sets fields").differs("Not under the empty key."),
     keyed(Hash, "hsetex", -6, WRITE, One(1), "8.0.0", field_expiry::hsetex, "Sets fields with a time to live"),
     keyed(Hash, "hsetnx", 4, WRITE, One(1), "2.0.0", hashes::hsetnx, "Sets a field unless it exists"),
@@ -314,9 +476,11 @@ pub static COMMANDS: &[Command] = &[
     keyed(Hash, "hvals", 2, SLOW_READ, One(1), "2.0.0", hashes::hvals, "Returns all values").differs(FIELD_ORDER),
     // Transactions
     session(Transactions, "discard", 1, SESSION, "2.0.0", S::Discard, "Forgets the queued commands"),
-    session(Transactions, "exec", 1, SESSION, "1.2.0", S::Exec, "Runs the queued commands as one")
-        .differs("All keys must be in one partition, else CROSSSLOT. If one command exceeds a limit, none takes effect."),
-    session(Transactions, "multi", 1, SESSION, "1.2.0", S::Multi, "Begins to queue commands").differs("Commands on whole tables or the connection cannot be queued."),
+    session(Transactions, "exec", 1, SESSION, "1.2.0", S::Exec, "Runs the queued commands as one").differs(
+        "All keys must be in one partition, else CROSSSLOT. If one command exceeds a limit, none takes effect.",
+    ),
+    session(Transactions, "multi", 1, SESSION, "1.2.0", S::Multi, "Begins to queue commands")
+        .differs("Commands on whole tables or the connection cannot be queued."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
         .differs("Watched keys must be in the partition of the transaction."),
@@ -350,10 +514,14 @@ pub fn to_markdown() -> String {
     for command in COMMANDS {
         if group != Some(command.group) {
             group = Some(command.group);
-            text += &format!("\n## {}\n\n| command | does | as in Redis | differs |\n|---|---|---|---|\n", command.group.name());
+            text += &format!(
+                "\n## {}\n\n| command | does | as in Redis | differs |\n|---|---|---|---|\n",
+                command.group.name()
+            );
         }
         let difference = command.difference.unwrap_or("");
-        text += &format!("| {} | {} | {} | {difference} |\n", command.name.to_uppercase(), command.summary, command.since);
+        text +=
+            &format!("| {} | {} | {} | {difference} |\n", command.name.to_uppercase(), command.summary, command.since);
     }
     text
 }

@@ -68,7 +68,7 @@ fn parts(table: &Table, command: &Command, frame: &Arc<OwnedFrame>) -> Result<Ve
         crate::commands::Keys::Every(step) => step,
         _ => 1,
     };
-    if (args.len() - 1) % step != 0 {
+    if !(args.len() - 1).is_multiple_of(step) {
         return Err(CommandError::arity(command.name));
     }
     let mut by_partition: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
@@ -76,7 +76,8 @@ fn parts(table: &Table, command: &Command, frame: &Arc<OwnedFrame>) -> Result<Ve
         let part = by_partition.entry(partition_of(at)).or_insert_with(|| vec![args[0]]);
         part.extend_from_slice(&args[at..at + step]);
     }
-    let part = |(partition, args): (u32, Vec<&[u8]>)| Part { partition, frame: OwnedFrame::from_arguments(args.into_iter()) };
+    let part =
+        |(partition, args): (u32, Vec<&[u8]>)| Part { partition, frame: OwnedFrame::from_arguments(args.into_iter()) };
     Ok(by_partition.into_iter().map(part).collect())
 }
 
@@ -94,7 +95,8 @@ impl Connection {
                 Parts::Ready(reply)
             }
             Ok((table, parts)) => {
-                let mut receivers: Vec<_> = parts.into_iter().map(|part| self.send_part(command, &table, part)).collect();
+                let mut receivers: Vec<_> =
+                    parts.into_iter().map(|part| self.send_part(command, &table, part)).collect();
                 match (receivers.len(), command.fan_out) {
                     (1, _) => Parts::One(receivers.remove(0)),
                     (_, FanOut::Sum) => Parts::Sum(receivers),
@@ -147,7 +149,14 @@ impl Connection {
     }
 
     /// Runs a read of one partition so that all it sees is of one instant.
-    async fn read_part(&self, command: &'static Command, table: &Arc<Table>, part: &Part, now: UnixMillis, out: &mut Vec<u8>) {
+    async fn read_part(
+        &self,
+        command: &'static Command,
+        table: &Arc<Table>,
+        part: &Part,
+        now: UnixMillis,
+        out: &mut Vec<u8>,
+    ) {
         let protocol = self.session.protocol;
         for _ in 0..READ_TRIES {
             out.clear();

@@ -302,12 +302,18 @@ impl Connection {
         drop(args);
         if self.session.transaction.is_some() && !transactions::ends_or_looks_at(command) {
             self.settle().await;
-            return Ok(self.queue(command, owned));
+            return {
+                self.queue(command, owned);
+                Ok(())
+            };
         }
         if let Run::Keyed(_) = command.run
             && command.flags.write
         {
-            return Ok(self.send_write(command, owned));
+            return {
+                self.send_write(command, owned);
+                Ok(())
+            };
         }
         let began = Instant::now();
         match command.run {
@@ -320,7 +326,8 @@ impl Connection {
                 self.run_session(which, command, &owned, now).await?;
             }
         }
-        Ok(self.note_slow(&owned, began))
+        self.note_slow(&owned, began);
+        Ok(())
     }
 
     fn note_slow(&self, frame: &OwnedFrame, began: Instant) {

@@ -88,7 +88,10 @@ pub(super) fn run(
     let outcome = match command.run {
         Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: Reply::new(out, protocol) }),
         // EXEC forgets watched keys anyway.
-        Run::Session(SessionCommand::Unwatch) => Ok(Reply::new(out, protocol).ok()),
+        Run::Session(SessionCommand::Unwatch) => {
+            Reply::new(out, protocol).ok();
+            Ok(())
+        }
         Run::Session(_) => Err(CommandError::text("ERR not a command on keys")),
     };
     if let Err(error) = &outcome {
@@ -115,7 +118,8 @@ impl Operation for TransactionOperation {
         }
         Reply::new(&mut self.reply, self.protocol).array(self.commands.len());
         for (command, frame) in &self.commands {
-            if let Err(CommandError::Request(error)) = run(command, frame, self.protocol, &mut self.reply, transaction) {
+            if let Err(CommandError::Request(error)) = run(command, frame, self.protocol, &mut self.reply, transaction)
+            {
                 self.reply.clear();
                 Reply::new(&mut self.reply, self.protocol).error(&CommandError::Request(error).line());
                 return Verdict::Abandon;

@@ -29,17 +29,32 @@ impl Connection {
             S::Client => self.client_command(&args),
             S::Command => self.command_command(&args),
             S::Config => self.config(&args),
-            S::DbSize => Ok(self.db_size()),
-            S::Discard => Ok(self.discard()),
+            S::DbSize => {
+                self.db_size();
+                Ok(())
+            }
+            S::Discard => {
+                self.discard();
+                Ok(())
+            }
             S::Durability => self.durability(&args),
-            S::Exec => Ok(self.exec().await),
+            S::Exec => {
+                let _: () = self.exec().await;
+                Ok(())
+            }
             S::Flush => self.flush(&args).await,
             S::Hello => self.hello(&args),
-            S::Info => Ok(self.info(&args[1..])),
+            S::Info => {
+                self.info(&args[1..]);
+                Ok(())
+            }
             S::Keys => self.keys(args[1], now).await,
             S::Latency => self.latency(&args),
             S::Memory => self.keyed_subcommand(command, frame, b"USAGE", commands::memory_usage, now).await,
-            S::Multi => Ok(self.multi()),
+            S::Multi => {
+                self.multi();
+                Ok(())
+            }
             S::Object => self.keyed_subcommand(command, frame, b"ENCODING", commands::object_encoding, now).await,
             S::Quit => {
                 self.reply().ok();
@@ -57,8 +72,14 @@ impl Connection {
             S::Select => self.select(args[1]),
             S::SlowLog => self.slow_log(&args),
             S::Table => self.choose_by_name(&args),
-            S::Unwatch => Ok(self.unwatch()),
-            S::Watch => Ok(self.watch(&args[1..], now)),
+            S::Unwatch => {
+                self.unwatch();
+                Ok(())
+            }
+            S::Watch => {
+                self.watch(&args[1..], now);
+                Ok(())
+            }
         };
         if let Err(error) = outcome {
             self.reply().error(&error.line());
@@ -284,7 +305,11 @@ impl Connection {
     fn command_command(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let subcommand = args.get(1).map(|word| word.to_ascii_uppercase());
         let named = |names: &[&[u8]]| -> Vec<Option<&'static Command>> {
-            if names.is_empty() { COMMANDS.iter().map(Some).collect() } else { names.iter().map(|name| commands::find(name)).collect() }
+            if names.is_empty() {
+                COMMANDS.iter().map(Some).collect()
+            } else {
+                names.iter().map(|name| commands::find(name)).collect()
+            }
         };
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         match subcommand.as_deref() {
@@ -312,7 +337,8 @@ impl Connection {
                 reply.map(found.len());
                 for command in found {
                     reply.bulk(command.name.as_bytes());
-                    let fields = [("summary", command.summary), ("since", command.since), ("group", command.group.name())];
+                    let fields =
+                        [("summary", command.summary), ("since", command.since), ("group", command.group.name())];
                     reply.map(fields.len());
                     for (name, text) in fields {
                         reply.bulk(name.as_bytes());
@@ -387,9 +413,11 @@ impl Connection {
     }
 
     fn set_setting(&mut self, name: &str, value: &[u8]) -> Result<(), CommandError> {
-        let number = || parse_integer(value).ok_or_else(|| {
+        let number = || {
+            parse_integer(value).ok_or_else(|| {
             CommandError::Reply(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - argument couldn't be parsed into an integer").into())
-        });
+        })
+        };
         let count = || number().map(|number| usize::try_from(number).unwrap_or(0));
         match name {
             "maxclients" => self.server.max_clients.store(count()?.max(1), Ordering::Relaxed),
@@ -475,8 +503,10 @@ impl Connection {
             }
             b"DOCTOR" => {
                 let count = slow.len();
-                reply.verbatim(&format!("{count} commands in the slow log. SLOWLOG GET lists them; the metric \
-                     tessera_log_sync_seconds tells how long the disk takes to sync."));
+                reply.verbatim(&format!(
+                    "{count} commands in the slow log. SLOWLOG GET lists them; the metric \
+                     tessera_log_sync_seconds tells how long the disk takes to sync."
+                ));
             }
             _ => return Err(unknown_subcommand_named("LATENCY", args[1])),
         }
@@ -489,7 +519,9 @@ impl Connection {
         let wants = |name: &str| {
             sections.is_empty()
                 || sections.iter().any(|section| {
-                    [name, "all", "default", "everything"].iter().any(|known| section.eq_ignore_ascii_case(known.as_bytes()))
+                    [name, "all", "default", "everything"]
+                        .iter()
+                        .any(|known| section.eq_ignore_ascii_case(known.as_bytes()))
                 })
         };
         let mut text = String::new();
@@ -503,41 +535,56 @@ impl Connection {
         };
         let line = |key: &str, value: &dyn ToString| (key.to_string(), value.to_string());
         let uptime = server.started.elapsed().as_secs();
-        section("server", vec![
-            line("redis_version", &REDIS_VERSION),
-            line("tessera_version", &env!("CARGO_PKG_VERSION")),
-            line("redis_mode", &"standalone"),
-            line("process_id", &std::process::id()),
-            line("tcp_port", &server.config.port),
-            line("uptime_in_seconds", &uptime),
-            line("uptime_in_days", &(uptime / 86_400)),
-        ]);
-        section("clients", vec![
-            line("connected_clients", &server.clients.count()),
-            line("maxclients", &server.max_clients.load(Ordering::Relaxed)),
-            line("blocked_clients", &0),
-        ]);
-        section("memory", vec![
-            line("used_memory", &statistics.memory_used_bytes),
-            line("used_memory_rss", &resident_bytes()),
-            line("maxmemory", &statistics.memory_limit_bytes),
-            line("mem_allocator", &"mimalloc"),
-        ]);
-        section("persistence", vec![
-            line("loading", &u8::from(!server.store.is_serving())),
-            line("log_bytes", &statistics.log.disk_bytes),
-            line("log_segments", &statistics.log.segments),
-            line("log_syncs", &statistics.log.syncs),
-        ]);
-        section("stats", vec![
-            line("total_connections_received", &server.clients.total.load(Ordering::Relaxed)),
-            line("rejected_connections", &server.clients.refused.load(Ordering::Relaxed)),
-            line("total_commands_processed", &server.commands.load(Ordering::Relaxed)),
-            line("keyspace_hits", &server.read_hits.load(Ordering::Relaxed)),
-            line("keyspace_misses", &server.read_misses.load(Ordering::Relaxed)),
-            line("expired_keys", &statistics.tables.iter().map(|table| table.engine.expired_removed).sum::<u64>()),
-            line("evicted_keys", &statistics.tables.iter().map(|table| table.engine.evicted).sum::<u64>()),
-        ]);
+        section(
+            "server",
+            vec![
+                line("redis_version", &REDIS_VERSION),
+                line("tessera_version", &env!("CARGO_PKG_VERSION")),
+                line("redis_mode", &"standalone"),
+                line("process_id", &std::process::id()),
+                line("tcp_port", &server.config.port),
+                line("uptime_in_seconds", &uptime),
+                line("uptime_in_days", &(uptime / 86_400)),
+            ],
+        );
+        section(
+            "clients",
+            vec![
+                line("connected_clients", &server.clients.count()),
+                line("maxclients", &server.max_clients.load(Ordering::Relaxed)),
+                line("blocked_clients", &0),
+            ],
+        );
+        section(
+            "memory",
+            vec![
+                line("used_memory", &statistics.memory_used_bytes),
+                line("used_memory_rss", &resident_bytes()),
+                line("maxmemory", &statistics.memory_limit_bytes),
+                line("mem_allocator", &"mimalloc"),
+            ],
+        );
+        section(
+            "persistence",
+            vec![
+                line("loading", &u8::from(!server.store.is_serving())),
+                line("log_bytes", &statistics.log.disk_bytes),
+                line("log_segments", &statistics.log.segments),
+                line("log_syncs", &statistics.log.syncs),
+            ],
+        );
+        section(
+            "stats",
+            vec![
+                line("total_connections_received", &server.clients.total.load(Ordering::Relaxed)),
+                line("rejected_connections", &server.clients.refused.load(Ordering::Relaxed)),
+                line("total_commands_processed", &server.commands.load(Ordering::Relaxed)),
+                line("keyspace_hits", &server.read_hits.load(Ordering::Relaxed)),
+                line("keyspace_misses", &server.read_misses.load(Ordering::Relaxed)),
+                line("expired_keys", &statistics.tables.iter().map(|table| table.engine.expired_removed).sum::<u64>()),
+                line("evicted_keys", &statistics.tables.iter().map(|table| table.engine.evicted).sum::<u64>()),
+            ],
+        );
         section("replication", vec![line("role", &"master"), line("connected_slaves", &0)]);
         let keyspace = statistics.tables.iter().map(|table| {
             let keys = table.engine.hash_keys.unwrap_or(table.engine.records);

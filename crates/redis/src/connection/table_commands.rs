@@ -44,7 +44,13 @@ struct Found {
 }
 
 /// Visits about `count` keys from `position` on; returns where to go on.
-fn page(table: &Table, position: Position, count: usize, now: UnixMillis, found: &mut Vec<Found>) -> Result<Option<Position>, RequestError> {
+fn page(
+    table: &Table,
+    position: Position,
+    count: usize,
+    now: UnixMillis,
+    found: &mut Vec<Found>,
+) -> Result<Option<Position>, RequestError> {
     if position.partition >= table.schema().partitions {
         return Ok(None);
     }
@@ -105,9 +111,8 @@ impl Connection {
             next = page(&table, position, count - found.len(), now, &mut found)?;
         }
         found.retain(|found| {
-            let kind_fits = kind.is_none_or(|kind| {
-                kind.eq_ignore_ascii_case(if found.is_hash { b"hash" } else { b"string" })
-            });
+            let kind_fits =
+                kind.is_none_or(|kind| kind.eq_ignore_ascii_case(if found.is_hash { b"hash" } else { b"string" }));
             kind_fits && pattern.is_none_or(|pattern| glob::matches(pattern, &found.key))
         });
         let cursor = next.map_or(0, Position::to_cursor).to_string();

@@ -98,7 +98,8 @@ fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result
         let Some((length_line, start)) = self::line(buffer, at + 1) else {
             return incomplete_line(buffer.len() - at, ParseError::LengthLine);
         };
-        let length = integer(length_line).and_then(|length| u64::try_from(length).ok()).ok_or(ParseError::BulkLength)?;
+        let length =
+            integer(length_line).and_then(|length| u64::try_from(length).ok()).ok_or(ParseError::BulkLength)?;
         let bulk = usize::try_from(length).unwrap_or(usize::MAX);
         if bulk > limits.bulk_bytes {
             return Err(ParseError::BulkTooLong(length, limits.bulk_bytes));
@@ -246,6 +247,7 @@ mod tests {
 
     const LIMITS: ParseLimits = ParseLimits { bulk_bytes: 100, arguments: 5, frame_bytes: 300 };
 
+    #[allow(clippy::type_complexity, reason = "what comes of a parse, for tests only")]
     fn words(input: &[u8]) -> Result<(Vec<Vec<u8>>, usize), Result<Parsed, ParseError>> {
         let mut frame = Frame::default();
         match parse(input, &LIMITS, &mut frame) {
@@ -264,7 +266,10 @@ mod tests {
         assert_eq!(words(b"\r\n").unwrap(), (vec![], 2));
         assert_eq!(words(b"*0\r\n").unwrap(), (vec![], 4));
         assert_eq!(words(b"*-1\r\n").unwrap(), (vec![], 5));
-        assert_eq!(words(b"SET \"a\\x41\\n\" 'it\\'s'\n").unwrap().0, [b"SET".to_vec(), b"aA\n".to_vec(), b"it's".to_vec()]);
+        assert_eq!(
+            words(b"SET \"a\\x41\\n\" 'it\\'s'\n").unwrap().0,
+            [b"SET".to_vec(), b"aA\n".to_vec(), b"it's".to_vec()]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tessera_types::Limits;
 pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     let refuse = |text: String| Err(ExitError::Config(text));
     let has_tls = !config.tls.certificate.as_os_str().is_empty();
-    if has_tls != !config.tls.key.as_os_str().is_empty() {
+    if has_tls == config.tls.key.as_os_str().is_empty() {
         return refuse("tls.certificate and tls.key go together".into());
     }
     for user in &config.redis.users {
@@ -21,10 +21,12 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
             return refuse(format!("redis.users: '{word}' is no access of '{}'; known: read, write, admin", user.name));
         }
     }
-    if !config.admin.token_sha256.is_empty() && tessera_redis::Password::from_hex(&config.admin.token_sha256).is_none() {
+    if !config.admin.token_sha256.is_empty() && tessera_redis::Password::from_hex(&config.admin.token_sha256).is_none()
+    {
         return refuse("admin.token_sha256 is not 64 hexadecimal digits".into());
     }
-    let open_redis = config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
+    let open_redis =
+        config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
     check_bind(config, "redis", config.redis.bind, open_redis)?;
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
     let limits = &config.limits;
@@ -49,7 +51,11 @@ fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) ->
     if address.is_loopback() || !is_open || config.insecure {
         return Ok(());
     }
-    let how = if section == "redis" { "give every user under redis.users a password_sha256" } else { "set admin.token_sha256" };
+    let how = if section == "redis" {
+        "give every user under redis.users a password_sha256"
+    } else {
+        "set admin.token_sha256"
+    };
     Err(ExitError::Config(format!(
         "{section}.bind is {address}, which others can reach, and needs no authentication: {how}, bind to 127.0.0.1, or \
          start with --insecure"

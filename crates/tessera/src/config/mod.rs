@@ -185,7 +185,8 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
             let text = std::fs::read_to_string(path)
                 .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
             // Parsed as settings first, because that reports the line of an unknown key.
-            toml::from_str::<Config>(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
+            toml::from_str::<Config>(&text)
+                .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
             toml::from_str(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?
         }
     };
@@ -199,7 +200,8 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
 
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
     // What is no TOML value by itself is meant as text.
-    let parsed = toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
+    let parsed =
+        toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut table| table.remove("value"));
     let value = parsed.unwrap_or_else(|| toml::Value::String(value.to_string()));
     let mut place = table;
     let mut parts = key.split('.').peekable();
@@ -209,7 +211,8 @@ fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError>
             return Ok(());
         }
         let next = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        place = next.as_table_mut().ok_or_else(|| ExitError::Config(format!("'{part}' in '{key}' is not a section")))?;
+        place =
+            next.as_table_mut().ok_or_else(|| ExitError::Config(format!("'{part}' in '{key}' is not a section")))?;
     }
     Ok(())
 }
@@ -222,7 +225,9 @@ mod tests {
     fn the_template_names_every_setting_with_its_default() {
         let uncommented: String = TEMPLATE
             .lines()
-            .map(|line| line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase())).unwrap_or(line))
+            .map(|line| {
+                line.strip_prefix('#').filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase())).unwrap_or(line)
+            })
             .map(|line| format!("{line}\n"))
             .collect();
         let parsed: Config = toml::from_str(&uncommented).unwrap();
@@ -249,7 +254,8 @@ mod tests {
         let config = load(None, &overrides(&[("redis.port", "1"), ("redis.port", "2"), ("data_dir", "/x y")])).unwrap();
         assert_eq!((config.redis.port, config.data_dir), (2, "/x y".into()));
         assert!(load(None, &overrides(&[("redis.prot", "1")])).is_err());
-        let variables = [("TESSERA_REDIS__PORT", "7"), ("TESSERA_WORKERS", "3"), ("TESSERA_ADMIN", "http://x"), ("HOME", "/")];
+        let variables =
+            [("TESSERA_REDIS__PORT", "7"), ("TESSERA_WORKERS", "3"), ("TESSERA_ADMIN", "http://x"), ("HOME", "/")];
         let variables = variables.into_iter().map(|(key, value)| (key.to_string(), value.to_string()));
         let config = load(None, &from_environment(variables)).unwrap();
         assert_eq!((config.redis.port, config.workers), (7, 3));

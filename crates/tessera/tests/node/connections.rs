@@ -39,7 +39,8 @@ fn connections_come_and_go_and_leave_nothing() {
         }
     };
     use_some(1_000);
-    let settled = || wait_for("connections are closed", Duration::from_secs(30), || (descriptors(&node) < 100).then_some(()));
+    let settled =
+        || wait_for("connections are closed", Duration::from_secs(30), || (descriptors(&node) < 100).then_some(()));
     settled();
     let (files, memory) = (descriptors(&node), resident_bytes(&node));
     use_some(10_000);
@@ -67,7 +68,10 @@ fn a_client_that_does_not_read_is_dropped_and_others_go_on() {
     let data = TempDir::new().unwrap();
     let node = Node::start(data.path(), &["redis.write_timeout_ms=1000"]);
     let mut client = node.client();
-    assert_eq!(client.call(&[b"SET".to_vec(), b"big".to_vec(), vec![b'x'; 4 * MIB]]).unwrap(), Value::Simple("OK".into()));
+    assert_eq!(
+        client.call(&[b"SET".to_vec(), b"big".to_vec(), vec![b'x'; 4 * MIB]]).unwrap(),
+        Value::Simple("OK".into())
+    );
     let memory = resident_bytes(&node);
     let mut deaf = node.client();
     let gets: Vec<u8> = (0..2_000).flat_map(|_| encode(&[b"GET".to_vec(), b"big".to_vec()])).collect();
@@ -121,7 +125,10 @@ fn limits_are_answered_by_name() {
     client.run("TABLE m");
     let long_key = client.call(&[b"SET".to_vec(), vec![b'k'; 900], vec![b'v'; 900]]).unwrap();
     assert_eq!(long_key, Value::Simple("OK".into()));
-    assert!(error(client.call(&[b"APPEND".to_vec(), vec![b'k'; 900], vec![b'v'; 900]]).unwrap()).contains("maximum allowed size"));
+    assert!(
+        error(client.call(&[b"APPEND".to_vec(), vec![b'k'; 900], vec![b'v'; 900]]).unwrap())
+            .contains("maximum allowed size")
+    );
     let mut full = None;
     for number in 0..2_000 {
         match client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 900]]).unwrap() {
@@ -205,14 +212,19 @@ fn fields_of_a_hash_expire_on_their_own() {
     assert_eq!(client.run("HEXPIRE h 100 FIELDS 2 a nosuch"), integers(&[1, -2]));
     assert_eq!(client.run("HTTL h FIELDS 3 a b nosuch"), integers(&[100, -1, -2]));
     assert_eq!(client.run("HPEXPIRE h 30 FIELDS 1 b"), integers(&[1]));
-    wait_for("the field expires", Duration::from_secs(10), || (client.run("HLEN h") == Value::Integer(2)).then_some(()));
+    wait_for("the field expires", Duration::from_secs(10), || {
+        (client.run("HLEN h") == Value::Integer(2)).then_some(())
+    });
     assert_eq!(client.run("HPERSIST h FIELDS 2 a c"), integers(&[1, -1]));
     assert_eq!(client.run("HEXPIREAT h 1 FIELDS 1 a"), integers(&[2]));
     assert_eq!(client.run("HSETEX h EX 50 FIELDS 1 d 4"), Value::Integer(1));
     assert_eq!(client.run("HSETEX h FNX FIELDS 1 d 5"), Value::Integer(0));
     assert_eq!(client.run("HGETEX h PERSIST FIELDS 1 d"), Value::Array(vec![Value::Bulk(b"4".to_vec())]));
     assert_eq!(client.run("HTTL h FIELDS 1 d"), integers(&[-1]));
-    assert_eq!(client.run("HGETDEL h FIELDS 2 c d"), Value::Array(vec![Value::Bulk(b"3".to_vec()), Value::Bulk(b"4".to_vec())]));
+    assert_eq!(
+        client.run("HGETDEL h FIELDS 2 c d"),
+        Value::Array(vec![Value::Bulk(b"3".to_vec()), Value::Bulk(b"4".to_vec())])
+    );
     assert_eq!(client.run("EXISTS h"), Value::Integer(0));
     assert!(matches!(client.run("HEXPIRE h 1 FIELDS 2 a"), Value::Error(_)));
 }

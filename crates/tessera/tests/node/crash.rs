@@ -142,8 +142,11 @@ fn nothing_acknowledged_as_hard_is_lost_by_kills() {
     let (redis_port, admin_port) = (free_port(), free_port());
     // Small, so that flushes, checkpoints and the deletion of segments happen between kills.
     let settings = &[
-        "log.segment_bytes=1048576", "log.limit_bytes=4194304", "tables.flush_age_seconds=1",
-        "rocksdb.write_buffer_bytes=262144", "log.soft_sync_interval_ms=20",
+        "log.segment_bytes=1048576",
+        "log.limit_bytes=4194304",
+        "tables.flush_age_seconds=1",
+        "rocksdb.write_buffer_bytes=262144",
+        "log.soft_sync_interval_ms=20",
     ];
     let mut node = Node::start_on(data.path(), redis_port, admin_port, settings);
     for (name, options) in TABLES {

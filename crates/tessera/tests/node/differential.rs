@@ -13,22 +13,111 @@ type Command = Vec<Vec<u8>>;
 /// floating-point number, T seconds from now, A Unix time, G pattern, C count. `a|b` draws one of the words, `x?` may be
 /// left out, `x*` stands up to three times.
 const SHAPES: &[&str] = &[
-    "SET K V", "SET K V", "SET K V NX|XX|GET|KEEPTTL?", "SET K V EX|PX T NX|XX|GET?", "SET K V EXAT|PXAT A GET?",
-    "SET K V NX|XX|GET|KEEPTTL* EX|EXAT? N?", "GET K", "GET K", "GETSET K V", "GETDEL K",
-    "GETEX K", "GETEX K EX|PX T", "GETEX K PERSIST", "GETEX K EXAT|PXAT A", "GETEX K EX|PERSIST* N?",
-    "SETNX K V", "SETEX K T V", "PSETEX K T V", "SETEX K N V", "PSETEX K x|0|-1 V", "APPEND K V", "STRLEN K",
-    "SETRANGE K C V", "SETRANGE K N V", "GETRANGE K N N", "SUBSTR K N N", "INCR K", "DECR K", "INCRBY K N", "DECRBY K N",
-    "INCRBYFLOAT K D", "INCRBYFLOAT K D", "MGET K*", "MGET K K", "MSET K V K V", "MSET K V*", "MSETNX K V K V", "LCS K K",
-    "LCS K K LEN|IDX", "LCS K K IDX MINMATCHLEN N WITHMATCHLEN?", "DEL K*", "DEL K", "UNLINK K K", "EXISTS K K K", "TOUCH K K",
-    "EXPIRE|PEXPIRE K T NX|XX?", "EXPIREAT|PEXPIREAT K A NX|XX|GT|LT?", "EXPIRE K N NX|XX*", "EXPIREAT K N NX|XX|GT|LT*",
-    "TTL K", "PTTL K", "EXPIRETIME K", "PEXPIRETIME K", "PERSIST K", "TYPE K", "RENAME K K", "RENAMENX K K",
-    "COPY K K REPLACE?", "RANDOMKEY", "KEYS G", "SCAN 0 MATCH G COUNT 1000", "SCAN 0 COUNT 1000 TYPE string|hash|list",
-    "DBSIZE", "OBJECT ENCODING K?", "ECHO V", "PING V?", "TIME",
-    "HSET K F V", "HSET K F V F V", "HSET K F V*", "HMSET K F V F V", "HSETNX K F V", "HGET K F", "HGET K F", "HMGET K F*",
-    "HMGET K F F F", "HDEL K F*", "HDEL K F", "HEXISTS K F", "HLEN K", "HSTRLEN K F", "HGETALL K", "HKEYS K", "HVALS K",
-    "HINCRBY K F N", "HINCRBYFLOAT K F D", "HRANDFIELD K", "HRANDFIELD K C", "HRANDFIELD K N WITHVALUES?",
-    "HSCAN K 0 COUNT 1000", "HSCAN K 0 MATCH G COUNT 1000", "HSCAN K 0|x|1x", "HSCAN K", "MULTI", "MULTI", "EXEC", "EXEC", "DISCARD",
-    "WATCH K", "UNWATCH", "SELECT V", "NOSUCH K V", "GET", "HSET K", "COMMAND GETKEYS MSET K V K V",
+    "SET K V",
+    "SET K V",
+    "SET K V NX|XX|GET|KEEPTTL?",
+    "SET K V EX|PX T NX|XX|GET?",
+    "SET K V EXAT|PXAT A GET?",
+    "SET K V NX|XX|GET|KEEPTTL* EX|EXAT? N?",
+    "GET K",
+    "GET K",
+    "GETSET K V",
+    "GETDEL K",
+    "GETEX K",
+    "GETEX K EX|PX T",
+    "GETEX K PERSIST",
+    "GETEX K EXAT|PXAT A",
+    "GETEX K EX|PERSIST* N?",
+    "SETNX K V",
+    "SETEX K T V",
+    "PSETEX K T V",
+    "SETEX K N V",
+    "PSETEX K x|0|-1 V",
+    "APPEND K V",
+    "STRLEN K",
+    "SETRANGE K C V",
+    "SETRANGE K N V",
+    "GETRANGE K N N",
+    "SUBSTR K N N",
+    "INCR K",
+    "DECR K",
+    "INCRBY K N",
+    "DECRBY K N",
+    "INCRBYFLOAT K D",
+    "INCRBYFLOAT K D",
+    "MGET K*",
+    "MGET K K",
+    "MSET K V K V",
+    "MSET K V*",
+    "MSETNX K V K V",
+    "LCS K K",
+    "LCS K K LEN|IDX",
+    "LCS K K IDX MINMATCHLEN N WITHMATCHLEN?",
+    "DEL K*",
+    "DEL K",
+    "UNLINK K K",
+    "EXISTS K K K",
+    "TOUCH K K",
+    "EXPIRE|PEXPIRE K T NX|XX?",
+    "EXPIREAT|PEXPIREAT K A NX|XX|GT|LT?",
+    "EXPIRE K N NX|XX*",
+    "EXPIREAT K N NX|XX|GT|LT*",
+    "TTL K",
+    "PTTL K",
+    "EXPIRETIME K",
+    "PEXPIRETIME K",
+    "PERSIST K",
+    "TYPE K",
+    "RENAME K K",
+    "RENAMENX K K",
+    "COPY K K REPLACE?",
+    "RANDOMKEY",
+    "KEYS G",
+    "SCAN 0 MATCH G COUNT 1000",
+    "SCAN 0 COUNT 1000 TYPE string|hash|list",
+    "DBSIZE",
+    "OBJECT ENCODING K?",
+    "ECHO V",
+    "PING V?",
+    "TIME",
+    "HSET K F V",
+    "HSET K F V F V",
+    "HSET K F V*",
+    "HMSET K F V F V",
+    "HSETNX K F V",
+    "HGET K F",
+    "HGET K F",
+    "HMGET K F*",
+    "HMGET K F F F",
+    "HDEL K F*",
+    "HDEL K F",
+    "HEXISTS K F",
+    "HLEN K",
+    "HSTRLEN K F",
+    "HGETALL K",
+    "HKEYS K",
+    "HVALS K",
+    "HINCRBY K F N",
+    "HINCRBYFLOAT K F D",
+    "HRANDFIELD K",
+    "HRANDFIELD K C",
+    "HRANDFIELD K N WITHVALUES?",
+    "HSCAN K 0 COUNT 1000",
+    "HSCAN K 0 MATCH G COUNT 1000",
+    "HSCAN K 0|x|1x",
+    "HSCAN K",
+    "MULTI",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "WATCH K",
+    "UNWATCH",
+    "SELECT V",
+    "NOSUCH K V",
+    "GET",
+    "HSET K",
+    "COMMAND GETKEYS MSET K V K V",
 ];
 
 fn drawn(letter: &str) -> Option<&'static [&'static str]> {
@@ -36,8 +125,26 @@ fn drawn(letter: &str) -> Option<&'static [&'static str]> {
         "K" => &["k1", "k2", "k3", "h1", "h2", "{tag}a"],
         "F" => &["f1", "f2", "f3", "", "10"],
         "V" => &["", "v", "10", "-3", "1.5", "hello world", "\0\u{ff}", "9223372036854775807", "ohmytext", "mynewtext"],
-        "N" => &["0", "1", "-1", "2", "-2", "5", "100", "-100", "9223372036854775807", "-9223372036854775808", "x", "1.5", "", "+1", "010"],
-        "D" => &["0.1", "0.2", "-1.5", "3", "1e3", "5.0e-3", "10000000000", "123456789.123", "1e400", "x", "", "inf", "-0"],
+        "N" => &[
+            "0",
+            "1",
+            "-1",
+            "2",
+            "-2",
+            "5",
+            "100",
+            "-100",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "x",
+            "1.5",
+            "",
+            "+1",
+            "010",
+        ],
+        "D" => {
+            &["0.1", "0.2", "-1.5", "3", "1e3", "5.0e-3", "10000000000", "123456789.123", "1e400", "x", "", "inf", "-0"]
+        }
         "T" => &["100000", "200000", "300000"],
         "A" => &["4102444800", "4102444900000", "4102444850", "1"],
         "G" => &["*", "k*", "h?", "f[1-2]", "*1", "{*"],
@@ -84,7 +191,9 @@ impl Rules {
             let (command, rule) = (columns.next().unwrap(), columns.next().unwrap());
             match rule {
                 "outside" => rules.outside.push(command.into()),
-                "unordered" | "pairs" | "page" | "near" | "shape" => _ = rules.compare.insert(command.into(), rule.into()),
+                "unordered" | "pairs" | "page" | "near" | "shape" => {
+                    _ = rules.compare.insert(command.into(), rule.into())
+                }
                 rule => panic!("differences.txt has an unknown rule {rule}"),
             }
         }
@@ -146,12 +255,7 @@ fn are_equal(rule: Option<&str>, one: &Value, other: &Value) -> bool {
 }
 
 /// Compares replies, looking into EXEC's with the rules of the commands that it ran.
-fn check(
-    rules: &Rules,
-    commands: &[Command],
-    peer: &[Value],
-    ours: &[Value],
-) -> Result<(), TestCaseError> {
+fn check(rules: &Rules, commands: &[Command], peer: &[Value], ours: &[Value]) -> Result<(), TestCaseError> {
     let mut queued: Vec<&Command> = Vec::new();
     let mut is_open = false;
     let name = |command: &Command| String::from_utf8_lossy(&command[0]).to_lowercase();
@@ -238,7 +342,9 @@ fn compare(cases: u32, engine: &str, table: &str, protocol: &str) {
         Err(TestError::Fail(reason, commands)) => {
             let lines: Vec<String> = commands
                 .iter()
-                .map(|command| command.iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" "))
+                .map(|command| {
+                    command.iter().map(|word| format!("\"{}\"", word.escape_ascii())).collect::<Vec<_>>().join(" ")
+                })
                 .collect();
             panic!("{reason}\n{}", lines.join("\n"));
         }

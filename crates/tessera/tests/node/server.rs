@@ -120,7 +120,10 @@ impl Node {
 
     /// Runs the CLI against this node and returns what it printed.
     pub fn cli(&self, arguments: &str) -> String {
-        let output = tessera().args(arguments.split(' ')).args(["--admin", &format!("http://127.0.0.1:{}", self.admin_port)]).output();
+        let output = tessera()
+            .args(arguments.split(' '))
+            .args(["--admin", &format!("http://127.0.0.1:{}", self.admin_port)])
+            .output();
         let output = output.unwrap();
         assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

@@ -1,0 +1,51 @@
+# What a newcomer needs: `make run` starts a node, `make test` passes the tests. CONTRIBUTING.md has the rest.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+BUILD_PACKAGES := g++ make libclang1-14 libclang-common-14-dev protobuf-compiler python3
+TEST_PACKAGES := redis-server
+CARGO := cargo
+TESSERA := target/release/tessera
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
+
+deps: ## Install what the build needs, and build RocksDB once for this machine
+	@scripts/system-packages $(BUILD_PACKAGES)
+	@scripts/rocksdb-archive
+
+test-deps: deps
+	@scripts/system-packages $(TEST_PACKAGES)
+
+build: deps ## Build the binary
+	$(CARGO) build --locked --release
+
+run: build ## Start a node on loopback with its data in ./data
+	$(TESSERA) start
+
+test: test-deps ## Run all tests
+	$(CARGO) test --locked --release --workspace
+
+verify: deps ## Check format, lints and documentation; changes nothing
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --release --workspace --all-targets -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --release --workspace --no-deps --document-private-items --quiet
+
+fix: deps ## Format the sources and write the generated documents
+	$(CARGO) fmt --all
+	$(CARGO) run --locked --release --quiet -- commands > docs/redis-commands.md
+
+bench: test-deps build ## Compare with redis-server (BENCHMARKS.md)
+	scripts/bench-goals
+
+published: build ## Run the published workloads of issue reports at first size (docs/report/first)
+	scripts/bench-published
+
+crash: test-deps ## Kill a node 200 times under load and check what it acknowledged
+	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
+
+fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
+	cd fuzz && for target in resp log; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+
+.PHONY: help deps test-deps build run test verify fix bench published crash fuzz
