@@ -257,9 +257,6 @@ impl<T> Group<T> {
     /// Index and term that the log may forget once the state machine is durable up to `durable`.
     pub(crate) fn truncation(&self, durable: u64) -> Option<(u64, u64)> {
         let index = durable.min(self.applied);
-        let term = raft::Storage::term(&self.node.raft.raft_log.store, index).ok();
-        // Entries behind the last applied one are no longer in memory; any term up to the current one that is not
-        // above theirs will do, and only the last applied one is asked for after a restart.
-        Some((index, term.unwrap_or(self.node.raft.term)))
+        self.node.raft.raft_log.store.term_at(index).map(|term| (index, term))
     }
 }

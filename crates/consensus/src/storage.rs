@@ -14,6 +14,9 @@ pub(crate) struct GroupStorage {
     /// Index and term of the last entry that is no longer here.
     truncated: (u64, u64),
     entries: VecDeque<Entry>,
+    /// Where terms began, as index and term, ascending: tells the term of entries that are no longer here. Grows by one
+    /// per election.
+    term_starts: Vec<(u64, u64)>,
 }
 
 impl GroupStorage {
@@ -23,10 +26,17 @@ impl GroupStorage {
         truncated: (u64, u64),
         entries: VecDeque<Entry>,
     ) -> Self {
-        if let Some(first) = entries.front() {
-            assert_eq!(first.index, truncated.0 + 1, "a group's log has no hole");
-        }
-        Self { hard_state, voters: ConfState::from((voters, vec![])), truncated, entries }
+        let voters = ConfState::from((voters, vec![]));
+        let no_entries = VecDeque::new();
+        let mut storage = Self { hard_state, voters, truncated, entries: no_entries, term_starts: vec![truncated] };
+        storage.append(entries.into_iter());
+        storage
+    }
+
+    /// The term of an entry that is, or was, in the log; `None` for one before it began here.
+    pub(crate) fn term_at(&self, index: u64) -> Option<u64> {
+        let start = self.term_starts.iter().rev().find(|(start, _)| *start <= index)?;
+        Some(start.1)
     }
 
     pub(crate) fn set_hard_state(&mut self, hard_state: HardState) {
@@ -40,6 +50,12 @@ impl GroupStorage {
             }
             let last = self.entries.back().map_or(self.truncated.0, |last| last.index);
             assert_eq!(entry.index, last + 1, "a group's log has no hole");
+            while self.term_starts.last().is_some_and(|(start, _)| *start >= entry.index) {
+                self.term_starts.pop();
+            }
+            if self.term_starts.last().is_none_or(|(_, term)| *term != entry.term) {
+                self.term_starts.push((entry.index, entry.term));
+            }
             self.entries.push_back(entry);
         }
     }

@@ -75,7 +75,8 @@ impl Table {
     /// Refuses a read that could miss acknowledged writes.
     pub(crate) fn check_serving(&self, partition: u32) -> Result<&Partition, RequestError> {
         let state = &self.partitions[partition as usize];
-        if state.is_serving.load(Ordering::Acquire) { Ok(state) } else { Err(self.not_serving()) }
+        let serves = state.is_serving.load(Ordering::Acquire) && !self.is_dropped.load(Ordering::Relaxed);
+        if serves { Ok(state) } else { Err(self.not_serving()) }
     }
 
     fn not_serving(&self) -> RequestError {

@@ -36,6 +36,7 @@ fn a_table_lives_through_the_cli() {
     assert_eq!(client.run("TABLE"), bulk("people"));
     node.cli("table drop people");
     assert!(matches!(client.run("SET k v"), Value::Error(_)));
+    assert!(matches!(client.run("GET k"), Value::Error(_)));
     assert!(node.cli("table list --dropped").contains("people"));
     node.cli("table recall 1 --name again");
     assert_eq!(client.run("TABLE again"), ok());
@@ -201,4 +202,103 @@ fn metrics_and_health_are_served() {
     let metrics = get("/metrics");
     assert!(metrics.contains("tessera_table_writes_total{table=\"default\",engine=\"rocksdb\"} 1"), "{metrics}");
     assert!(get("/v1/tables/nosuch").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn every_listener_speaks_tls_when_told_to() {
+    let data = TempDir::new().unwrap();
+    let (certificate, key) = (data.path().join("cert.pem"), data.path().join("key.pem"));
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (redis_port, admin_port) = (free_port(), free_port());
+    let settings = [format!("tls.certificate={}", certificate.display()), format!("tls.key={}", key.display())];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let _node = Node::spawn(&data.path().join("data"), redis_port, admin_port, &settings);
+    let redis_cli = |arguments: &[&str]| {
+        let mut command = std::process::Command::new("redis-cli");
+        command.args(["-p", &redis_port.to_string(), "--tls", "--cacert"]).arg(&certificate).args(arguments);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let limit = std::time::Duration::from_secs(30);
+    crate::server::wait_for("TLS is spoken", limit, || (redis_cli(&["SET", "k", "secret"]) == "OK\n").then_some(()));
+    assert_eq!(redis_cli(&["GET", "k"]), "secret\n");
+    let large = "x".repeat(200_000);
+    assert_eq!(redis_cli(&["SET", "large", &large[..100_000]]), "OK\n");
+    assert_eq!(redis_cli(&["GET", "large"]).len(), 100_001);
+    let health = std::process::Command::new("openssl")
+        .args(["s_client", "-connect", &format!("127.0.0.1:{admin_port}"), "-CAfile"])
+        .arg(&certificate)
+        .args(["-verify_return_error", "-brief"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stderr));
+    // Plain text is not answered.
+    let mut plain = crate::resp_client::Client::connect(redis_port).unwrap();
+    assert!(plain.call(&[b"PING".to_vec()]).is_err());
+}
+
+/// A file system of its own, for the time of a test.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` without the right to mount one.
+    fn mount(at: std::path::PathBuf, bytes: usize) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let size = format!("size={bytes}");
+        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(at))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers_by_itself() {
+    const MIB: usize = 1 << 20;
+    let directory = TempDir::new().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path().join("disk"), 96 * MIB) else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let data = disk.0.join("data");
+    let node = Node::start(&data, &[]);
+    node.cli("table create m --engine memory --durability hard --partitions 4");
+    let mut client = node.client();
+    client.run("TABLE m");
+    let mut set =
+        |number: usize| client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 100_000]]).unwrap();
+    assert_eq!(set(0), ok());
+    let ballast = disk.0.join("ballast");
+    let free = 96 * MIB - 30 * MIB;
+    std::fs::write(&ballast, vec![0; free]).unwrap();
+    let mut stored = 1;
+    let refusal = loop {
+        match set(stored) {
+            Value::Error(text) if text.starts_with("MISCONF") => break text,
+            // Written when the disk filled up: it may or may not be there later.
+            Value::Error(text) => assert!(text.contains("outcome unknown"), "{text}"),
+            _ => {}
+        }
+        stored += 1;
+        assert!(stored < 10_000, "the disk never filled up");
+    };
+    assert!(refusal.contains("disk is full") && refusal.contains("free space"), "{refusal}");
+    let mut reader = node.client();
+    reader.run("TABLE m");
+    assert_eq!(reader.run("STRLEN k0"), Value::Integer(100_000), "reads go on");
+    std::fs::remove_file(&ballast).unwrap();
+    let limit = std::time::Duration::from_secs(30);
+    crate::server::wait_for("writes go on", limit, || (set(stored) == ok()).then_some(()));
 }
