@@ -179,6 +179,9 @@ impl Host {
     }
 }
 
+/// How long the answer to a change of the catalog waits for the partitions that it started.
+const CREATED_SERVES: Duration = Duration::from_secs(10);
+
 fn column_family(id: TableId) -> String {
     format!("table-{id}")
 }
@@ -351,7 +354,11 @@ impl Store {
             return Err(RequestError::Busy);
         }
         match receiver.await {
-            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Ok(outcome)) => {
+                // Whoever created a table wants to use it: its groups serve a moment later.
+                self.wait_until_serving(CREATED_SERVES).await;
+                Ok(outcome)
+            }
             Ok(Err(tessera_consensus::Failure::NotServing)) => Err(RequestError::NotReady),
             Ok(Err(tessera_consensus::Failure::DiskFull)) => Err(RequestError::DiskFull),
             Ok(Err(tessera_consensus::Failure::DiskFailed(error))) => Err(RequestError::DiskFailed(error)),
