@@ -1,9 +1,9 @@
 //! kill -9 under load, then an oracle of what was acknowledged.
 //!
 //! Writers set keys of their own to growing numbers and note, per key, the last acknowledged and the last sent one.
-//! After a restart a key must hold a number between the two: less is a lost write, more was never sent. On soft tables
-//! a suffix may be lost, but without holes: what survived of a partition must be a prefix in time. On tables without
-//! durability only the absence of invented values is checked.
+//! After a restart a key of a hard table must hold a number between the two: less is a lost write, more was never sent.
+//! Keys of soft tables may have lost their last numbers, which is counted; of tables without durability only invented
+//! values are looked for.
 //!
 //! `TESSERA_KILLS` sets the number of kills; `make crash` runs 200.
 
