@@ -39,13 +39,18 @@ fn connections_come_and_go_and_leave_nothing() {
         }
     };
     use_some(1_000);
-    let settled =
-        || wait_for("connections are closed", Duration::from_secs(30), || (descriptors(&node) < 100).then_some(()));
+    let settled = || {
+        wait_for("connections are closed", Duration::from_secs(30), || {
+            let Value::Bulk(list) = node.client().run("CLIENT LIST") else { panic!("a list") };
+            (list.iter().filter(|byte| **byte == b'\n').count() == 1).then_some(())
+        });
+    };
     settled();
     let (files, memory) = (descriptors(&node), resident_bytes(&node));
     use_some(10_000);
     settled();
-    assert!(descriptors(&node) <= files + 5, "{files} descriptors became {}", descriptors(&node));
+    // The engines may have opened a file of their own meanwhile; connections would count by the thousand.
+    assert!(descriptors(&node) <= files + 20, "{files} descriptors became {}", descriptors(&node));
     assert!(resident_bytes(&node) < memory + 16 * MIB, "{memory} bytes became {}", resident_bytes(&node));
 }
 
