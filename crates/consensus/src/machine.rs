@@ -47,8 +47,6 @@ pub enum Evaluated<T> {
     Replicate { ticket: T, sync: bool },
     /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those.
     NoChange { ticket: T },
-    /// Already answered.
-    Answered,
 }
 
 /// Committed entries of one group.

@@ -207,7 +207,6 @@ impl<M: StateMachine> Worker<M> {
                 }
                 return;
             }
-            Evaluated::Answered => return,
         };
         touch(&mut self.touched, group);
         if let Some(index) = closed {

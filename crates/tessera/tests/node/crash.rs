@@ -77,7 +77,7 @@ fn write(port: u16, writer: usize, seed: u64, oracle: &Mutex<Oracle>, stop: &Ato
             } else {
                 vec![b"HSET".to_vec(), format!("h{key}").into(), b"f".to_vec(), value(known.sent)]
             };
-            sent.push((key, known.sent, set[0] == b"HSET"));
+            sent.push((key, known.sent));
             commands.push(set);
         }
         // Strings and hashes count on the same number; each is checked by the larger one found.
@@ -85,7 +85,7 @@ fn write(port: u16, writer: usize, seed: u64, oracle: &Mutex<Oracle>, stop: &Ato
         if client.send(&bytes).is_err() {
             return;
         }
-        for (key, number, _) in sent {
+        for (key, number) in sent {
             match client.read() {
                 Ok(Value::Simple(_) | Value::Integer(_)) => {
                     let mut oracle = oracle.lock().unwrap();
