@@ -1,6 +1,7 @@
 //! The catalog as a replicated state machine.
 
 use crate::{Catalog, CatalogCommand, CatalogError};
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -92,7 +93,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         &mut self,
         _group: GroupId,
         request: CatalogRequest,
-        payload: &mut Vec<u8>,
+        payload: &mut BytesMut,
     ) -> Evaluated<CatalogTicket> {
         let CatalogRequest { command, reply } = request;
         let outcome = self.ahead.apply(&command, &self.limits);
@@ -102,12 +103,12 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
             return Evaluated::NoChange { ticket };
         }
         // One command a line: serde_json writes no line breaks.
-        serde_json::to_writer(&mut *payload, &command).expect("commands have a JSON form");
-        payload.push(b'\n');
+        serde_json::to_writer(payload.writer(), &command).expect("commands have a JSON form");
+        payload.put_u8(b'\n');
         Evaluated::Replicate { ticket, sync: true }
     }
 
-    fn proposed(&mut self, _group: GroupId, _index: u64) {}
+    fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
     fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
         for Committed { index, payloads, .. } in committed {

@@ -3,13 +3,16 @@
 use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
 use crate::storage::GroupStorage;
 use crate::{Committed, GroupId, THIS_NODE};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use raft::eraftpb::{Entry, EntryType, HardState};
 use raft::{Config, RawNode};
 use std::collections::VecDeque;
 
 /// An entry's payload is closed when it has grown to this; what follows goes into the next entry.
 const ENTRY_BYTES: usize = 1 << 20;
+
+/// A buffer that held an entry longer than this is not kept for the next one.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// How a group is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub(crate) struct Group<T> {
     /// Each waits for its index to be applied. Indexes ascend.
     tickets: VecDeque<(u64, T)>,
     /// The entry being put together in this pass.
-    pub(crate) building: Vec<u8>,
+    pub(crate) building: BytesMut,
     building_sync: bool,
     building_tickets: Vec<T>,
     applied: u64,
@@ -98,7 +101,7 @@ impl<T> Group<T> {
             node,
             pending,
             tickets: VecDeque::new(),
-            building: Vec::new(),
+            building: BytesMut::new(),
             building_sync: false,
             building_tickets: Vec::new(),
             applied,
@@ -113,8 +116,8 @@ impl<T> Group<T> {
         self.serving
     }
 
-    /// Takes a ticket for what was just appended to `building`. Returns the index when that closed an entry.
-    pub(crate) fn replicate(&mut self, ticket: T, sync: bool) -> Option<u64> {
+    /// Takes a ticket for what was just appended to `building`. Returns the entry that closed, if one did.
+    pub(crate) fn replicate(&mut self, ticket: T, sync: bool) -> Option<(u64, Bytes)> {
         self.building_sync |= sync;
         self.building_tickets.push(ticket);
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
@@ -135,17 +138,25 @@ impl<T> Group<T> {
         }
     }
 
-    /// Proposes what was put together. Returns the entry's index.
-    pub(crate) fn propose(&mut self) -> Option<u64> {
+    /// Proposes what was put together. Returns the entry's index and payload.
+    pub(crate) fn propose(&mut self) -> Option<(u64, Bytes)> {
         if self.building.is_empty() {
             return None;
         }
         self.node.propose(vec![], vec![]).expect("a serving lone voter is the leader");
         let index = self.node.raft.raft_log.last_index();
-        let payload = Bytes::from(std::mem::take(&mut self.building));
-        self.pending.push_back(Pending { index, payload, sync: std::mem::take(&mut self.building_sync) });
+        // What is left of the buffer takes the next entry; once this one is applied, so does its room.
+        let payload = self.building.split().freeze();
+        if payload.len() > KEPT_BYTES {
+            self.building = BytesMut::new();
+        }
+        self.pending.push_back(Pending {
+            index,
+            payload: payload.clone(),
+            sync: std::mem::take(&mut self.building_sync),
+        });
         self.tickets.extend(self.building_tickets.drain(..).map(|ticket| (index, ticket)));
-        Some(index)
+        Some((index, payload))
     }
 
     /// Takes what Raft has ready: records for the log, committed entries to apply.

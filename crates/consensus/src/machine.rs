@@ -1,5 +1,5 @@
 use crate::GroupId;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// What the groups of one worker replicate: called by the worker's loop only, never concurrently.
 ///
@@ -15,10 +15,10 @@ pub trait StateMachine {
     fn begin_pass(&mut self) {}
 
     /// Appends the command's effect to `payload`.
-    fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut Vec<u8>) -> Evaluated<Self::Ticket>;
+    fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut BytesMut) -> Evaluated<Self::Ticket>;
 
-    /// Everything evaluated for `group` since the last call is in the log entry `index`.
-    fn proposed(&mut self, group: GroupId, index: u64);
+    /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
+    fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
 
     /// Applies committed entries: all that one pass of the loop has, in log order within a group. Entries with an
     /// empty payload change nothing but the index.

@@ -209,8 +209,8 @@ impl<M: StateMachine> Worker<M> {
             }
         };
         touch(&mut self.touched, group);
-        if let Some(index) = closed {
-            self.machine.proposed(id, index);
+        if let Some((index, payload)) = closed {
+            self.machine.proposed(id, index, &payload);
         }
     }
 
@@ -250,8 +250,8 @@ impl<M: StateMachine> Worker<M> {
             for id in std::mem::take(&mut self.touched) {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 group.in_pass = false;
-                if let Some(index) = group.propose() {
-                    self.machine.proposed(id, index);
+                if let Some((index, payload)) = group.propose() {
+                    self.machine.proposed(id, index, &payload);
                 }
                 group.collect(&mut output);
             }

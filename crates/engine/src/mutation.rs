@@ -11,7 +11,7 @@
 //! The hash travels along so that followers and recovery do not compute it again.
 
 use crate::EngineError;
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 use tessera_types::{RecordKey, StoredValue};
 
 const PUT: u8 = 1;
@@ -32,39 +32,70 @@ pub enum Mutation<'a> {
     Clear,
 }
 
-fn put_key(out: &mut Vec<u8>, kind: u8, key: &RecordKey<'_>) {
+fn put_key(out: &mut BytesMut, kind: u8, key: &RecordKey<'_>) {
     out.put_u8(kind);
     out.put_u64_le(key.hash());
     out.put_u16_le(u16::try_from(key.hash_key.len()).expect("hash keys are checked against the limit on entry"));
     out.put_u32_le(u32::try_from(key.sort_key.len()).expect("sort keys are checked against the limit on entry"));
 }
 
-pub fn encode_put(out: &mut Vec<u8>, key: &RecordKey<'_>, value: &StoredValue<'_>) {
-    begin_put(out, key, value.encoded_len());
-    value.encode(out);
+/// Where the parts of a put or a delete stand in the payload it was encoded to, so that they can be read from there.
+#[derive(Clone, Copy, Debug)]
+pub struct Location {
+    hash: u64,
+    /// Of the hash key; sort key and stored value follow.
+    start: usize,
+    hash_key_len: usize,
+    sort_key_len: usize,
+    /// `None` for a delete.
+    value_len: Option<usize>,
 }
 
-/// [`encode_put`] of a stored value that is encoded already.
-pub fn encode_put_stored(out: &mut Vec<u8>, key: &RecordKey<'_>, stored: &[u8]) {
-    begin_put(out, key, stored.len());
-    out.put_slice(stored);
+impl Location {
+    fn of(key: &RecordKey<'_>, start: usize, value_len: Option<usize>) -> Self {
+        let (hash_key_len, sort_key_len) = (key.hash_key.len(), key.sort_key.len());
+        Self { hash: key.hash(), start, hash_key_len, sort_key_len, value_len }
+    }
+
+    /// Hash of the hash key.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub fn key<'p>(&self, payload: &'p [u8]) -> RecordKey<'p> {
+        let (hash_key, sort_key) =
+            payload[self.start..][..self.hash_key_len + self.sort_key_len].split_at(self.hash_key_len);
+        RecordKey::with_hash(self.hash, hash_key, sort_key)
+    }
+
+    /// The encoded [`StoredValue`]; `None` for a delete.
+    pub fn value<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
+        let length = self.value_len?;
+        Some(&payload[self.start + self.hash_key_len + self.sort_key_len..][..length])
+    }
 }
 
-fn begin_put(out: &mut Vec<u8>, key: &RecordKey<'_>, value_len: usize) {
+pub fn encode_put(out: &mut BytesMut, key: &RecordKey<'_>, value: &StoredValue<'_>) -> Location {
+    let value_len = value.encoded_len();
     out.reserve(19 + key.hash_key.len() + key.sort_key.len() + value_len);
     put_key(out, PUT, key);
     out.put_u32_le(u32::try_from(value_len).expect("values are checked against the limit on entry"));
+    let start = out.len();
     out.put_slice(key.hash_key);
     out.put_slice(key.sort_key);
+    value.encode(out);
+    Location::of(key, start, Some(value_len))
 }
 
-pub fn encode_delete(out: &mut Vec<u8>, key: &RecordKey<'_>) {
+pub fn encode_delete(out: &mut BytesMut, key: &RecordKey<'_>) -> Location {
     put_key(out, DELETE, key);
+    let start = out.len();
     out.put_slice(key.hash_key);
     out.put_slice(key.sort_key);
+    Location::of(key, start, None)
 }
 
-pub fn encode_clear(out: &mut Vec<u8>) {
+pub fn encode_clear(out: &mut BytesMut) {
     out.put_u8(CLEAR);
 }
 
@@ -120,9 +151,11 @@ mod tests {
     fn payloads_come_back_and_damage_is_reported_once() {
         let key = RecordKey::new(b"user", b"field");
         let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"value" };
-        let mut payload = Vec::new();
-        encode_put(&mut payload, &key, &value);
-        encode_delete(&mut payload, &key);
+        let mut payload = BytesMut::new();
+        let put = encode_put(&mut payload, &key, &value);
+        let delete = encode_delete(&mut payload, &key);
+        assert_eq!((put.key(&payload), put.value(&payload)), (key, Some(&b"\0value"[..])));
+        assert_eq!((delete.key(&payload), delete.value(&payload)), (key, None));
         encode_clear(&mut payload);
         let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
         assert_eq!(decoded, [Mutation::Put { key, value: b"\0value" }, Mutation::Delete { key }, Mutation::Clear]);

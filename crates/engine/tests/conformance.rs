@@ -1,6 +1,6 @@
 //! What every engine must do, checked against a model that is a `BTreeMap`.
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -69,14 +69,14 @@ fn stored(payload: &[u8], expiry: Expiry) -> Vec<u8> {
     bytes
 }
 
-fn write(engine: &dyn Engine, partition: u32, payload: Vec<u8>) {
+fn write(engine: &dyn Engine, partition: u32, payload: BytesMut) {
     let index = engine.applied_index(partition) + 1;
-    engine.write(&[Applied { partition, index, payloads: &[Bytes::from(payload)] }]).unwrap();
+    engine.write(&[Applied { partition, index, payloads: &[payload.freeze()] }]).unwrap();
     assert_eq!(engine.applied_index(partition), index);
 }
 
 fn put(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>, payload: &[u8], expiry: Expiry) {
-    let mut entry = Vec::new();
+    let mut entry = BytesMut::new();
     encode_put(&mut entry, key, &StoredValue { expiry, is_field: false, payload });
     write(engine, partition, entry);
 }
@@ -136,13 +136,13 @@ fn run(open: Open, steps: &[Step]) {
                 model.insert((*partition, hash_key.clone(), sort_key.clone()), stored(value, Expiry::NEVER));
             }
             Step::Delete(partition, hash_key, sort_key) => {
-                let mut entry = Vec::new();
+                let mut entry = BytesMut::new();
                 encode_delete(&mut entry, &RecordKey::new(hash_key, sort_key));
                 write(&*engine, *partition, entry);
                 model.remove(&(*partition, hash_key.clone(), sort_key.clone()));
             }
             Step::Clear(partition) => {
-                let mut entry = Vec::new();
+                let mut entry = BytesMut::new();
                 encode_clear(&mut entry);
                 write(&*engine, *partition, entry);
                 model.retain(|(p, _, _), _| p != partition);
@@ -300,7 +300,7 @@ fn memory_is_accounted_evicted_and_given_back() {
     assert!(budget.used_bytes() < (256 << 10) + 4_000);
 
     for partition in 0..PARTITIONS {
-        let mut clear = Vec::new();
+        let mut clear = BytesMut::new();
         encode_clear(&mut clear);
         write(&engine, partition, clear);
     }

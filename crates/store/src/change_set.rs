@@ -1,17 +1,25 @@
 //! The writes of one transaction: nearly always one, sometimes thousands.
 
-use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use tessera_engine::mutation::Location;
+use tessera_types::RecordKey;
 
-/// The last write of each key, by ordered key; `None` deletes.
+/// Where the last write of each key stands in the payload, which is passed along to every call.
 #[derive(Default)]
 pub(crate) enum ChangeSet {
     #[default]
     Empty,
     /// Spares the map of the common case.
-    One(Bytes, Option<Bytes>),
-    Many(BTreeMap<Bytes, Option<Bytes>>),
+    One(Location),
+    /// By key in its ordered form.
+    Many(BTreeMap<Vec<u8>, Location>),
+}
+
+fn ordered(key: &RecordKey<'_>) -> Vec<u8> {
+    let mut ordered = Vec::new();
+    key.encode_ordered(&mut ordered);
+    ordered
 }
 
 impl ChangeSet {
@@ -23,53 +31,45 @@ impl ChangeSet {
         *self = Self::Empty;
     }
 
-    pub(crate) fn get(&self, ordered: &Bytes) -> Option<&Option<Bytes>> {
+    pub(crate) fn get(&self, key: &RecordKey<'_>, payload: &[u8]) -> Option<&Location> {
         match self {
             Self::Empty => None,
-            Self::One(key, stored) => (key == ordered).then_some(stored),
-            Self::Many(changes) => changes.get(ordered),
+            Self::One(location) => (location.key(payload) == *key).then_some(location),
+            Self::Many(changes) => changes.get(&ordered(key)),
         }
     }
 
-    pub(crate) fn insert(&mut self, ordered: Bytes, stored: Option<Bytes>) {
-        *self = match std::mem::take(self) {
-            Self::Empty => Self::One(ordered, stored),
-            Self::One(key, _) if key == ordered => Self::One(ordered, stored),
-            Self::One(key, first) => Self::Many(BTreeMap::from([(key, first), (ordered, stored)])),
-            Self::Many(mut changes) => {
-                changes.insert(ordered, stored);
-                Self::Many(changes)
+    pub(crate) fn insert(&mut self, location: Location, payload: &[u8]) {
+        let key = location.key(payload);
+        match self {
+            Self::Empty => *self = Self::One(location),
+            Self::One(first) if first.key(payload) == key => *first = location,
+            Self::One(first) => {
+                *self = Self::Many([*first, location].map(|each| (ordered(&each.key(payload)), each)).into());
             }
-        };
+            Self::Many(changes) => _ = changes.insert(ordered(&key), location),
+        }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Location> {
         let (one, many) = match self {
             Self::Empty => (None, None),
-            Self::One(key, stored) => (Some((key, stored)), None),
-            Self::Many(changes) => (None, Some(changes)),
+            Self::One(location) => (Some(location), None),
+            Self::Many(changes) => (None, Some(changes.values())),
         };
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a Bytes) -> impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)> {
+    /// Changes of records of `key`'s hash key.
+    pub(crate) fn of_hash_key(&self, key: &RecordKey<'_>, payload: &[u8]) -> impl Iterator<Item = &Location> {
+        let from = ordered(&RecordKey::with_hash(key.hash(), key.hash_key, b""));
         let (one, many) = match self {
             Self::Empty => (None, None),
-            Self::One(key, stored) => (Some((key, stored)), None),
-            Self::Many(changes) => (None, Some(changes.range::<Bytes, _>((Bound::Included(prefix), Bound::Unbounded)))),
+            Self::One(location) => (Some(location), None),
+            Self::Many(changes) => (None, Some(changes.range((Bound::Included(from), Bound::Unbounded)))),
         };
         one.into_iter()
-            .chain(many.into_iter().flatten())
-            .skip_while(|(key, _)| !key.starts_with(prefix))
-            .take_while(|(key, _)| key.starts_with(prefix))
-    }
-
-    pub(crate) fn into_iter(self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> {
-        let (one, many) = match self {
-            Self::Empty => (None, None),
-            Self::One(key, stored) => (Some((key, stored)), None),
-            Self::Many(changes) => (None, Some(changes)),
-        };
-        one.into_iter().chain(many.into_iter().flatten())
+            .chain(many.into_iter().flatten().map(|(_, location)| location))
+            .take_while(move |location| location.hash() == key.hash() && location.key(payload).hash_key == key.hash_key)
     }
 }

@@ -3,8 +3,9 @@
 use crate::overlay::Overlay;
 use crate::table::{Table, partition_of_group};
 use crate::transaction::Transaction;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
@@ -12,15 +13,16 @@ use tessera_engine::Applied;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_types::{Durability, RequestError, UnixMillis};
 
-/// A write as a face sends it: evaluated by the partition's owner, answered when it is as durable as asked.
-pub trait Operation: Send {
+/// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
+/// and answered when it is as durable as asked.
+pub trait Operation: Send + Sync {
     /// Reads and writes. What it finds it keeps for [`answer`](Self::answer). Runs on the partition's loop, so it must
     /// be quick.
-    fn evaluate(&mut self, transaction: &mut Transaction<'_>) -> Verdict;
+    fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict;
 
-    /// Called once: with `Ok` when what was evaluated holds, else with the reason why it was never evaluated, or is not
-    /// known to hold.
-    fn answer(self: Box<Self>, outcome: Result<(), RequestError>);
+    /// Called once for each part: with `Ok` when what was evaluated holds, else with the reason why it was never
+    /// evaluated, or is not known to hold.
+    fn answer(&self, part: usize, outcome: Result<(), RequestError>);
 }
 
 /// What is to become of a transaction.
@@ -31,12 +33,40 @@ pub enum Verdict {
     Abandon,
 }
 
-/// An operation on its way to a partition.
+/// Part of an operation on its way to a partition.
 pub(crate) struct WriteCommand {
-    pub(crate) table: Arc<Table>,
-    pub(crate) partition: u32,
     pub(crate) sync: bool,
-    pub(crate) operation: Box<dyn Operation>,
+    pub(crate) ticket: Ticket,
+}
+
+/// The duty to answer a part of an operation. Dropped, it answers that the outcome is not known.
+pub(crate) struct Ticket {
+    operation: Option<Arc<dyn Operation>>,
+    part: usize,
+}
+
+impl Ticket {
+    pub(crate) fn new(operation: Arc<dyn Operation>, part: usize) -> Self {
+        Self { operation: Some(operation), part }
+    }
+
+    fn evaluate(&self, transaction: &mut Transaction<'_>) -> Verdict {
+        self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
+    }
+
+    pub(crate) fn answer(mut self, outcome: Result<(), RequestError>) {
+        if let Some(operation) = self.operation.take() {
+            operation.answer(self.part, outcome);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(operation) = self.operation.take() {
+            operation.answer(self.part, Err(RequestError::Interrupted));
+        }
+    }
 }
 
 /// Evaluates and applies for all partitions of one worker.
@@ -63,44 +93,39 @@ impl PartitionsMachine {
 
 impl StateMachine for PartitionsMachine {
     type Command = WriteCommand;
-    type Ticket = Box<dyn Operation>;
+    type Ticket = Ticket;
 
     fn begin_pass(&mut self) {
         self.now = UnixMillis::now();
     }
 
-    fn evaluate(
-        &mut self,
-        group: GroupId,
-        command: WriteCommand,
-        payload: &mut Vec<u8>,
-    ) -> Evaluated<Box<dyn Operation>> {
-        let WriteCommand { table, partition, sync, mut operation } = command;
-        let hosted = self.partitions.entry(group).or_insert_with(|| HostedPartition {
-            table: table.clone(),
-            partition,
-            overlay: Overlay::default(),
-        });
-        let mut transaction = Transaction::new(&table, partition, self.now, &hosted.overlay);
-        let verdict = operation.evaluate(&mut transaction);
-        let changes = transaction.into_changes();
-        if verdict == Verdict::Abandon || changes.is_empty() {
-            return Evaluated::NoChange { ticket: operation };
+    fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
+        let WriteCommand { sync, ticket } = command;
+        let now = self.now;
+        let HostedPartition { table, partition, overlay } = self.host(group).expect("a serving group's table is open");
+        let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
+        if ticket.evaluate(&mut transaction) == Verdict::Abandon {
+            transaction.abandon();
+            return Evaluated::NoChange { ticket };
         }
-        let watched = &table.partitions[partition as usize].watched;
+        let changes = transaction.into_changes();
+        if changes.is_empty() {
+            return Evaluated::NoChange { ticket };
+        }
+        let watched = &table.partitions[*partition as usize].watched;
         if !watched.is_empty() {
             if changes.clears() {
                 watched.touch_all();
             }
-            changes.hash_keys().for_each(|hash_key| watched.touch(hash_key));
+            changes.hash_keys(payload).for_each(|hash_key| watched.touch(hash_key));
         }
-        changes.commit(payload, &mut hosted.overlay);
-        Evaluated::Replicate { ticket: operation, sync }
+        changes.enter(overlay, payload);
+        Evaluated::Replicate { ticket, sync }
     }
 
-    fn proposed(&mut self, group: GroupId, index: u64) {
+    fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
         if let Some(hosted) = self.partitions.get_mut(&group) {
-            hosted.overlay.proposed(index);
+            hosted.overlay.proposed(index, payload.clone());
         }
     }
 
@@ -108,7 +133,8 @@ impl StateMachine for PartitionsMachine {
         // All entries of a pass that concern one table go to its engine in one call.
         let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
         for Committed { group, index, payloads } in committed {
-            let Some((table, partition)) = self.hosted(*group) else { continue };
+            let Some(HostedPartition { table, partition, .. }) = self.host(*group) else { continue };
+            let (table, partition) = (table.clone(), *partition);
             if table.engine.applied_index(partition) >= *index {
                 continue; // a part of a pass that failed later on
             }
@@ -139,12 +165,12 @@ impl StateMachine for PartitionsMachine {
         Ok(())
     }
 
-    fn answer(&mut self, ticket: Box<dyn Operation>, outcome: Result<(), Failure>) {
+    fn answer(&mut self, ticket: Ticket, outcome: Result<(), Failure>) {
         ticket.answer(outcome.map_err(request_error));
     }
 
     fn refuse(&mut self, command: WriteCommand, failure: Failure) {
-        command.operation.answer(Err(request_error(failure)));
+        command.ticket.answer(Err(request_error(failure)));
     }
 
     fn removed(&mut self, group: GroupId) {
@@ -152,20 +178,24 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn serving(&mut self, group: GroupId) {
-        if let Some((table, partition)) = self.hosted(group) {
-            table.partitions[partition as usize].is_serving.store(true, Ordering::Release);
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partitions[*partition as usize].is_serving.store(true, Ordering::Release);
             self.opened.notify_waiters();
         }
     }
 }
 
 impl PartitionsMachine {
-    fn hosted(&self, group: GroupId) -> Option<(Arc<Table>, u32)> {
-        if let Some(hosted) = self.partitions.get(&group) {
-            return Some((hosted.table.clone(), hosted.partition));
+    /// A group's partition; `None` when its table has been purged.
+    fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
+        match self.partitions.entry(group) {
+            Entry::Occupied(hosted) => Some(hosted.into_mut()),
+            Entry::Vacant(place) => {
+                let (table, partition) = partition_of_group(group)?;
+                let table = self.registry.any(table)?;
+                Some(place.insert(HostedPartition { table, partition, overlay: Overlay::default() }))
+            }
         }
-        let (table, partition) = partition_of_group(group)?;
-        Some((self.registry.any(table)?, partition))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::catalog_listener::OpenTables;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
-use crate::machine::{Operation, PartitionsMachine, Verdict, WriteCommand, sync_for};
+use crate::machine::{Operation, PartitionsMachine, Ticket, Verdict, WriteCommand, sync_for};
 use crate::maintenance::Maintenance;
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Partition, Table, group_of};
@@ -20,7 +20,7 @@ use tessera_cluster::{
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupId, GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
-use tessera_types::{Durability, EngineKind, RecordKey, RequestError, TableId, UnixMillis};
+use tessera_types::{Durability, EngineKind, RequestError, TableId, UnixMillis};
 
 /// The tables that can be reached, swapped as a whole when the catalog changes.
 #[derive(Default)]
@@ -303,38 +303,30 @@ impl Store {
         Ok(CatalogFile::load(&self.host.directory.catalog())?.catalog.tables().cloned().collect())
     }
 
-    /// Sends an operation to the partition of `hash_key`. It is answered on its own, also when this refuses it.
+    /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its
+    /// own, also when this refuses it.
     ///
     /// Cancellation: none; once sent, an operation runs to its end.
     pub fn write(
         &self,
-        table: &Arc<Table>,
-        hash_key: &[u8],
+        table: &Table,
         durability: Option<Durability>,
-        operation: Box<dyn Operation>,
+        operation: &Arc<dyn Operation>,
+        partitions: impl IntoIterator<Item = u32>,
     ) {
-        let partition = table.partition_of(&RecordKey::new(hash_key, b""));
-        self.write_partition(table, partition, durability, operation);
-    }
-
-    /// As [`Self::write`], for a partition by number.
-    pub fn write_partition(
-        &self,
-        table: &Arc<Table>,
-        partition: u32,
-        durability: Option<Durability>,
-        operation: Box<dyn Operation>,
-    ) {
-        let sync = match sync_for(table, durability) {
-            Ok(sync) => sync,
-            Err(error) => return operation.answer(Err(error)),
-        };
-        if table.schema.is_persistent() && self.host.log.is_backlogged() {
-            return operation.answer(Err(RequestError::Busy));
-        }
-        let command = WriteCommand { table: table.clone(), partition, sync, operation };
-        if let Err((command, error)) = table.submit(command) {
-            command.operation.answer(Err(error));
+        let is_backlogged = table.schema.is_persistent() && self.host.log.is_backlogged();
+        let admitted =
+            sync_for(table, durability).and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
+        for (part, partition) in partitions.into_iter().enumerate() {
+            let ticket = Ticket::new(operation.clone(), part);
+            match &admitted {
+                Err(error) => ticket.answer(Err(error.clone())),
+                Ok(sync) => {
+                    if let Err((command, error)) = table.submit(partition, WriteCommand { sync: *sync, ticket }) {
+                        command.ticket.answer(Err(error));
+                    }
+                }
+            }
         }
     }
 
@@ -379,14 +371,12 @@ impl Store {
     /// # Errors
     /// The first partition's that failed; others may be empty already.
     pub async fn truncate(&self, table: &Arc<Table>) -> Result<(), RequestError> {
-        let mut outcomes = Vec::new();
-        for partition in 0..table.schema.partitions {
-            let (sender, receiver) = tokio::sync::oneshot::channel();
-            self.write_partition(table, partition, None, Box::new(Clear { sender }));
-            outcomes.push(receiver);
-        }
-        for outcome in outcomes {
-            outcome.await.unwrap_or(Err(RequestError::Interrupted))?;
+        let (sender, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
+        let partitions = 0..table.schema.partitions;
+        let operation: Arc<dyn Operation> = Arc::new(Clear { sender });
+        self.write(table, None, &operation, partitions.clone());
+        for _ in partitions {
+            outcomes.recv().await.unwrap_or(Err(RequestError::Interrupted))?;
         }
         Ok(())
     }
@@ -424,16 +414,16 @@ impl Store {
 }
 
 struct Clear {
-    sender: tokio::sync::oneshot::Sender<Result<(), RequestError>>,
+    sender: tokio::sync::mpsc::UnboundedSender<Result<(), RequestError>>,
 }
 
 impl Operation for Clear {
-    fn evaluate(&mut self, transaction: &mut crate::Transaction<'_>) -> Verdict {
+    fn evaluate(&self, _part: usize, transaction: &mut crate::Transaction<'_>) -> Verdict {
         transaction.clear();
         Verdict::Commit
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), RequestError>) {
+    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
         let _ = self.sender.send(outcome);
     }
 }

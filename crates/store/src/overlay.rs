@@ -1,59 +1,86 @@
 //! Writes of a partition that are evaluated but not applied yet.
 //!
 //! A write is judged against the state as it will be when everything before it is applied. While entries are on their
-//! way to the disk that state is nowhere; the overlay holds the difference.
+//! way to the disk that state is nowhere; the overlay holds the difference. It copies nothing: it knows where in which
+//! payload a record's last write stands.
 
 use bytes::Bytes;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use tessera_engine::mutation::{self, Location, Mutation};
 use tessera_types::RecordKey;
 
-/// Keys are in their ordered form (see [`RecordKey::encode_ordered`]), so that a hash key's records are a range.
+/// Calls that look into the entry being put together are given its payload as `building`.
 #[derive(Default)]
 pub(crate) struct Overlay {
-    records: BTreeMap<Bytes, InFlight>,
-    /// Batches are what is proposed together; counts up.
+    /// Records under the empty sort key, by hash.
+    plain: HashTable<InFlight>,
+    /// The others, by key in its ordered form (see [`RecordKey::encode_ordered`]), so that a hash key's are a range.
+    fields: BTreeMap<Bytes, InFlight>,
+    /// Batches are what is proposed together; counts up. This one is being put together.
     batch: u64,
+    /// Whether it has writes.
+    is_building: bool,
     /// The batch that last cleared the partition: what is applied under it is hidden.
     cleared_by: Option<u64>,
-    /// Keys written by the batch being evaluated.
-    evaluating: Vec<Bytes>,
+    /// The batches before, oldest first.
     proposed: VecDeque<Proposed>,
-    /// In-flight records with a sort key.
-    sort_keys: usize,
 }
 
 struct InFlight {
     batch: u64,
-    /// `None` for a deletion.
-    stored: Option<Bytes>,
+    location: Location,
 }
 
 struct Proposed {
     index: u64,
-    batch: u64,
-    keys: Vec<Bytes>,
+    payload: Bytes,
 }
 
 /// What the overlay says about a record.
 pub(crate) enum Lookup<'a> {
     /// Nothing in flight: the engine decides.
     Engine,
-    Stored(&'a Bytes),
+    Stored(&'a [u8]),
     Absent,
 }
 
+impl InFlight {
+    fn payload<'a>(&self, proposed: &'a VecDeque<Proposed>, batch: u64, building: &'a [u8]) -> &'a [u8] {
+        // As many batches lie between this one and the one being put together as stand in `proposed`.
+        match (batch - self.batch) as usize {
+            0 => building,
+            age => &proposed[proposed.len() - age].payload,
+        }
+    }
+}
+
 impl Overlay {
-    pub(crate) fn get(&self, key: &RecordKey<'_>) -> Lookup<'_> {
-        if self.records.is_empty() && self.cleared_by.is_none() {
+    pub(crate) fn get<'a>(&'a self, key: &RecordKey<'_>, building: &'a [u8]) -> Lookup<'a> {
+        if self.plain.is_empty() && self.fields.is_empty() && self.cleared_by.is_none() {
             return Lookup::Engine;
         }
-        match self.records.get(&key.to_ordered_bytes()) {
-            Some(InFlight { stored: Some(stored), .. }) => Lookup::Stored(stored),
-            Some(InFlight { stored: None, .. }) => Lookup::Absent,
+        let in_flight = if key.sort_key.is_empty() {
+            self.plain.find(key.hash(), |in_flight| {
+                in_flight.location.key(in_flight.payload(&self.proposed, self.batch, building)) == *key
+            })
+        } else {
+            self.fields.get(&key.to_ordered_bytes())
+        };
+        match in_flight {
+            Some(in_flight) => match self.stored(in_flight, building) {
+                Some(stored) => Lookup::Stored(stored),
+                None => Lookup::Absent,
+            },
             None if self.cleared_by.is_some() => Lookup::Absent,
             None => Lookup::Engine,
         }
+    }
+
+    fn stored<'a>(&'a self, in_flight: &InFlight, building: &'a [u8]) -> Option<&'a [u8]> {
+        in_flight.location.value(in_flight.payload(&self.proposed, self.batch, building))
     }
 
     /// Whether what the engine holds is about to be cleared.
@@ -62,56 +89,94 @@ impl Overlay {
     }
 
     pub(crate) fn may_hold_sort_keys(&self) -> bool {
-        self.sort_keys > 0
+        !self.fields.is_empty()
     }
 
     /// Records of `key`'s hash key in flight, in order: sort key and stored value, `None` for deletions.
     pub(crate) fn of_hash_key<'a>(
         &'a self,
         key: &RecordKey<'_>,
-    ) -> impl Iterator<Item = (Bytes, Option<&'a Bytes>)> + use<'a> {
-        let prefix = RecordKey::with_hash(key.hash(), key.hash_key, b"").to_ordered_bytes();
-        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        building: &'a [u8],
+    ) -> impl Iterator<Item = (Bytes, Option<&'a [u8]>)> + use<'a> {
+        let without_sort_key = RecordKey::with_hash(key.hash(), key.hash_key, b"");
+        let plain = match self.get(&without_sort_key, building) {
+            Lookup::Stored(stored) => Some((Bytes::new(), Some(stored))),
+            // A partition that is cleared has nothing; the caller knows.
+            Lookup::Absent => Some((Bytes::new(), None)),
+            Lookup::Engine => None,
+        };
+        let prefix = without_sort_key.to_ordered_bytes();
         let length = prefix.len();
-        self.records
-            .range::<Bytes, _>(from)
-            .take_while(move |(key, _)| key.starts_with(&prefix))
-            .map(move |(key, in_flight)| (key.slice(length..), in_flight.stored.as_ref()))
+        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let fields = self.fields.range::<Bytes, _>(from).take_while(move |(key, _)| key.starts_with(&prefix));
+        plain
+            .into_iter()
+            .chain(fields.map(move |(key, in_flight)| (key.slice(length..), self.stored(in_flight, building))))
     }
 
-    pub(crate) fn write(&mut self, ordered: Bytes, has_sort_key: bool, stored: Option<Bytes>) {
-        self.evaluating.push(ordered.clone());
-        let old = self.records.insert(ordered, InFlight { batch: self.batch, stored });
-        self.sort_keys += usize::from(has_sort_key && old.is_none());
+    /// Notes a write of the batch being put together.
+    pub(crate) fn write(&mut self, location: Location, building: &[u8]) {
+        self.is_building = true;
+        let key = location.key(building);
+        let in_flight = InFlight { batch: self.batch, location };
+        if !key.sort_key.is_empty() {
+            self.fields.insert(key.to_ordered_bytes(), in_flight);
+            return;
+        }
+        let (proposed, batch) = (&self.proposed, self.batch);
+        let is_same = |other: &InFlight| other.location.key(other.payload(proposed, batch, building)) == key;
+        match self.plain.entry(key.hash(), is_same, |other| other.location.hash()) {
+            Entry::Occupied(mut old) => *old.get_mut() = in_flight,
+            Entry::Vacant(place) => _ = place.insert(in_flight),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.records.clear();
-        self.sort_keys = 0;
+        self.is_building = true;
+        self.plain.clear();
+        self.fields.clear();
         self.cleared_by = Some(self.batch);
     }
 
     /// Everything written since the last call is in log entry `index`.
-    pub(crate) fn proposed(&mut self, index: u64) {
-        let keys = std::mem::take(&mut self.evaluating);
-        self.proposed.push_back(Proposed { index, batch: self.batch, keys });
+    pub(crate) fn proposed(&mut self, index: u64, payload: Bytes) {
+        self.proposed.push_back(Proposed { index, payload });
         self.batch += 1;
+        self.is_building = false;
     }
 
     /// Entries up to `index` are in the engine.
     pub(crate) fn applied(&mut self, index: u64) {
-        while let Some(Proposed { batch, keys, .. }) = self.proposed.pop_front_if(|proposed| proposed.index <= index) {
-            for key in keys {
-                // A later batch may have written the record again.
-                if self.records.get(&key).is_some_and(|in_flight| in_flight.batch <= batch) {
-                    let has_sort_key = RecordKey::decode_ordered(&key).is_some_and(|key| !key.sort_key.is_empty());
-                    self.sort_keys -= usize::from(has_sort_key);
-                    self.records.remove(&key);
+        while let Some(first) = self.proposed.front().filter(|first| first.index <= index) {
+            let applied = self.batch - self.proposed.len() as u64;
+            if self.proposed.len() == 1 && !self.is_building {
+                // Nothing else is in flight.
+                self.plain.clear();
+                self.fields.clear();
+            } else {
+                // The engine has read the payload, so it is whole.
+                for mutation in mutation::decode(&first.payload).flatten() {
+                    let (Mutation::Put { key, .. } | Mutation::Delete { key }) = mutation else { continue };
+                    // A later batch may have written the record again.
+                    if key.sort_key.is_empty() {
+                        let is_done = |in_flight: &InFlight| {
+                            in_flight.batch == applied && in_flight.location.key(&first.payload) == key
+                        };
+                        if let Ok(done) = self.plain.find_entry(key.hash(), is_done) {
+                            done.remove();
+                        }
+                    } else {
+                        let ordered = key.to_ordered_bytes();
+                        if self.fields.get(&ordered).is_some_and(|in_flight| in_flight.batch == applied) {
+                            self.fields.remove(&ordered);
+                        }
+                    }
                 }
             }
-            if self.cleared_by.is_some_and(|cleared| cleared <= batch) {
+            if self.cleared_by.is_some_and(|cleared| cleared <= applied) {
                 self.cleared_by = None;
             }
+            self.proposed.pop_front();
         }
     }
 }
@@ -119,44 +184,100 @@ impl Overlay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::BytesMut;
+    use tessera_types::{Expiry, StoredValue};
 
-    fn write(overlay: &mut Overlay, key: &RecordKey<'_>, stored: Option<&'static str>) {
-        overlay.write(key.to_ordered_bytes(), !key.sort_key.is_empty(), stored.map(Bytes::from));
+    /// An overlay and the entry being put together.
+    #[derive(Default)]
+    struct Fixture {
+        overlay: Overlay,
+        building: BytesMut,
     }
 
-    fn is_stored(overlay: &Overlay, key: &RecordKey<'_>, expected: &str) -> bool {
-        matches!(overlay.get(key), Lookup::Stored(stored) if stored == expected)
+    impl Fixture {
+        fn write(&mut self, key: &RecordKey<'_>, payload: Option<&str>) {
+            let stored = payload.map(|payload| payload.as_bytes());
+            let location = match stored {
+                Some(payload) => {
+                    let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload };
+                    mutation::encode_put(&mut self.building, key, &value)
+                }
+                None => mutation::encode_delete(&mut self.building, key),
+            };
+            self.overlay.write(location, &self.building);
+        }
+
+        fn clear(&mut self) {
+            mutation::encode_clear(&mut self.building);
+            self.overlay.clear();
+        }
+
+        fn proposed(&mut self, index: u64) {
+            self.overlay.proposed(index, self.building.split().freeze());
+        }
+
+        fn is_stored(&self, key: &RecordKey<'_>, expected: &str) -> bool {
+            matches!(self.overlay.get(key, &self.building), Lookup::Stored(stored) if &stored[1..] == expected.as_bytes())
+        }
+
+        fn is_absent(&self, key: &RecordKey<'_>) -> bool {
+            matches!(self.overlay.get(key, &self.building), Lookup::Absent)
+        }
+
+        fn is_left_to_engine(&self, key: &RecordKey<'_>) -> bool {
+            matches!(self.overlay.get(key, &self.building), Lookup::Engine)
+        }
     }
 
     #[test]
     fn a_record_is_seen_until_its_last_write_is_applied() {
-        let mut overlay = Overlay::default();
-        let (a, b) = (RecordKey::new(b"k", b"a"), RecordKey::new(b"k", b"b"));
-        write(&mut overlay, &a, Some("1"));
-        overlay.proposed(10);
-        write(&mut overlay, &a, Some("2"));
-        write(&mut overlay, &b, None);
-        overlay.proposed(11);
-        assert!(is_stored(&overlay, &a, "2") && matches!(overlay.get(&b), Lookup::Absent));
-        assert_eq!(overlay.of_hash_key(&a).count(), 2);
-        overlay.applied(10);
-        assert!(is_stored(&overlay, &a, "2") && overlay.may_hold_sort_keys());
-        overlay.applied(11);
-        assert!(matches!(overlay.get(&a), Lookup::Engine) && !overlay.may_hold_sort_keys());
+        for (a, b) in [(&b"a"[..], &b"b"[..]), (b"", b"b"), (b"b", b"")] {
+            let mut fixture = Fixture::default();
+            let (a, b) = (RecordKey::new(b"k", a), RecordKey::new(b"k", b));
+            fixture.write(&a, Some("1"));
+            fixture.proposed(10);
+            fixture.write(&a, Some("2"));
+            fixture.write(&b, None);
+            assert!(fixture.is_stored(&a, "2") && fixture.is_absent(&b));
+            fixture.proposed(11);
+            assert!(fixture.is_stored(&a, "2") && fixture.is_absent(&b));
+            assert_eq!(fixture.overlay.of_hash_key(&a, &fixture.building).count(), 2);
+            fixture.overlay.applied(10);
+            assert!(fixture.is_stored(&a, "2") && fixture.overlay.may_hold_sort_keys());
+            fixture.write(&b, Some("3"));
+            fixture.overlay.applied(11);
+            assert!(fixture.is_left_to_engine(&a) && fixture.is_stored(&b, "3"));
+            fixture.proposed(12);
+            fixture.overlay.applied(12);
+            assert!(fixture.is_left_to_engine(&b) && !fixture.overlay.may_hold_sort_keys());
+        }
+    }
+
+    #[test]
+    fn keys_of_one_hash_are_told_apart() {
+        let mut fixture = Fixture::default();
+        let (a, b) = (RecordKey::with_hash(7, b"a", b""), RecordKey::with_hash(7, b"b", b""));
+        fixture.write(&a, Some("1"));
+        fixture.write(&b, Some("2"));
+        assert!(fixture.is_stored(&a, "1") && fixture.is_stored(&b, "2"));
+        fixture.proposed(1);
+        fixture.write(&b, Some("3"));
+        fixture.overlay.applied(1);
+        assert!(fixture.is_left_to_engine(&a) && fixture.is_stored(&b, "3"));
     }
 
     #[test]
     fn a_clear_hides_the_engine_until_it_is_applied() {
-        let mut overlay = Overlay::default();
+        let mut fixture = Fixture::default();
         let (a, b) = (RecordKey::new(b"a", b""), RecordKey::new(b"b", b""));
-        write(&mut overlay, &a, Some("1"));
-        overlay.proposed(1);
-        overlay.clear();
-        write(&mut overlay, &b, Some("2"));
-        overlay.proposed(2);
-        overlay.applied(1);
-        assert!(matches!(overlay.get(&a), Lookup::Absent) && is_stored(&overlay, &b, "2"));
-        overlay.applied(2);
-        assert!(matches!(overlay.get(&a), Lookup::Engine) && !overlay.hides_engine());
+        fixture.write(&a, Some("1"));
+        fixture.proposed(1);
+        fixture.clear();
+        fixture.write(&b, Some("2"));
+        fixture.proposed(2);
+        fixture.overlay.applied(1);
+        assert!(fixture.is_absent(&a) && fixture.is_stored(&b, "2"));
+        fixture.overlay.applied(2);
+        assert!(fixture.is_left_to_engine(&a) && !fixture.overlay.hides_engine());
     }
 }

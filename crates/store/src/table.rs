@@ -197,8 +197,7 @@ impl Table {
     ///
     /// # Errors
     /// Gives the command back with the reason when it was not even queued.
-    pub(crate) fn submit(&self, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
-        let partition = command.partition;
+    pub(crate) fn submit(&self, partition: u32, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
         let state = &self.partitions[partition as usize];
         if self.is_dropped.load(Ordering::Acquire) {
             let error = self.not_serving();

@@ -3,10 +3,11 @@
 use crate::change_set::ChangeSet;
 use crate::overlay::{Lookup, Overlay};
 use crate::table::{Table, damaged, request_error};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
-use tessera_engine::{Order, SortKeyRange, Visit, mutation};
+use tessera_engine::mutation::{self, Location};
+use tessera_engine::{Order, SortKeyRange, Visit};
 use tessera_types::{Expiry, RecordKey, RequestError, StoredValue, UnixMillis};
 
 /// A record as a transaction sees it.
@@ -26,11 +27,21 @@ pub struct Transaction<'a> {
     table: &'a Table,
     partition: u32,
     now: UnixMillis,
-    overlay: Option<&'a Overlay>,
+    /// `None` for a transaction that only reads.
+    writer: Option<Writer<'a>>,
     changes: ChangeSet,
     cleared: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
+}
+
+/// What a transaction writes to, and what it must see of the writes before it.
+struct Writer<'a> {
+    overlay: &'a Overlay,
+    /// The log entry being put together.
+    payload: &'a mut BytesMut,
+    /// Where this transaction's part of it begins.
+    began: usize,
 }
 
 impl<'a> Transaction<'a> {
@@ -48,7 +59,7 @@ impl<'a> Transaction<'a> {
             table,
             partition,
             now,
-            overlay: None,
+            writer: None,
             changes: ChangeSet::default(),
             cleared: false,
             wrote_sort_key: false,
@@ -56,8 +67,15 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(crate) fn new(table: &'a Table, partition: u32, now: UnixMillis, overlay: &'a Overlay) -> Self {
-        Self { overlay: Some(overlay), ..Self::on(table, partition, now) }
+    pub(crate) fn new(
+        table: &'a Table,
+        partition: u32,
+        now: UnixMillis,
+        overlay: &'a Overlay,
+        payload: &'a mut BytesMut,
+    ) -> Self {
+        let began = payload.len();
+        Self { writer: Some(Writer { overlay, payload, began }), ..Self::on(table, partition, now) }
     }
 
     pub fn now(&self) -> UnixMillis {
@@ -83,39 +101,39 @@ impl<'a> Transaction<'a> {
     /// What the engine reports.
     pub fn get(&self, hash_key: &[u8], sort_key: &[u8]) -> Result<Option<Record>, RequestError> {
         let key = RecordKey::new(hash_key, sort_key);
-        if !self.changes.is_empty()
-            && let Some(change) = self.changes.get(&key.to_ordered_bytes())
-        {
-            return change.as_ref().map_or(Ok(None), |stored| self.live(&key, stored));
-        }
-        if self.cleared {
-            return Ok(None);
-        }
-        match self.overlay.map_or(Lookup::Engine, |overlay| overlay.get(&key)) {
+        let ahead = match &self.writer {
+            None => Lookup::Engine,
+            Some(writer) => match self.changes.get(&key, writer.payload) {
+                Some(change) => change.value(writer.payload).map_or(Lookup::Absent, Lookup::Stored),
+                None if self.cleared => Lookup::Absent,
+                None => writer.overlay.get(&key, writer.payload),
+            },
+        };
+        match ahead {
             Lookup::Stored(stored) => self.live(&key, stored),
             Lookup::Absent => Ok(None),
             Lookup::Engine => {
                 let mut found = Ok(None);
-                let visit = &mut |stored: &[u8]| found = self.live(&key, &Bytes::copy_from_slice(stored));
+                let visit = &mut |stored: &[u8]| found = self.live(&key, stored);
                 self.table.engine.get(self.partition, &key, visit).map_err(request_error)?;
                 found
             }
         }
     }
 
-    fn live(&self, key: &RecordKey<'_>, bytes: &Bytes) -> Result<Option<Record>, RequestError> {
+    fn live(&self, key: &RecordKey<'_>, bytes: &[u8]) -> Result<Option<Record>, RequestError> {
         let stored = StoredValue::decode(bytes).ok_or_else(|| damaged(key))?;
         Ok(stored.is_live(self.now).then(|| Record {
             expiry: stored.expiry,
             is_field: stored.is_field,
-            value: bytes.slice_ref(stored.payload),
+            value: Bytes::copy_from_slice(stored.payload),
         }))
     }
 
     /// Whether a hash key may have records besides the one under the empty sort key; false is certain.
     pub fn may_hold_sort_keys(&self) -> bool {
         self.table.engine.may_hold_sort_keys(self.partition)
-            || self.overlay.is_some_and(Overlay::may_hold_sort_keys)
+            || self.writer.as_ref().is_some_and(|writer| writer.overlay.may_hold_sort_keys())
             || self.wrote_sort_key
     }
 
@@ -134,14 +152,14 @@ impl<'a> Transaction<'a> {
         let mut ahead = self.ahead_of_engine(&key);
         ahead.retain(|sort_key, _| RangeBounds::<[u8]>::contains(&range, &sort_key[..]));
         let mut records: Vec<(Bytes, Record)> = Vec::new();
-        let reads_engine = !self.cleared && !self.overlay.is_some_and(Overlay::hides_engine);
-        if reads_engine {
+        let hides_engine = self.cleared || self.writer.as_ref().is_some_and(|writer| writer.overlay.hides_engine());
+        if !hides_engine {
             let mut failure = None;
             let visit = &mut |sort_key: &[u8], stored: &[u8]| {
                 if ahead.contains_key(sort_key) {
                     return Visit::NextRecord;
                 }
-                match self.live(&key, &Bytes::copy_from_slice(stored)) {
+                match self.live(&key, stored) {
                     Ok(Some(record)) => records.push((Bytes::copy_from_slice(sort_key), record)),
                     Ok(None) => {}
                     Err(error) => failure = Some(error),
@@ -154,7 +172,7 @@ impl<'a> Transaction<'a> {
         }
         if !ahead.is_empty() {
             for (sort_key, stored) in ahead {
-                if let Some(record) = stored.map_or(Ok(None), |stored| self.live(&key, &stored))? {
+                if let Some(record) = stored.map_or(Ok(None), |stored| self.live(&key, stored))? {
                     records.push((sort_key, record));
                 }
             }
@@ -168,14 +186,14 @@ impl<'a> Transaction<'a> {
     }
 
     /// What the overlay and this transaction know better than the engine about a hash key.
-    fn ahead_of_engine(&self, key: &RecordKey<'_>) -> BTreeMap<Bytes, Option<Bytes>> {
+    fn ahead_of_engine(&self, key: &RecordKey<'_>) -> BTreeMap<Bytes, Option<&[u8]>> {
         let mut ahead = BTreeMap::new();
-        if let Some(overlay) = self.overlay.filter(|_| !self.cleared) {
-            ahead.extend(overlay.of_hash_key(key).map(|(sort_key, stored)| (sort_key, stored.cloned())));
+        let Some(Writer { overlay, payload, .. }) = &self.writer else { return ahead };
+        if !self.cleared {
+            ahead.extend(overlay.of_hash_key(key, payload));
         }
-        let prefix = RecordKey::with_hash(key.hash(), key.hash_key, b"").to_ordered_bytes();
-        for (ordered, stored) in self.changes.with_prefix(&prefix) {
-            ahead.insert(ordered.slice(prefix.len()..), stored.clone());
+        for change in self.changes.of_hash_key(key, payload) {
+            ahead.insert(Bytes::copy_from_slice(change.key(payload).sort_key), change.value(payload));
         }
         ahead
     }
@@ -217,31 +235,44 @@ impl<'a> Transaction<'a> {
         {
             return Err(RequestError::MemoryFull { needed: self.written_bytes as u64, spare });
         }
-        let stored_value = StoredValue { expiry, is_field, payload: value };
-        let mut stored = Vec::with_capacity(stored_value.encoded_len());
-        stored_value.encode(&mut stored);
-        self.change(hash_key, sort_key, Some(stored.into()));
+        let stored = StoredValue { expiry, is_field, payload: value };
+        self.change(hash_key, sort_key, |payload, key| mutation::encode_put(payload, key, &stored));
         Ok(())
     }
 
     /// Deletes a record, whether it exists or not.
     pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) {
         self.written_bytes += hash_key.len() + sort_key.len();
-        self.change(hash_key, sort_key, None);
+        self.change(hash_key, sort_key, mutation::encode_delete);
     }
 
-    fn change(&mut self, hash_key: &[u8], sort_key: &[u8], stored: Option<Bytes>) {
-        assert!(self.overlay.is_some(), "a read-only transaction does not write");
+    fn change(
+        &mut self,
+        hash_key: &[u8],
+        sort_key: &[u8],
+        encode: impl FnOnce(&mut BytesMut, &RecordKey<'_>) -> Location,
+    ) {
         debug_assert!(self.covers(hash_key), "a transaction writes its own partition only");
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         self.wrote_sort_key |= !sort_key.is_empty();
-        self.changes.insert(RecordKey::new(hash_key, sort_key).to_ordered_bytes(), stored);
+        let location = encode(writer.payload, &RecordKey::new(hash_key, sort_key));
+        self.changes.insert(location, writer.payload);
     }
 
     /// Deletes every record of the partition.
     pub fn clear(&mut self) {
-        assert!(self.overlay.is_some(), "a read-only transaction does not write");
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        writer.payload.truncate(writer.began);
+        mutation::encode_clear(writer.payload);
         self.changes.clear();
         self.cleared = true;
+    }
+
+    /// Takes back what was written.
+    pub(crate) fn abandon(self) {
+        if let Some(writer) = self.writer {
+            writer.payload.truncate(writer.began);
+        }
     }
 
     pub(crate) fn into_changes(self) -> Changes {
@@ -249,7 +280,7 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// What a transaction wrote.
+/// What a transaction wrote, by its place in the payload.
 pub(crate) struct Changes {
     cleared: bool,
     changes: ChangeSet,
@@ -260,34 +291,21 @@ impl Changes {
         !self.cleared && self.changes.is_empty()
     }
 
-    pub(crate) fn hash_keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.changes.iter().map(|(ordered, _)| decode(ordered).hash_key)
+    pub(crate) fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.changes.iter().map(|location| location.key(payload).hash_key)
     }
 
     pub(crate) fn clears(&self) -> bool {
         self.cleared
     }
 
-    /// Appends the changes to a log entry and moves them into the overlay.
-    pub(crate) fn commit(self, payload: &mut Vec<u8>, overlay: &mut Overlay) {
+    /// Notes the changes as being on their way.
+    pub(crate) fn enter(&self, overlay: &mut Overlay, payload: &[u8]) {
         if self.cleared {
-            mutation::encode_clear(payload);
             overlay.clear();
         }
-        for (ordered, stored) in self.changes.into_iter() {
-            let key = decode(&ordered);
-            match &stored {
-                Some(stored) => mutation::encode_put_stored(payload, &key, stored),
-                None => mutation::encode_delete(payload, &key),
-            }
-            let has_sort_key = !key.sort_key.is_empty();
-            overlay.write(ordered, has_sort_key, stored);
-        }
+        self.changes.iter().for_each(|location| overlay.write(*location, payload));
     }
-}
-
-fn decode(ordered: &Bytes) -> RecordKey<'_> {
-    RecordKey::decode_ordered(ordered).expect("changes are kept by ordered key")
 }
 
 fn check_size(what: &'static str, limit: &'static str, actual: usize, allowed: usize) -> Result<(), RequestError> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::log::LogConfig;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,15 +20,15 @@ impl StateMachine for Sums {
     type Command = Add;
     type Ticket = Sender<Result<(), Failure>>;
 
-    fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut Vec<u8>) -> Evaluated<Self::Ticket> {
+    fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut BytesMut) -> Evaluated<Self::Ticket> {
         if command.number == 0 {
             return Evaluated::NoChange { ticket: command.reply };
         }
-        payload.extend(command.number.to_le_bytes());
+        payload.extend_from_slice(&command.number.to_le_bytes());
         Evaluated::Replicate { ticket: command.reply, sync: command.sync }
     }
 
-    fn proposed(&mut self, _group: GroupId, _index: u64) {}
+    fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
     fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
         let mut sums = self.0.lock();

@@ -12,6 +12,7 @@
 use super::partition::Partition;
 use crate::mutation::{self, Mutation};
 use crate::{EngineError, Visit};
+use bytes::BytesMut;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -31,7 +32,7 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
         out.write_all(&index.to_le_bytes())?;
         let mut records = 0u64;
         let mut from = Some(0);
-        let mut block = Vec::new();
+        let mut block = BytesMut::new();
         while let Some(position) = from {
             block.clear();
             from = partition.scan(position, PAGE_HASH_KEYS, &mut |key, value| {

@@ -1,15 +1,17 @@
 //! From commands on keys to the partitions that hold them.
 
-use super::operation::{self, CommandOperation, OwnedFrame, Parts, PendingReply};
-use super::{Connection, session};
+use super::Connection;
+use super::batch::{self, Batch};
+use super::frame::OwnedFrame;
+use super::session::{self, Session};
 use crate::commands::{Call, Command, CommandError, FanOut};
 use crate::resp::Reply;
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_store::{Table, Transaction};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
-use tokio::sync::oneshot;
 
 /// How often a read that several writes overtook is tried here before the partition's owner makes it.
 const READ_TRIES: usize = 4;
@@ -45,21 +47,22 @@ pub(super) fn get(
     Ok(())
 }
 
-/// A command's part in one partition.
-struct Part {
-    partition: u32,
-    frame: Arc<OwnedFrame>,
-}
+/// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
+/// whose keys are together, stay whole.
+type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
 
-/// Cuts a command into one per partition. Commands without keys, and those whose keys are together, stay whole.
-fn parts(table: &Table, command: &Command, frame: &Arc<OwnedFrame>) -> Result<Vec<Part>, CommandError> {
+fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
     let args = frame.arguments();
     let partition_of = |at: usize| table.partition_of(&RecordKey::new(args[at], b""));
     let mut positions = command.key_positions(args.len());
-    let Some(first) = positions.next() else { return Ok(vec![Part { partition: 0, frame: frame.clone() }]) };
+    let Some(first) = positions.next() else {
+        drop(args);
+        return Ok(smallvec![(0, frame)]);
+    };
     let partition = partition_of(first);
     if positions.all(|at| partition_of(at) == partition) {
-        return Ok(vec![Part { partition, frame: frame.clone() }]);
+        drop(args);
+        return Ok(smallvec![(partition, frame)]);
     }
     if command.fan_out == FanOut::Refuse {
         return Err(RequestError::CrossPartition.into());
@@ -71,110 +74,105 @@ fn parts(table: &Table, command: &Command, frame: &Arc<OwnedFrame>) -> Result<Ve
     if !(args.len() - 1).is_multiple_of(step) {
         return Err(CommandError::arity(command.name));
     }
-    let mut by_partition: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
+    let mut by_partition: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for at in command.key_positions(args.len()) {
-        let part = by_partition.entry(partition_of(at)).or_insert_with(|| vec![args[0]]);
-        part.extend_from_slice(&args[at..at + step]);
+        by_partition.entry(partition_of(at)).or_insert_with(|| vec![0]).extend(at..at + step);
     }
-    let part =
-        |(partition, args): (u32, Vec<&[u8]>)| Part { partition, frame: OwnedFrame::from_arguments(args.into_iter()) };
-    Ok(by_partition.into_iter().map(part).collect())
+    Ok(by_partition.into_iter().map(|(partition, args)| (partition, frame.part(args.into_iter()))).collect())
 }
 
 impl Connection {
-    /// Sends a write to the partitions of its keys. The reply is waited for later.
-    pub(super) fn send_write(&mut self, command: &'static Command, frame: Arc<OwnedFrame>) {
-        let parts = match self.session.table() {
+    /// Adds a write to those to be sent to the partitions. The reply is waited for in [`Self::settle`].
+    pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame) {
+        let parts = match &self.session.table {
             None => Err(CommandError::text(session::NO_TABLE)),
-            Some(table) => parts(&table, command, &frame).map(|parts| (table, parts)),
+            Some(table) => parts(table, command, frame),
         };
-        let parts = match parts {
+        match parts {
+            Ok(parts) => self.writes.push(command, parts.into_iter()),
             Err(error) => {
                 let mut reply = Vec::new();
                 Reply::new(&mut reply, self.session.protocol).error(&error.line());
-                Parts::Ready(reply)
+                self.writes.push_answered(reply);
             }
-            Ok((table, parts)) => {
-                let mut receivers: Vec<_> =
-                    parts.into_iter().map(|part| self.send_part(command, &table, part)).collect();
-                match (receivers.len(), command.fan_out) {
-                    (1, _) => Parts::One(receivers.remove(0)),
-                    (_, FanOut::Sum) => Parts::Sum(receivers),
-                    _ => Parts::Same(receivers),
-                }
-            }
-        };
-        if self.pending.is_empty() {
-            self.pending_since = Instant::now();
         }
-        self.pending.push_back(PendingReply { parts, frame });
     }
 
-    fn send_part(&self, command: &'static Command, table: &Arc<Table>, part: Part) -> oneshot::Receiver<Vec<u8>> {
-        let (sender, receiver) = oneshot::channel();
-        let protocol = self.session.protocol;
-        let operation = CommandOperation { command, frame: part.frame, protocol, reply: Vec::new(), sender };
-        self.server.store.write_partition(table, part.partition, self.session.durability, Box::new(operation));
-        receiver
+    /// Sends the writes that have gathered, waits for them, and takes their replies in order.
+    pub(super) async fn settle(&mut self) {
+        if self.writes.is_empty() {
+            return;
+        }
+        let writes = std::mem::take(&mut self.writes);
+        let (began, first) = (Instant::now(), writes.first());
+        self.run_batch(writes).await;
+        // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
+        if let Some(first) = first {
+            self.note_slow(&first, began);
+        }
+    }
+
+    pub(super) async fn run_batch(&mut self, batch: Batch) {
+        let Session { table, durability, protocol, .. } = &self.session;
+        match table {
+            Some(table) => batch.run(&self.server.store, table, *durability, *protocol, &mut self.output).await,
+            None => self.reply().error(session::NO_TABLE),
+        }
     }
 
     /// Runs a read where the connection lives.
-    pub(super) async fn run_read(&mut self, command: &'static Command, frame: &Arc<OwnedFrame>, now: UnixMillis) {
+    pub(super) async fn run_read(&mut self, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
         let Some(table) = self.session.table() else {
             return self.reply().error(session::NO_TABLE);
         };
         if command.fan_out == FanOut::Gather {
             return self.run_gather(&table, frame, now);
         }
-        let parts = match parts(&table, command, frame) {
+        let parts = match parts(&table, command, frame.clone()) {
             Ok(parts) => parts,
             Err(error) => return self.reply().error(&error.line()),
         };
-        if let [part] = &parts[..] {
-            let mut reply = Vec::new();
-            self.read_part(command, &table, part, now, &mut reply).await;
-            self.output.append(&mut reply);
-            return;
+        let began = self.output.len();
+        let mut ends = Vec::new();
+        for (partition, frame) in &parts {
+            self.read_part(command, &table, *partition, frame, now).await;
+            ends.push(self.output.len());
         }
-        let mut replies = Vec::new();
-        for part in &parts {
-            let (sender, receiver) = oneshot::channel();
-            let mut reply = Vec::new();
-            self.read_part(command, &table, part, now, &mut reply).await;
-            let _ = sender.send(reply);
-            replies.push(receiver);
+        if parts.len() > 1 {
+            let replies = self.output.split_off(began);
+            let begins = std::iter::once(began).chain(ends.iter().copied());
+            let parts = begins.zip(&ends).map(|(from, to)| &replies[from - began..to - began]);
+            batch::sum(parts, self.session.protocol, &mut self.output);
         }
-        let pending = PendingReply { parts: Parts::Sum(replies), frame: frame.clone() };
-        pending.wait(&mut self.output, self.session.protocol).await;
     }
 
     /// Runs a read of one partition so that all it sees is of one instant.
     async fn read_part(
-        &self,
+        &mut self,
         command: &'static Command,
         table: &Arc<Table>,
-        part: &Part,
+        partition: u32,
+        frame: &OwnedFrame,
         now: UnixMillis,
-        out: &mut Vec<u8>,
     ) {
-        let protocol = self.session.protocol;
+        let (protocol, began) = (self.session.protocol, self.output.len());
         for _ in 0..READ_TRIES {
-            out.clear();
-            let before = table.version(part.partition);
-            match Transaction::read_only(table, part.partition, now) {
-                Ok(mut transaction) => _ = operation::run(command, &part.frame, protocol, out, &mut transaction),
-                Err(error) => return Reply::new(out, protocol).error(&CommandError::Request(error).line()),
+            self.output.truncate(began);
+            let before = table.version(partition);
+            match Transaction::read_only(table, partition, now) {
+                Ok(mut transaction) => {
+                    _ = batch::run(command, frame, protocol, &mut self.output, &mut transaction);
+                }
+                Err(error) => return self.reply().error(&CommandError::Request(error).line()),
             }
-            if before.is_some() && before == table.version(part.partition) {
+            if before.is_some() && before == table.version(partition) {
                 return;
             }
         }
-        let part = Part { partition: part.partition, frame: part.frame.clone() };
-        let receiver = self.send_part(command, table, part);
-        out.clear();
-        PendingReply { parts: Parts::One(receiver), frame: OwnedFrame::from_arguments([].into_iter()) }
-            .wait(out, protocol)
-            .await;
+        self.output.truncate(began);
+        let mut batch = Batch::default();
+        batch.push(command, std::iter::once((partition, frame.clone())));
+        self.run_batch(batch).await;
     }
 
     /// MGET: anything but a string reads as nothing.

@@ -2,15 +2,16 @@
 //!
 //! **A pipeline** is what one read brought: all its commands are parsed and carried out before the replies go out in
 //! one write. Commands take effect in the order in which they came. Reads run at once, where the connection lives;
-//! adjacent GETs run as one batch, so that their cache misses overlap. Writes are sent to the partitions' loops without
-//! waiting for each other, and are waited for before the next read and at the end; so a client reads its own writes.
+//! adjacent GETs run as one batch, so that their cache misses overlap. Writes gather too; before the next read and at the
+//! end they are sent to the partitions' loops together and waited for, so a client reads its own writes.
 //!
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
 //! whenever they exceed [`REPLY_BYTES`], and an idle connection has no buffers at all.
 
+mod batch;
 mod buffers;
 mod dispatch;
-mod operation;
+mod frame;
 mod server_commands;
 mod session;
 mod stream;
@@ -21,9 +22,9 @@ use crate::clients::Client;
 use crate::commands::{self, CommandError, Run};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
-use operation::{OwnedFrame, PendingReply};
+use batch::Batch;
+use frame::OwnedFrame;
 use session::Session;
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -46,13 +47,11 @@ pub(crate) struct Connection {
     session: Session,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Writes sent and not answered yet, oldest first.
-    pending: VecDeque<PendingReply>,
-    /// When the oldest of them was sent, or earlier.
-    pending_since: Instant,
+    /// Writes that are not sent yet.
+    writes: Batch,
     /// Room for the arguments of the command being parsed.
     frame: Frame,
-    /// Keys of GETs that wait to be run as a batch, as ranges of `input`.
+    /// Keys of GETs that wait to be run as a batch, as ranges of the input.
     gets: Vec<Range<usize>>,
     closing: bool,
 }
@@ -67,8 +66,7 @@ impl Connection {
             session,
             input: Vec::new(),
             output: Vec::new(),
-            pending: VecDeque::new(),
-            pending_since: Instant::now(),
+            writes: Batch::default(),
             frame: Frame::default(),
             gets: Vec::new(),
             closing: false,
@@ -119,11 +117,13 @@ impl Connection {
         buffers::take(&mut self.output);
         let mut limits = self.parse_limits();
         let mut frame = std::mem::take(&mut self.frame);
+        // Commands on their way to other threads share the input.
+        let input = Arc::new(std::mem::take(&mut self.input));
         let mut at = 0;
         let mut commands = 0;
         let mut needed = 0;
-        while at < self.input.len() && !self.closing {
-            match parse(&self.input[at..], &limits, &mut frame) {
+        while at < input.len() && !self.closing {
+            match parse(&input[at..], &limits, &mut frame) {
                 Ok(Parsed::Incomplete(bytes)) => {
                     needed = bytes;
                     break;
@@ -137,18 +137,18 @@ impl Connection {
                         continue;
                     }
                     commands += 1;
-                    if let Some(key) = self.plain_get(&frame) {
+                    if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
                         continue;
                     }
                     let had_user = self.session.user.is_some();
-                    self.execute(&mut frame, now).await?;
+                    self.execute(&input, &mut frame, now).await?;
                     if had_user != self.session.user.is_some() {
                         limits = self.parse_limits();
                     }
                 }
                 Err(error) => {
-                    self.refuse(&error, now).await?;
+                    self.refuse(&input, &error, now).await?;
                     break;
                 }
             }
@@ -157,14 +157,12 @@ impl Connection {
             }
         }
         self.frame = frame;
-        self.run_gets(now).await?;
+        self.run_gets(&input, now).await?;
         self.settle().await;
         self.server.commands.fetch_add(commands, Ordering::Relaxed);
         self.client.commands.fetch_add(commands, Ordering::Relaxed);
-        if at >= self.input.len() {
-            buffers::give_back(&mut self.input);
-        } else {
-            self.input.drain(..at);
+        self.keep_rest(input, at);
+        if !self.input.is_empty() {
             // A large command that has been announced is read into place.
             self.input.reserve(needed.min(limits.frame_bytes));
         }
@@ -172,8 +170,21 @@ impl Connection {
         Ok(())
     }
 
-    async fn refuse(&mut self, error: &ParseError, now: UnixMillis) -> io::Result<()> {
-        self.run_gets(now).await?;
+    /// Keeps what begins at `from` for the next read.
+    fn keep_rest(&mut self, input: Arc<Vec<u8>>, from: usize) {
+        match Arc::try_unwrap(input) {
+            Ok(mut input) if from < input.len() => {
+                input.drain(..from);
+                self.input = input;
+            }
+            Ok(mut input) => buffers::give_back(&mut input),
+            // Another thread is about to let go of a command.
+            Err(shared) => self.input.extend_from_slice(&shared[from..]),
+        }
+    }
+
+    async fn refuse(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
+        self.run_gets(input, now).await?;
         self.settle().await;
         self.reply().error(&format!("ERR {error}"));
         self.closing = true;
@@ -186,14 +197,14 @@ impl Connection {
 
     /// The key, if the frame is a GET that may run in a batch.
     #[inline]
-    fn plain_get(&self, frame: &Frame) -> Option<Range<usize>> {
+    fn plain_get(&self, input: &[u8], frame: &Frame) -> Option<Range<usize>> {
         let [name, key] = &frame.arguments[..] else { return None };
-        let is_get = self.input[name.clone()].eq_ignore_ascii_case(b"get");
+        let is_get = input[name.clone()].eq_ignore_ascii_case(b"get");
         (is_get && self.session.reads_freely).then(|| key.clone())
     }
 
     /// Runs the GETs that have gathered.
-    async fn run_gets(&mut self, now: UnixMillis) -> io::Result<()> {
+    async fn run_gets(&mut self, input: &[u8], now: UnixMillis) -> io::Result<()> {
         if self.gets.is_empty() {
             return Ok(());
         }
@@ -201,7 +212,7 @@ impl Connection {
         let gets = std::mem::take(&mut self.gets);
         let mut done = 0;
         while done < gets.len() {
-            done += self.run_get_batch(&gets[done..], now);
+            done += self.run_get_batch(input, &gets[done..], now);
             if self.output.len() >= REPLY_BYTES {
                 self.write_out().await?;
             }
@@ -212,13 +223,12 @@ impl Connection {
     }
 
     /// Runs GETs until the replies are large enough to be written out. Returns how many.
-    fn run_get_batch(&mut self, batch: &[Range<usize>], now: UnixMillis) -> usize {
+    fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
         let Some(table) = self.session.table() else {
             batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
             return batch.len();
         };
         let (mut hits, mut done, began) = (0, 0, self.output.len());
-        let input = &self.input;
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
         let has_hashes = keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
@@ -263,16 +273,6 @@ impl Connection {
         done
     }
 
-    /// Waits for the writes that were sent, and takes their replies in order.
-    async fn settle(&mut self) {
-        let Some(first) = self.pending.front().map(|pending| pending.frame.clone()) else { return };
-        while let Some(pending) = self.pending.pop_front() {
-            pending.wait(&mut self.output, self.session.protocol).await;
-        }
-        // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
-        self.note_slow(&first, self.pending_since);
-    }
-
     async fn write_out(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
@@ -283,9 +283,9 @@ impl Connection {
     }
 
     /// Carries out one command.
-    async fn execute(&mut self, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
-        self.run_gets(now).await?;
-        let owned = OwnedFrame::take(&self.input, frame);
+    async fn execute(&mut self, input: &Arc<Vec<u8>>, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
+        self.run_gets(input, now).await?;
+        let owned = OwnedFrame::take(input, frame);
         let args = owned.arguments();
         let Some(command) = commands::find(args[0]) else {
             self.settle().await;
@@ -311,7 +311,7 @@ impl Connection {
             && command.flags.write
         {
             return {
-                self.send_write(command, owned);
+                self.gather_write(command, owned);
                 Ok(())
             };
         }

@@ -1,6 +1,6 @@
 //! Commands on the connection and the server.
 
-use super::operation::OwnedFrame;
+use super::frame::OwnedFrame;
 use super::{Connection, session::Session};
 use crate::commands::{self, Command, CommandError, Keys, Run, SessionCommand as S, table::COMMANDS};
 use crate::glob;
@@ -19,7 +19,7 @@ impl Connection {
         &mut self,
         which: S,
         command: &'static Command,
-        frame: &Arc<OwnedFrame>,
+        frame: &OwnedFrame,
         now: UnixMillis,
     ) -> io::Result<()> {
         let args = frame.arguments();
@@ -91,7 +91,7 @@ impl Connection {
     async fn keyed_subcommand(
         &mut self,
         command: &'static Command,
-        frame: &Arc<OwnedFrame>,
+        frame: &OwnedFrame,
         name: &[u8],
         run: fn(&mut commands::Call<'_, '_>) -> Result<(), CommandError>,
         now: UnixMillis,

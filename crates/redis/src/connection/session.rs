@@ -17,7 +17,7 @@ pub(super) struct Session {
     pub(super) protocol: Protocol,
     /// `None` before authentication.
     pub(super) user: Option<User>,
-    table: Option<Arc<Table>>,
+    pub(super) table: Option<Arc<Table>>,
     pub(super) durability: Option<Durability>,
     pub(super) transaction: Option<OpenTransaction>,
     /// Watched keys, each with whether it existed when the watch began.
@@ -71,7 +71,7 @@ impl Session {
         shown.resp = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
     }
 
-    /// The chosen table, if it still is there.
+    /// The chosen table. Requests to it are refused once it is dropped.
     pub(super) fn table(&self) -> Option<Arc<Table>> {
         self.table.clone()
     }

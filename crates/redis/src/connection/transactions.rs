@@ -1,18 +1,17 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use super::operation::{OwnedFrame, Parts, PendingReply, TransactionOperation};
+use super::batch::Batch;
+use super::frame::OwnedFrame;
 use super::{Connection, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
-use std::sync::Arc;
 use tessera_store::{Table, Transaction};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
-use tokio::sync::oneshot;
 
 /// What has been queued since MULTI.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
-    commands: Vec<(&'static Command, Arc<OwnedFrame>)>,
+    commands: Vec<(&'static Command, OwnedFrame)>,
     /// Of the keys so far.
     partition: Option<u32>,
     /// A command was refused, so EXEC will be too.
@@ -26,7 +25,7 @@ pub(super) fn ends_or_looks_at(command: &Command) -> bool {
 }
 
 impl Connection {
-    pub(super) fn queue(&mut self, command: &'static Command, frame: Arc<OwnedFrame>) {
+    pub(super) fn queue(&mut self, command: &'static Command, frame: OwnedFrame) {
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let Some(transaction) = &mut self.session.transaction else { return };
         let args = frame.arguments();
@@ -38,7 +37,7 @@ impl Connection {
             }
         }
         drop(args);
-        transaction.commands.push((command, frame));
+        transaction.commands.push((command, frame.apart()));
         self.reply().simple("QUEUED");
     }
 
@@ -77,15 +76,9 @@ impl Connection {
                 return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
             }
         }
-        let (sender, receiver) = oneshot::channel();
-        let protocol = self.session.protocol;
-        let commands = transaction.commands;
-        let operation = TransactionOperation { commands, watches, protocol, reply: Vec::new(), sender };
-        let durability = self.session.durability;
-        self.server.store.write_partition(&table, partition.unwrap_or(0), durability, Box::new(operation));
-        let frame = OwnedFrame::from_arguments([&b"exec"[..]].into_iter());
-        let pending = PendingReply { parts: Parts::One(receiver), frame };
-        pending.wait(&mut self.output, protocol).await;
+        let mut batch = Batch::default();
+        batch.push_transaction(partition.unwrap_or(0), transaction.commands, watches);
+        self.run_batch(batch).await;
     }
 
     pub(super) fn watch(&mut self, keys: &[&[u8]], now: UnixMillis) {

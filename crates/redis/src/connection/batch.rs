@@ -1,0 +1,248 @@
+//! Commands on their way to the partitions' loops, and their replies on the way back.
+//!
+//! The writes of a pipeline travel as one [`Operation`] with a part for each command and partition: one place for all
+//! replies, and one wake-up when the last is there.
+
+use super::frame::OwnedFrame;
+use crate::commands::{Call, Command, CommandError, FanOut, Run, SessionCommand};
+use crate::number::parse_integer;
+use crate::resp::{Protocol, Reply};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use tessera_store::{Operation, Store, Table, Transaction, Verdict, Watch};
+use tessera_types::{Durability, RequestError};
+use tokio::sync::Notify;
+
+/// Commands that are gathered to be sent.
+#[derive(Default)]
+pub(super) struct Batch {
+    work: Vec<Work>,
+    /// The partition of each part of the work.
+    partitions: Vec<u32>,
+    replies: Vec<Awaited>,
+}
+
+/// What one part does.
+enum Work {
+    Command(&'static Command, OwnedFrame),
+    /// The commands between MULTI and EXEC, and the watched keys, each with whether it existed.
+    Transaction(Vec<(&'static Command, OwnedFrame)>, Vec<(Watch, bool)>),
+}
+
+/// The reply to one command.
+enum Awaited {
+    /// That of the next part.
+    One,
+    /// Integers of the next parts, to be added up.
+    Sum(usize),
+    /// One for all of the next parts, since they are equal.
+    Same(usize),
+    /// Known already.
+    Ready(Vec<u8>),
+}
+
+impl Batch {
+    pub(super) fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// Adds a command that is answered already.
+    pub(super) fn push_answered(&mut self, reply: Vec<u8>) {
+        self.replies.push(Awaited::Ready(reply));
+    }
+
+    /// Adds a command of one or more parts.
+    pub(super) fn push(&mut self, command: &'static Command, parts: impl Iterator<Item = (u32, OwnedFrame)>) {
+        let before = self.work.len();
+        for (partition, frame) in parts {
+            self.work.push(Work::Command(command, frame));
+            self.partitions.push(partition);
+        }
+        self.replies.push(match (self.work.len() - before, command.fan_out) {
+            (1, _) => Awaited::One,
+            (parts, FanOut::Sum) => Awaited::Sum(parts),
+            (parts, _) => Awaited::Same(parts),
+        });
+    }
+
+    /// Adds what EXEC carries out.
+    pub(super) fn push_transaction(
+        &mut self,
+        partition: u32,
+        commands: Vec<(&'static Command, OwnedFrame)>,
+        watches: Vec<(Watch, bool)>,
+    ) {
+        self.work.push(Work::Transaction(commands, watches));
+        self.partitions.push(partition);
+        self.replies.push(Awaited::One);
+    }
+
+    /// The first command, for the slow log.
+    pub(super) fn first(&self) -> Option<OwnedFrame> {
+        match self.work.first()? {
+            Work::Command(_, frame) => Some(frame.clone()),
+            Work::Transaction(commands, _) => commands.first().map(|(_, frame)| frame.clone()),
+        }
+    }
+
+    /// Sends everything, waits, and writes the replies in order.
+    pub(super) async fn run(
+        self,
+        store: &Store,
+        table: &Table,
+        durability: Option<Durability>,
+        protocol: Protocol,
+        out: &mut Vec<u8>,
+    ) {
+        let Self { work, partitions, replies } = self;
+        let progress = Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], waiting: work.len() };
+        let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
+        if !partitions.is_empty() {
+            let operation: Arc<dyn Operation> = sent.clone();
+            store.write(table, durability, &operation, partitions);
+            sent.finished.notified().await;
+        }
+        let progress = sent.progress.lock();
+        let mut parts = progress.parts.iter().map(|range| &progress.bytes[range.clone()]);
+        for awaited in replies {
+            match awaited {
+                Awaited::One => out.extend_from_slice(parts.next().expect("a part for each")),
+                Awaited::Ready(reply) => out.extend_from_slice(&reply),
+                Awaited::Sum(count) => sum(parts.by_ref().take(count), protocol, out),
+                Awaited::Same(count) => {
+                    let (mut shown, mut parts) = (&b""[..], parts.by_ref().take(count));
+                    // An error is worth more than an OK.
+                    while let Some(part) = parts.next() {
+                        if shown.is_empty() || part.first() == Some(&b'-') {
+                            shown = part;
+                        }
+                    }
+                    out.extend_from_slice(shown);
+                }
+            }
+        }
+    }
+}
+
+/// Adds up integer replies; an error among them is the reply.
+pub(super) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {
+    let (mut sum, mut error) = (0, None);
+    for part in parts {
+        let integer = || parse_integer(part.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
+        match integer() {
+            Some(number) => sum += number,
+            None => error = Some(part),
+        }
+    }
+    match error {
+        Some(part) => out.extend_from_slice(part),
+        None => Reply::new(out, protocol).integer(sum),
+    }
+}
+
+struct SentBatch {
+    work: Vec<Work>,
+    protocol: Protocol,
+    progress: Mutex<Progress>,
+    /// Told once, when no part is waited for any more.
+    finished: Notify,
+}
+
+struct Progress {
+    /// Replies in the order in which parts were evaluated, and where each part's stands.
+    bytes: Vec<u8>,
+    parts: Vec<Range<usize>>,
+    waiting: usize,
+}
+
+impl Operation for SentBatch {
+    fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        let progress = &mut *self.progress.lock();
+        let began = progress.bytes.len();
+        let verdict = match &self.work[part] {
+            Work::Command(command, frame) => {
+                match run(command, frame, self.protocol, &mut progress.bytes, transaction) {
+                    Ok(()) => Verdict::Commit,
+                    Err(_) => Verdict::Abandon,
+                }
+            }
+            Work::Transaction(commands, watches) => {
+                run_all(commands, watches, self.protocol, &mut progress.bytes, transaction)
+            }
+        };
+        progress.parts[part] = began..progress.bytes.len();
+        verdict
+    }
+
+    fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
+        let progress = &mut *self.progress.lock();
+        if let Err(error) = outcome {
+            let began = progress.bytes.len();
+            Reply::new(&mut progress.bytes, self.protocol).error(&CommandError::Request(error).line());
+            progress.parts[part] = began..progress.bytes.len();
+        }
+        progress.waiting -= 1;
+        if progress.waiting == 0 {
+            self.finished.notify_one();
+        }
+    }
+}
+
+/// Runs a keyed command and leaves its reply, an error if that is what it is, in `out`.
+pub(super) fn run(
+    command: &Command,
+    frame: &OwnedFrame,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+    transaction: &mut Transaction<'_>,
+) -> Result<(), CommandError> {
+    let began = out.len();
+    let args = frame.arguments();
+    let outcome = match command.run {
+        Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: Reply::new(out, protocol) }),
+        // EXEC forgets watched keys anyway.
+        Run::Session(SessionCommand::Unwatch) => {
+            Reply::new(out, protocol).ok();
+            Ok(())
+        }
+        Run::Session(_) => Err(CommandError::text("ERR not a command on keys")),
+    };
+    if let Err(error) = &outcome {
+        out.truncate(began);
+        Reply::new(out, protocol).error(&error.line());
+    }
+    outcome
+}
+
+/// Runs the commands of a transaction, unless a watched key was written or has expired since it was watched.
+fn run_all(
+    commands: &[(&'static Command, OwnedFrame)],
+    watches: &[(Watch, bool)],
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+    transaction: &mut Transaction<'_>,
+) -> Verdict {
+    let is_overtaken = watches.iter().any(|(watch, existed)| {
+        let mut expired = || {
+            let mut unread = Vec::new();
+            let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
+            *existed && matches!(call.value(watch.hash_key()), Ok(None))
+        };
+        watch.is_touched() || expired()
+    });
+    if is_overtaken {
+        Reply::new(out, protocol).null_array();
+        return Verdict::Abandon;
+    }
+    let began = out.len();
+    Reply::new(out, protocol).array(commands.len());
+    for (command, frame) in commands {
+        if let Err(CommandError::Request(error)) = run(command, frame, protocol, out, transaction) {
+            out.truncate(began);
+            Reply::new(out, protocol).error(&CommandError::Request(error).line());
+            return Verdict::Abandon;
+        }
+    }
+    Verdict::Commit
+}
