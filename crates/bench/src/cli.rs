@@ -1,5 +1,6 @@
 //! `tessera bench ...`
 
+use crate::in_process::{EngineArgs, OpenEngine};
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan, Progress};
 use crate::workload::{KeyDistribution, Mix, RecordShape};
@@ -31,6 +32,12 @@ Examples:
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
     Run(Box<RunArgs>),
+    /// Run a workload against an engine alone, in this process: no network, no consensus, no log
+    #[command(after_help = "\
+Examples:
+  tessera bench engine --engine memory --mix read
+  tessera bench engine --engine rocksdb --mix e                 YCSB workload E: scans of up to 100 records")]
+    Engine(EngineArgs),
     /// Print result files as one table
     Table {
         /// Files that `bench run --json` wrote
@@ -140,8 +147,9 @@ impl Cli {
     ///
     /// # Errors
     /// What kept it from being carried out, in words for people.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub fn run(self, open_engine: OpenEngine) -> anyhow::Result<()> {
         match self.command {
+            Command::Engine(args) => args.run(open_engine),
             Command::Run(args) => args.run(),
             Command::Table { files } => {
                 let results = files.iter().map(|file| RunResult::read(file)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -182,6 +190,11 @@ impl RunArgs {
         greeting.extend(self.table.as_deref().map(|table| words(&["TABLE", table])));
         greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
         let mix = Mix::parse(&self.mix)?;
+        if mix.scans() {
+            bail!(
+                "workload E scans keys in order, which the Redis protocol cannot express; `tessera bench engine` can"
+            );
+        }
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
         Ok(Plan {

@@ -1,11 +1,12 @@
 //! The benchmark: workloads, drivers, measurement and report.
 //!
-//! It speaks public protocols only, so that peers are measured by the same code, and knows nothing of the server's
-//! insides.
+//! It speaks public protocols, so that peers are measured by the same code, and knows nothing of the server's insides;
+//! to measure an engine alone it is handed one behind a trait of its own.
 
 mod cli;
 mod cpu;
 mod driver;
+mod in_process;
 mod measure;
 mod null_server;
 mod report;
@@ -13,3 +14,4 @@ mod run;
 mod workload;
 
 pub use cli::Cli;
+pub use in_process::{EngineName, EngineUnderTest, OpenEngine};

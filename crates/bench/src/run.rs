@@ -338,7 +338,7 @@ impl<'a> Loop<'a> {
     fn finish(&mut self, operation: Operation, latency: Duration, failed: bool) {
         self.done += 1;
         let (total, second) = match operation {
-            Operation::Read => (&mut self.reads, &mut self.second_reads),
+            operation if operation.only_reads() => (&mut self.reads, &mut self.second_reads),
             _ => (&mut self.writes, &mut self.second_writes),
         };
         total.record(latency, 1);

@@ -2,6 +2,7 @@
 
 mod admin_client;
 mod config;
+mod engine_bench;
 mod exit;
 mod node;
 mod status_command;
@@ -141,7 +142,7 @@ fn main() -> ExitCode {
         Command::Config { command: ConfigCommand::Show(args) } => {
             args.load().map(|config| print!("{}", toml::to_string(&config).expect("settings have a TOML form")))
         }
-        Command::Bench(cli) => cli.run().map_err(|error| ExitError::Other(format!("{error:#}"))),
+        Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
         Command::Commands => {
             print!("{}", tessera_redis::commands::table::to_markdown());
             Ok(())

@@ -14,7 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("redis", &["types", "store"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
-    ("tessera", &["types", "store", "redis", "admin", "bench"]),
+    ("tessera", &["types", "engine", "store", "redis", "admin", "bench"]),
 ];
 
 /// Libraries that one crate alone may name.

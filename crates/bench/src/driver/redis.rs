@@ -21,6 +21,7 @@ impl Encoder {
         match operation {
             Operation::Read => self.read(number, out),
             Operation::Update | Operation::Insert => self.write(number, values, out),
+            Operation::Scan => unreachable!("refused when the run was planned"),
             Operation::ReadModifyWrite => self.read(number, out) + self.write(number, values, out),
         }
     }
