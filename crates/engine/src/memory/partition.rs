@@ -411,11 +411,10 @@ impl State {
             return;
         };
         let slot = self.index.at_mut(found);
-        let is_same_record = match slot.get() {
-            SlotRef::Record(record) => record.sort_key() == key.sort_key,
-            SlotRef::Fields(_) => false,
-        };
-        if is_same_record {
+        if let Some(record) = slot.record_mut().filter(|record| record.sort_key() == key.sort_key) {
+            if record.overwrite(value) {
+                return;
+            }
             let before = slot.bytes();
             *slot = Slot::record(Record::new(key, value));
             self.heap_bytes += slot.bytes();

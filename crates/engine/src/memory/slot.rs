@@ -64,6 +64,11 @@ impl Slot {
         }
     }
 
+    pub(super) fn record_mut(&mut self) -> Option<&mut Record> {
+        // SAFETY: as in `get`, and `self` is borrowed mutably.
+        (!self.is_fields()).then(|| unsafe { &mut *(&raw mut self.0).cast::<Record>() })
+    }
+
     pub(super) fn fields_mut(&mut self) -> Option<&mut Fields> {
         // SAFETY: as in `get`, and `self` is borrowed mutably.
         self.is_fields().then(|| unsafe { self.fields_ptr().as_mut() })
