@@ -1,5 +1,5 @@
 use super::expiry_filter::ExpiryFilterFactory;
-use rocksdb::{BlockBasedOptions, DBCompressionType, Options, SliceTransform, statistics::StatsLevel};
+use rocksdb::{BlockBasedOptions, BlockBasedTablePinningTier, DBCompressionType, Options, SliceTransform, statistics::StatsLevel};
 use serde::{Deserialize, Serialize};
 use tessera_types::UsageScenario;
 
@@ -132,7 +132,7 @@ impl RocksConfig {
         blocks.set_block_cache(cache);
         blocks.set_block_size(self.block_bytes);
         blocks.set_cache_index_and_filter_blocks(true);
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        blocks.set_unpartitioned_pinning_tier(BlockBasedTablePinningTier::All);
         blocks.set_whole_key_filtering(true);
         blocks.set_format_version(5);
         if self.bloom_bits_per_key > 0.0 {
