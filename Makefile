@@ -46,6 +46,6 @@ crash: test-deps ## Kill a node 200 times under load and check what it acknowled
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
-	cd fuzz && for target in resp log; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+	cd fuzz && for target in resp log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
 .PHONY: help deps test-deps build run test verify fix bench published crash fuzz

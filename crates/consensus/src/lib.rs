@@ -8,17 +8,18 @@
 mod group;
 pub mod log;
 mod machine;
-mod storage;
 pub mod worker;
 
 pub use group::GroupSettings;
+pub use group::message::PeerMessage;
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
-pub use worker::{GroupStart, Inbox, InboxFull, Worker};
+pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};
 
 /// Names a group on this cluster. The storeys above choose the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u64);
 
-/// A voter of a group. On one node there is one.
-pub const THIS_NODE: u64 = 1;
+/// Names a node. Given once, never to another one; zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);

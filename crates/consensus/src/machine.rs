@@ -1,5 +1,6 @@
 use crate::GroupId;
 use bytes::{Bytes, BytesMut};
+use std::time::Instant;
 
 /// What the groups of one worker replicate: called by the worker's loop only, never concurrently.
 ///
@@ -36,8 +37,29 @@ pub trait StateMachine {
     /// The group is gone from this worker; what is kept for it can be dropped.
     fn removed(&mut self, _group: GroupId) {}
 
-    /// The group can now serve: everything acknowledged before the start is applied.
+    /// This replica leads the group and has applied everything acknowledged before. Of a group that has other replicas it
+    /// may answer reads only [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);
+
+    /// Until `until` no other replica leads the group.
+    fn lease(&mut self, _group: GroupId, _until: Instant) {}
+
+    /// Another replica leads the group, or may. What was evaluated and is not applied is forgotten; it may come back as
+    /// committed entries.
+    fn deposed(&mut self, _group: GroupId) {}
+
+    /// The state of the group as it is now, for a replica that lags so far behind that the log does not help it.
+    fn snapshot(&mut self, _group: GroupId) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Replaces the state of the group by a snapshot of another replica's, which reflects the log up to `index`.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    fn restore(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> Result<(), String> {
+        Err("this state machine has no snapshots".into())
+    }
 }
 
 /// What evaluation made of a command.

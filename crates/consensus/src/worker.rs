@@ -9,7 +9,8 @@
 //! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
 //! connections that were readable in one turn of the event loop are in the same pass.
 
-use crate::group::{Group, GroupSettings, PassOutput};
+use crate::group::message::PeerMessage;
+use crate::group::{Group, GroupSettings, PassOutput, TICK};
 use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// How often the loop looks at the log's health and tries again what failed, when nothing else wakes it.
-const TICK: Duration = Duration::from_millis(200);
+/// After how many ticks the loop looks at the log's health and tries again what failed.
+const DISK_TICKS: u32 = 4;
 
 /// How long a stopping worker waits for the disk before it tells those who wait that their outcome is unknown.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
@@ -40,9 +41,16 @@ enum Message<C> {
     Start(GroupStart),
     Remove(GroupId),
     Persisted(Vec<(GroupId, u64)>),
+    Peer(PeerMessage),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
     Stop,
+}
+
+/// Carries messages to replicas on other nodes.
+pub trait Transport: Send + Sync {
+    /// Sends what one pass brought about. May lose, repeat and reorder messages, but never waits.
+    fn send(&self, messages: Vec<PeerMessage>);
 }
 
 /// A group to take on.
@@ -89,6 +97,16 @@ impl<C> Inbox<C> {
         self.push(Message::Durable(group, index));
     }
 
+    /// Delivers a message from another replica. Drops it when the inbox is full: Raft copes with lost messages.
+    pub fn deliver(&self, message: PeerMessage) {
+        let mut messages = self.messages.lock();
+        if messages.len() < self.limit {
+            messages.push(Message::Peer(message));
+            drop(messages);
+            self.wake.notify_one();
+        }
+    }
+
     /// Lets the loop end after it has refused what is queued.
     pub fn stop(&self) {
         self.push(Message::Stop);
@@ -106,6 +124,9 @@ pub struct Worker<M: StateMachine> {
     groups: AHashMap<GroupId, Group<M::Ticket>>,
     inbox: Arc<Inbox<M::Command>>,
     log: Option<Arc<SharedLog>>,
+    transport: Option<Arc<dyn Transport>>,
+    /// What time is counted from.
+    began: Instant,
     /// Groups that this pass touched.
     touched: Vec<GroupId>,
     /// Committed, but the state machine could not take it; tried again before anything else.
@@ -119,6 +140,8 @@ impl<M: StateMachine> Worker<M> {
     /// A worker without groups. `log` is needed as soon as one of them is persistent.
     pub fn new(machine: M, inbox: Arc<Inbox<M::Command>>, log: Option<Arc<SharedLog>>) -> Self {
         Self {
+            transport: None,
+            began: Instant::now(),
             machine,
             groups: AHashMap::new(),
             inbox,
@@ -130,17 +153,30 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
+    /// A worker whose groups may have replicas on other nodes.
+    #[must_use]
+    pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
+        Self { transport: Some(transport), ..self }
+    }
+
     /// Runs until [`Inbox::stop`]. Dropping the future stops the groups where they are; nothing acknowledged is lost.
     pub async fn run(mut self) {
         let mut messages = Vec::new();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let inbox = self.inbox.clone();
+        let mut ticks = 0u32;
         while !self.is_done() {
             tokio::select! {
                 biased;
                 () = inbox.wake.notified() => {}
-                _ = tick.tick() => self.look_after_disk(),
+                _ = tick.tick() => {
+                    ticks = ticks.wrapping_add(1);
+                    self.tick();
+                    if ticks.is_multiple_of(DISK_TICKS) {
+                        self.look_after_disk();
+                    }
+                }
             }
             std::mem::swap(&mut *inbox.messages.lock(), &mut messages);
             self.pass(&mut messages);
@@ -170,11 +206,26 @@ impl<M: StateMachine> Worker<M> {
                         }
                     }
                 }
+                Message::Peer(message) => {
+                    if let Some(group) = self.groups.get_mut(&message.group) {
+                        group.step(message);
+                        touch(&mut self.touched, group);
+                    }
+                }
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
             }
         }
         self.advance();
+    }
+
+    fn tick(&mut self) {
+        let now = self.began.elapsed();
+        for group in self.groups.values_mut() {
+            if group.tick(now) {
+                touch(&mut self.touched, group);
+            }
+        }
     }
 
     /// Why persistent groups refuse commands now, if they do.
@@ -253,11 +304,43 @@ impl<M: StateMachine> Worker<M> {
                 if let Some((index, payload)) = group.propose() {
                     self.machine.proposed(id, index, &payload);
                 }
-                group.collect(&mut output);
+                let machine = &mut self.machine;
+                group.collect(&mut output, &mut |id, index, snapshot| machine.restore(id, index, snapshot));
+            }
+            self.depose(&output.deposed);
+            for (id, until) in output.leases {
+                self.machine.lease(id, self.began + until);
+            }
+            for id in output.snapshots_wanted {
+                self.offer_snapshot(id);
+            }
+            if let Some(transport) = self.transport.as_ref().filter(|_| !output.messages.is_empty()) {
+                transport.send(output.messages);
             }
             self.append(output.records, output.waiting);
             self.unapplied.append(&mut output.committed);
             self.apply();
+        }
+    }
+
+    fn depose(&mut self, groups: &[GroupId]) {
+        for id in groups {
+            let Some(group) = self.groups.get_mut(id) else { continue };
+            let (proposed, unproposed) = group.depose();
+            self.machine.deposed(*id);
+            for ticket in proposed {
+                self.machine.answer(ticket, Err(Failure::Interrupted));
+            }
+            for ticket in unproposed {
+                self.machine.answer(ticket, Err(Failure::NotServing));
+            }
+        }
+    }
+
+    fn offer_snapshot(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if let Some(snapshot) = self.machine.snapshot(id) {
+            group.offer_snapshot(group.applied_index(), snapshot);
         }
     }
 

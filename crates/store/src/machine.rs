@@ -173,6 +173,13 @@ impl StateMachine for PartitionsMachine {
         command.ticket.answer(Err(request_error(failure)));
     }
 
+    fn deposed(&mut self, group: GroupId) {
+        if let Some(hosted) = self.partitions.get_mut(&group) {
+            hosted.table.partitions[hosted.partition as usize].is_serving.store(false, Ordering::Release);
+            hosted.overlay = Overlay::default();
+        }
+    }
+
     fn removed(&mut self, group: GroupId) {
         self.partitions.remove(&group);
     }

@@ -148,7 +148,7 @@ impl Host {
         for partition in 0..table.schema.partitions {
             let group = group_of(id, partition);
             let persistent = table.schema.is_persistent();
-            let settings = GroupSettings { persistent, applied: table.engine.applied_index(partition) };
+            let settings = GroupSettings::alone(persistent, table.engine.applied_index(partition));
             let recovered = recovered.remove(&group).unwrap_or_default();
             self.inbox_of(id, partition).start(GroupStart { id: group, settings, recovered });
         }
@@ -230,7 +230,7 @@ impl Store {
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let catalog_inbox = Inbox::new(1_000);
-        let settings = GroupSettings { persistent: true, applied: file.applied_index };
+        let settings = GroupSettings::alone(true, file.applied_index);
         let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
         catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
         let host = Arc::new(Host {

@@ -63,7 +63,7 @@ fn start(directory: &Path, groups: u64) -> Running {
     let (inbox, sums) = (Inbox::new(1_000_000), Sums::default());
     for id in (0..groups).map(GroupId) {
         let recovered = recovered.remove(&id).unwrap_or_default();
-        inbox.start(GroupStart { id, settings: GroupSettings { persistent: true, applied: 0 }, recovered });
+        inbox.start(GroupStart { id, settings: GroupSettings::alone(true, 0), recovered });
     }
     let worker = Worker::new(sums.clone(), inbox.clone(), Some(log.clone()));
     let thread = std::thread::spawn(move || {

@@ -1,5 +1,7 @@
 use super::expiry_filter::ExpiryFilterFactory;
-use rocksdb::{BlockBasedOptions, BlockBasedTablePinningTier, DBCompressionType, Options, SliceTransform, statistics::StatsLevel};
+use rocksdb::{
+    BlockBasedOptions, BlockBasedTablePinningTier, DBCompressionType, Options, SliceTransform, statistics::StatsLevel,
+};
 use serde::{Deserialize, Serialize};
 use tessera_types::UsageScenario;
 

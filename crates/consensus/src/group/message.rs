@@ -1,0 +1,113 @@
+//! What the replicas of a group send each other.
+//!
+//! Raft's own message goes as protobuf, without the entries' payloads; these follow it as they are:
+//!
+//! ```text
+//! u64 group | u32 length, Raft's message | u32 count, then per entry u8 sync, u32 length, payload
+//! ```
+
+use crate::{GroupId, NodeId};
+use bytes::{Buf, BufMut, Bytes};
+use prost::Message as _;
+use raft::eraftpb::{EntryType, Message, MessageType};
+
+/// A message from a replica to another one of its group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeerMessage {
+    pub group: GroupId,
+    pub(crate) message: Message,
+    /// One for each entry of the message.
+    pub(crate) payloads: Vec<Payload>,
+}
+
+/// What an entry carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub(crate) bytes: Bytes,
+    /// Whether it must be fsynced before it counts as persisted.
+    pub(crate) sync: bool,
+}
+
+impl PeerMessage {
+    pub fn from(&self) -> NodeId {
+        NodeId(self.message.from)
+    }
+
+    pub fn to(&self) -> NodeId {
+        NodeId(self.message.to)
+    }
+
+    pub(crate) fn is_request_for_vote(&self) -> bool {
+        matches!(self.message.msg_type(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
+    }
+
+    /// Bytes of the encoded form, nearly.
+    pub fn size_hint(&self) -> usize {
+        128 + self.payloads.iter().map(|payload| 5 + payload.bytes.len()).sum::<usize>()
+    }
+
+    pub fn encode(&self, out: &mut impl BufMut) {
+        out.put_u64_le(self.group.0);
+        out.put_u32_le(length(self.message.encoded_len()));
+        self.message.encode(out).expect("the buffer grows");
+        out.put_u32_le(length(self.payloads.len()));
+        for Payload { bytes, sync } in &self.payloads {
+            out.put_u8(u8::from(*sync));
+            out.put_u32_le(length(bytes.len()));
+            out.put_slice(bytes);
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote from the front of `bytes`; `None` if that is not a message.
+    pub fn decode(bytes: &mut Bytes) -> Option<Self> {
+        let group = GroupId(bytes.try_get_u64_le().ok()?);
+        let message = Message::decode(take(bytes)?).ok()?;
+        let count = bytes.try_get_u32_le().ok()? as usize;
+        // Entries without payload still have their five bytes here, so the count cannot promise more than there is.
+        let are_known = message.entries.iter().all(|entry| EntryType::from_i32(entry.entry_type).is_some());
+        if count != message.entries.len() || count * 5 > bytes.len() || !are_known {
+            return None;
+        }
+        let payload = |bytes: &mut Bytes| {
+            let sync = bytes.try_get_u8().ok()? != 0;
+            Some(Payload { bytes: take(bytes)?, sync })
+        };
+        let payloads = (0..count).map(|_| payload(bytes)).collect::<Option<_>>()?;
+        Some(Self { group, message, payloads })
+    }
+}
+
+fn length(length: usize) -> u32 {
+    u32::try_from(length).expect("entries are limited to far less than 4 GiB")
+}
+
+fn take(bytes: &mut Bytes) -> Option<Bytes> {
+    let length = bytes.try_get_u32_le().ok()? as usize;
+    (length <= bytes.len()).then(|| bytes.split_to(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use raft::eraftpb::Entry;
+
+    #[test]
+    fn messages_come_back_and_cut_ones_are_refused() {
+        let entries = vec![Entry { index: 7, term: 2, ..Default::default() }, Entry { index: 8, ..Default::default() }];
+        let message = Message { from: 1, to: 2, term: 3, entries, ..Default::default() };
+        let payloads = vec![Payload { bytes: Bytes::from_static(b"payload"), sync: true }, Payload::default()];
+        let message = PeerMessage { group: GroupId(9), message, payloads };
+        let mut encoded = BytesMut::new();
+        message.encode(&mut encoded);
+        let encoded = encoded.freeze();
+        let mut twice = Bytes::from([&encoded[..], &encoded[..]].concat());
+        for _ in 0..2 {
+            assert_eq!(PeerMessage::decode(&mut twice).as_ref(), Some(&message));
+        }
+        assert!(twice.is_empty());
+        for end in 0..encoded.len() {
+            assert_eq!(PeerMessage::decode(&mut encoded.slice(..end)), None, "cut at {end}");
+        }
+    }
+}
