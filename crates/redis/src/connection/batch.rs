@@ -111,9 +111,9 @@ impl Batch {
                 Awaited::Ready(reply) => out.extend_from_slice(&reply),
                 Awaited::Sum(count) => sum(parts.by_ref().take(count), protocol, out),
                 Awaited::Same(count) => {
-                    let (mut shown, mut parts) = (&b""[..], parts.by_ref().take(count));
+                    let mut shown = &b""[..];
                     // An error is worth more than an OK.
-                    while let Some(part) = parts.next() {
+                    for part in parts.by_ref().take(count) {
                         if shown.is_empty() || part.first() == Some(&b'-') {
                             shown = part;
                         }
