@@ -1,4 +1,4 @@
-use crate::GroupId;
+use crate::{GroupId, ReplicaId};
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
 
@@ -37,12 +37,16 @@ pub trait StateMachine {
     /// The group is gone from this worker; what is kept for it can be dropped.
     fn removed(&mut self, _group: GroupId) {}
 
-    /// This replica leads the group and has applied everything acknowledged before. Of a group that has other replicas it
-    /// may answer reads only [under a lease](Self::lease).
+    /// This replica leads the group and has applied everything acknowledged before. It may answer reads only
+    /// [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);
 
-    /// Until `until` no other replica leads the group.
-    fn lease(&mut self, _group: GroupId, _until: Instant) {}
+    /// Until `until` no other replica leads the group; `None` is as long as it serves, since there is no other one. A
+    /// later call takes the place of an earlier one, and may take time away.
+    fn lease(&mut self, _group: GroupId, _until: Option<Instant>) {}
+
+    /// A replica was elected to lead the group, this one or another.
+    fn leader(&mut self, _group: GroupId, _term: u64, _leader: ReplicaId) {}
 
     /// Another replica leads the group, or may. What was evaluated and is not applied is forgotten; it may come back as
     /// committed entries.

@@ -10,9 +10,9 @@
 //! connections that were readable in one turn of the event loop are in the same pass.
 
 use crate::group::message::PeerMessage;
-use crate::group::{Group, GroupSettings, PassOutput, TICK};
+use crate::group::{Group, GroupSettings, GroupView, MemberChange, PassOutput, TICK};
 use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
-use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
+use crate::{Committed, Evaluated, Failure, GroupId, ReplicaId, StateMachine};
 use ahash::AHashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -42,10 +42,16 @@ enum Message<C> {
     Remove(GroupId),
     Persisted(Vec<(GroupId, u64)>),
     Peer(PeerMessage),
+    ChangeMembers(GroupId, Vec<MemberChange>),
+    HandOver(GroupId, ReplicaId),
+    Look(Look),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
     Stop,
 }
+
+/// Takes what a worker shows of its groups.
+pub type Look = Box<dyn FnOnce(Vec<GroupView>) + Send>;
 
 /// Carries messages to replicas on other nodes.
 pub trait Transport: Send + Sync {
@@ -105,6 +111,22 @@ impl<C> Inbox<C> {
             drop(messages);
             self.wake.notify_one();
         }
+    }
+
+    /// Asks for a change of a group's members, if this replica leads it and no change is under way. Whether it was made
+    /// [shows](Self::look) later.
+    pub fn change_members(&self, group: GroupId, changes: Vec<MemberChange>) {
+        self.push(Message::ChangeMembers(group, changes));
+    }
+
+    /// Asks another replica to lead, if this one does.
+    pub fn hand_over(&self, group: GroupId, to: ReplicaId) {
+        self.push(Message::HandOver(group, to));
+    }
+
+    /// Shows all groups of the worker.
+    pub fn look(&self, look: Look) {
+        self.push(Message::Look(look));
     }
 
     /// Lets the loop end after it has refused what is queued.
@@ -212,6 +234,22 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
+                Message::ChangeMembers(id, changes) => {
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        // Refused for now: whoever wants it looks, and asks again.
+                        let _ = group.change_members(&changes);
+                        touch(&mut self.touched, group);
+                    }
+                }
+                Message::HandOver(id, to) => {
+                    if let Some(group) = self.groups.get_mut(&id)
+                        && group.hand_over(to)
+                    {
+                        self.machine.lease(id, Some(self.began));
+                        touch(&mut self.touched, group);
+                    }
+                }
+                Message::Look(look) => look(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
             }
@@ -308,8 +346,11 @@ impl<M: StateMachine> Worker<M> {
                 group.collect(&mut output, &mut |id, index, snapshot| machine.restore(id, index, snapshot));
             }
             self.depose(&output.deposed);
+            for (id, term, leader) in output.leaders {
+                self.machine.leader(id, term, leader);
+            }
             for (id, until) in output.leases {
-                self.machine.lease(id, self.began + until);
+                self.machine.lease(id, until.map(|until| self.began + until));
             }
             for id in output.snapshots_wanted {
                 self.offer_snapshot(id);
@@ -340,7 +381,7 @@ impl<M: StateMachine> Worker<M> {
     fn offer_snapshot(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if let Some(snapshot) = self.machine.snapshot(id) {
-            group.offer_snapshot(group.applied_index(), snapshot);
+            group.offer_snapshot(group.applied_index(), &snapshot);
         }
     }
 
@@ -377,6 +418,9 @@ impl<M: StateMachine> Worker<M> {
         for committed in self.unapplied.drain(..) {
             let Some(group) = self.groups.get_mut(&committed.group) else { continue };
             if group.applied(committed.index) {
+                if group.is_alone() {
+                    self.machine.lease(committed.group, None);
+                }
                 self.machine.serving(committed.group);
             }
             while let Some(ticket) = group.next_answerable() {

@@ -6,7 +6,7 @@
 //! u64 group | u32 length, Raft's message | u32 count, then per entry u8 sync, u32 length, payload
 //! ```
 
-use crate::{GroupId, NodeId};
+use crate::{GroupId, NodeId, ReplicaId};
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message as _;
 use raft::eraftpb::{EntryType, Message, MessageType};
@@ -29,12 +29,22 @@ pub(crate) struct Payload {
 }
 
 impl PeerMessage {
-    pub fn from(&self) -> NodeId {
-        NodeId(self.message.from)
+    pub fn from(&self) -> ReplicaId {
+        ReplicaId::from_raft(self.message.from)
     }
 
-    pub fn to(&self) -> NodeId {
-        NodeId(self.message.to)
+    pub fn to(&self) -> ReplicaId {
+        ReplicaId::from_raft(self.message.to)
+    }
+
+    /// The node that it is for.
+    pub fn destination(&self) -> NodeId {
+        self.to().node
+    }
+
+    /// Entries that begin with the first one of all.
+    pub(crate) fn is_whole_log(&self) -> bool {
+        self.message.msg_type() == MessageType::MsgAppend && self.message.index == 0
     }
 
     pub(crate) fn is_request_for_vote(&self) -> bool {
@@ -65,7 +75,9 @@ impl PeerMessage {
         let count = bytes.try_get_u32_le().ok()? as usize;
         // Entries without payload still have their five bytes here, so the count cannot promise more than there is.
         let are_known = message.entries.iter().all(|entry| EntryType::from_i32(entry.entry_type).is_some());
-        if count != message.entries.len() || count * 5 > bytes.len() || !are_known {
+        // A snapshot begins with the index of the members that it names.
+        let is_cut = message.msg_type() == MessageType::MsgSnapshot && message.get_snapshot().data.len() < 8;
+        if count != message.entries.len() || count * 5 > bytes.len() || !are_known || is_cut {
             return None;
         }
         let payload = |bytes: &mut Bytes| {

@@ -11,14 +11,17 @@
 //! a tenth faster than another. For that time a leader that has applied the entry that opened its term may answer reads
 //! by itself.
 
+mod members;
 pub(crate) mod message;
 mod storage;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
-use crate::{Committed, GroupId, NodeId};
+use crate::{Committed, GroupId, NodeId, ReplicaId};
 use ahash::{AHashMap, RandomState};
 use bytes::{Bytes, BytesMut};
+pub use members::MemberChange;
 use message::{Payload, PeerMessage};
+use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
@@ -54,16 +57,17 @@ pub struct GroupSettings {
     pub persistent: bool,
     /// The log index that the state machine reflects already.
     pub applied: u64,
-    /// The node this replica is on.
-    pub node: NodeId,
-    /// The nodes that hold replicas, this one among them; the same on each. The first calls the first election.
-    pub voters: Vec<NodeId>,
+    pub replica: ReplicaId,
+    /// The group's first members, the same on each of them; the first one calls the first election. Empty for a replica
+    /// that joins later: it knows nothing until it gets a snapshot.
+    pub founders: Vec<ReplicaId>,
 }
 
 impl GroupSettings {
     /// A group that is on this node only.
     pub fn alone(persistent: bool, applied: u64) -> Self {
-        Self { persistent, applied, node: NodeId(1), voters: vec![NodeId(1)] }
+        let replica = ReplicaId { node: NodeId(1), incarnation: 0 };
+        Self { persistent, applied, replica, founders: vec![replica] }
     }
 }
 
@@ -72,7 +76,10 @@ pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
     pub(crate) persistent: bool,
     node: RawNode<GroupStorage>,
+    /// Whether there is no other member.
     is_alone: bool,
+    /// Index of the entry that made the members what they are.
+    members_index: u64,
     /// Payloads of entries that were proposed in this pass, and of those that came from the leader; Raft hands the
     /// entries back in [`Self::collect`].
     proposed: VecDeque<(u64, Payload)>,
@@ -97,8 +104,30 @@ pub(crate) struct Group<T> {
     snapshots_sent: Vec<(u64, usize)>,
     /// The term in which this replica leads and has applied everything acknowledged before.
     serving: Option<u64>,
+    /// The term in which this replica asked another one to take over, which then need not wait for a lease to end.
+    handed_over: u64,
+    /// The leader last told.
+    told_leader: (u64, u64),
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
+}
+
+/// A group as its replica here sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupView {
+    pub id: GroupId,
+    pub replica: ReplicaId,
+    pub term: u64,
+    /// As far as this replica knows.
+    pub leader: Option<ReplicaId>,
+    pub is_serving: bool,
+    pub voters: Vec<ReplicaId>,
+    pub learners: Vec<ReplicaId>,
+    /// Whether a change of members is under way.
+    pub is_changing: bool,
+    pub applied: u64,
+    /// Of a leader: how many entries each other member lacks.
+    pub lag: Vec<(ReplicaId, u64)>,
 }
 
 /// What a pass has to do outside of the groups.
@@ -111,8 +140,10 @@ pub(crate) struct PassOutput {
     pub(crate) messages: Vec<PeerMessage>,
     /// Groups that lead no longer.
     pub(crate) deposed: Vec<GroupId>,
-    /// Groups that may answer reads until then.
-    pub(crate) leases: Vec<(GroupId, Duration)>,
+    /// Groups of which another leader is known, with the term.
+    pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
+    /// Groups that may answer reads until then; `None` for ever, since there is no other replica.
+    pub(crate) leases: Vec<(GroupId, Option<Duration>)>,
     /// Groups that a state machine's snapshot is wanted of.
     pub(crate) snapshots_wanted: Vec<GroupId>,
 }
@@ -124,16 +155,23 @@ impl<T> Group<T> {
     /// # Panics
     /// If the log does not reach back to the applied index: state in between would be missing.
     pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Self {
-        let GroupSettings { persistent, applied, node: own, voters } = settings;
-        let is_alone = voters == [own];
-        assert!(voters.contains(&own), "{id:?}: a replica on a node that is no member");
-        assert!(is_alone || persistent, "{id:?}: replicas vote, and votes are kept on disk");
+        let GroupSettings { persistent, applied, replica, founders } = settings;
+        let own = replica.to_raft();
         let is_new = recovered == RecoveredGroup::default();
-        let RecoveredGroup { state, truncated, mut entries } = recovered;
+        let RecoveredGroup { state, members: (members_index, members), truncated, mut entries } = recovered;
+        let members = if members.is_empty() {
+            let voters = founders.iter().map(|founder| founder.to_raft()).collect();
+            ConfState { voters, ..Default::default() }
+        } else {
+            ConfState::decode(members).unwrap_or_else(|error| panic!("{id:?}: members in the log: {error}"))
+        };
         let mut before = truncated;
-        while let Some(first) = entries.front().filter(|first| first.index <= applied) {
+        let mut changes = Vec::new();
+        while let Some(first) = entries.pop_front_if(|first| first.index <= applied) {
             before = (first.index, first.term);
-            entries.pop_front();
+            if first.index > members_index && i32::from(first.kind) == EntryType::EntryConfChangeV2 as i32 {
+                changes.push((first.index, first.payload));
+            }
         }
         if before.0 < applied {
             assert!(entries.is_empty(), "{id:?}: the log begins behind the applied index {applied}");
@@ -144,7 +182,6 @@ impl<T> Group<T> {
         let last = entries.back().map_or(before.0, |last| last.index);
         let hard_state =
             HardState { term: state.term.max(before.1), vote: state.vote, commit: state.commit.clamp(applied, last) };
-        let members = ConfState { voters: voters.iter().map(|voter| voter.0).collect(), ..Default::default() };
         let storage = GroupStorage::new(hard_state, members, before, entries);
         let config = Config {
             applied,
@@ -154,20 +191,17 @@ impl<T> Group<T> {
             // Heartbeats go with the question for the lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
-            ..Config::new(own.0)
+            ..Config::new(own)
         };
         let silent = slog::Logger::root(slog::Discard, slog::o!());
-        let mut node = RawNode::new(&config, storage, &silent).expect("the configuration is fixed and valid");
-        if is_alone || (is_new && voters[0] == own) {
-            // The only voter wins at once; it serves when the entry that opens its term is applied. A new group's first
-            // voter need not wait for the others to notice that there is no leader.
-            node.campaign().expect("a voter may campaign");
-        }
-        Self {
+        let is_founded = is_new && founders.first() == Some(&replica);
+        let node = RawNode::new(&config, storage, &silent).expect("the configuration is fixed and valid");
+        let mut group = Self {
             id,
             persistent,
             node,
-            is_alone,
+            is_alone: false,
+            members_index,
             proposed: VecDeque::new(),
             incoming: AHashMap::new(),
             tickets: VecDeque::new(),
@@ -178,18 +212,33 @@ impl<T> Group<T> {
             waiting: VecDeque::new(),
             released: Vec::new(),
             now: Duration::ZERO,
-            silent_ticks: if is_alone || is_new { 0 } else { ELECTION_TICKS },
+            silent_ticks: 0,
             heartbeat_ticks: 0,
             snapshots_sent: Vec::new(),
             serving: None,
+            handed_over: 0,
+            told_leader: (0, 0),
             in_pass: false,
+        };
+        for (index, change) in changes {
+            group.apply_change(index, &change);
         }
+        group.is_alone = group.has_no_peers();
+        assert!(group.is_alone || persistent, "{id:?}: replicas vote, and votes are kept on disk");
+        if group.is_alone || is_founded {
+            // The only voter wins at once; it serves when the entry that opens its term is applied. A new group's first
+            // voter need not wait for the others to notice that there is no leader.
+            group.node.campaign().expect("a voter may campaign");
+        } else if !is_new {
+            group.silent_ticks = ELECTION_TICKS;
+        }
+        group
     }
 
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
-        if self.is_alone {
+        if self.is_alone && self.is_leader() {
             return false;
         }
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
@@ -204,6 +253,11 @@ impl<T> Group<T> {
             }
         }
         self.snapshots_sent.retain(|(_, ticks)| *ticks > 0);
+        let term = self.node.raft.term;
+        if self.is_leader() && self.handed_over == term && self.node.raft.lead_transferee.is_none() {
+            // Nobody took over. Whoever leads next, in another term, may have leases again.
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+        }
         self.heartbeat_ticks += 1;
         if self.is_leader() && self.heartbeat_ticks >= HEARTBEAT_TICKS {
             self.heartbeat_ticks = 0;
@@ -212,8 +266,10 @@ impl<T> Group<T> {
             if !self.node.raft.commit_to_current_term() {
                 self.node.ping();
             }
+            self.leave_joint();
         }
-        self.node.has_ready()
+        // What could not be proposed while another replica was to take over is tried again.
+        self.node.has_ready() || !self.building.is_empty()
     }
 
     /// Ticks without a leader after which this replica calls an election: another number for each replica and term, as
@@ -225,7 +281,10 @@ impl<T> Group<T> {
 
     /// Takes a message from another replica.
     pub(crate) fn step(&mut self, message: PeerMessage) {
-        if self.silent_ticks > 0 && message.is_request_for_vote() {
+        let is_unknown = self.node.store().members().voters.is_empty() && message.is_whole_log();
+        let is_silent = self.silent_ticks > 0 && message.is_request_for_vote();
+        // A replica that joins needs the members too, which a log from its beginning does not tell.
+        if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
         let PeerMessage { message, payloads, .. } = message;
@@ -236,12 +295,37 @@ impl<T> Group<T> {
         let _ = self.node.step(message);
     }
 
+    pub(crate) fn replica(&self) -> ReplicaId {
+        ReplicaId::from_raft(self.node.raft.id)
+    }
+
+    pub(crate) fn view(&self) -> GroupView {
+        let raft = &self.node.raft;
+        let (voters, learners) = self.members();
+        let last = raft.raft_log.last_index();
+        let others = raft.prs().iter().filter(|(id, _)| **id != raft.id && self.is_leader());
+        GroupView {
+            id: self.id,
+            replica: self.replica(),
+            term: raft.term,
+            leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(ReplicaId::from_raft),
+            is_serving: self.is_serving(),
+            voters,
+            learners,
+            is_changing: raft.has_pending_conf() || !self.node.store().members().voters_outgoing.is_empty(),
+            applied: self.applied,
+            lag: others.map(|(id, progress)| (ReplicaId::from_raft(*id), last - progress.matched.min(last))).collect(),
+        }
+    }
+
     fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
 
     /// Gives a replica that lags the state as it was when `index` had been applied.
-    pub(crate) fn offer_snapshot(&mut self, index: u64, data: Vec<u8>) {
+    pub(crate) fn offer_snapshot(&mut self, index: u64, state: &[u8]) {
+        // After a restart the members may be ahead of the state.
+        let data = [&self.members_index.to_le_bytes(), state].concat();
         self.node.mut_store().offer_snapshot(index, data);
     }
 
@@ -298,6 +382,11 @@ impl<T> Group<T> {
             self.serving = None;
             output.deposed.push(self.id);
         }
+        let leads = (self.node.raft.term, self.node.raft.leader_id);
+        if leads.1 != raft::INVALID_ID && leads != self.told_leader {
+            self.told_leader = leads;
+            output.leaders.push((self.id, leads.0, ReplicaId::from_raft(leads.1)));
+        }
         let released = std::mem::take(&mut self.released);
         self.send(released, output);
         while self.node.has_ready() {
@@ -312,19 +401,18 @@ impl<T> Group<T> {
             }
             self.commit(&ready.take_committed_entries(), output);
             let entries = ready.take_entries();
-            let hard_state = ready.hs().cloned();
             let before = self.node.store().hard_state();
-            let votes = hard_state.as_ref().is_some_and(|now| (now.term, now.vote) != (before.term, before.vote));
+            let now = ready.hs().unwrap_or(before).clone();
+            let votes = (now.term, now.vote) != (before.term, before.vote);
             sync |= votes;
-            if self.persistent
-                && let Some(now) = hard_state.as_ref().filter(|_| votes)
-            {
+            // A change of members is proposed when the one before is committed. Whoever has the later one in his log must
+            // not forget that: with members from before both he could win an election that the others do not see.
+            let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
+            if self.persistent && (votes || changes_members) {
                 let state = StoredState { term: now.term, vote: now.vote, commit: now.commit };
                 output.records.push(LogRecord::State { group: self.id, state });
             }
-            if let Some(now) = hard_state {
-                self.node.mut_store().set_hard_state(now);
-            }
+            self.node.mut_store().set_hard_state(now);
             if !entries.is_empty() {
                 sync |= self.append(&entries, output);
             }
@@ -371,8 +459,10 @@ impl<T> Group<T> {
     fn extend_lease(&self, context: &[u8], output: &mut PassOutput) {
         if let Ok(asked) = <[u8; 8]>::try_from(context)
             && self.is_serving()
+            && !self.is_alone
+            && self.handed_over != self.node.raft.term
         {
-            output.leases.push((self.id, Duration::from_nanos(u64::from_le_bytes(asked)) + LEASE));
+            output.leases.push((self.id, Some(Duration::from_nanos(u64::from_le_bytes(asked)) + LEASE)));
         }
     }
 
@@ -380,11 +470,13 @@ impl<T> Group<T> {
     fn install(&mut self, snapshot: &Snapshot, output: &mut PassOutput, restore: &mut Restore<'_>) {
         let metadata = snapshot.get_metadata().clone();
         // Without the state there is nothing that this replica could do; it starts anew from its old one.
-        restore(self.id, metadata.index, &snapshot.data)
+        let (members_index, state) = snapshot.data.split_first_chunk().expect("it begins with the members' index");
+        restore(self.id, metadata.index, state)
             .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
         self.node.mut_store().restore(&metadata);
         self.applied = metadata.index;
-        output.records.push(LogRecord::Truncated { group: self.id, index: metadata.index, term: metadata.term });
+        output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
+        self.members_changed(u64::from_le_bytes(*members_index), output);
     }
 
     /// Puts entries into the log, in memory and on disk. Returns whether one of them asks for an fsync.
@@ -412,6 +504,10 @@ impl<T> Group<T> {
     }
 
     fn payload_of(&mut self, entry: &Entry) -> Payload {
+        if !entry.data.is_empty() {
+            // Raft's own, a change of members.
+            return Payload { bytes: entry.data.clone().into(), sync: true };
+        }
         if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
             return payload;
         }
@@ -425,10 +521,20 @@ impl<T> Group<T> {
 
     fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        debug_assert!(entries.iter().all(|entry| entry.entry_type() == EntryType::EntryNormal));
-        let held = self.node.store().range(first.index, last.index).filter(|held| !held.payload.bytes.is_empty());
-        let payloads = held.map(|held| held.payload.bytes.clone()).collect();
+        let (mut payloads, mut changes) = (Vec::new(), Vec::new());
+        for held in self.node.store().range(first.index, last.index) {
+            if !held.is_command() {
+                changes.push((held.index, held.payload.bytes.clone()));
+            } else if !held.payload.bytes.is_empty() {
+                payloads.push(held.payload.bytes.clone());
+            }
+        }
         output.committed.push(Committed { group: self.id, index: last.index, payloads });
+        changes.retain(|(index, _)| *index > self.members_index);
+        for (index, change) in changes {
+            self.apply_change(index, &change);
+            self.members_changed(index, output);
+        }
     }
 
     /// The log has fsynced the ready of that number, and with it all before.
@@ -437,6 +543,12 @@ impl<T> Group<T> {
             self.released.extend(messages);
         }
         self.node.on_persist_ready(number);
+        // What a snapshot brought was applied before it was persisted.
+        let log = &self.node.raft.raft_log;
+        let applied = self.applied.min(log.persisted).min(log.committed);
+        if applied > log.applied {
+            self.node.advance_apply_to(applied);
+        }
     }
 
     /// Entries up to `index` are applied. Returns whether the group begins to serve with that.
@@ -471,7 +583,8 @@ impl<T> Group<T> {
         }
         let applied = self.applied;
         let store = self.node.mut_store();
-        store.truncate(everybody_has);
+        // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
+        store.truncate(everybody_has.max(applied.min(1)));
         while let Some(first) = store.first().map(|held| held.index)
             && store.payload_bytes() > keeps
             && first <= applied

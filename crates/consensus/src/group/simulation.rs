@@ -1,5 +1,6 @@
 //! Groups of several replicas in a simulated world: a network that delays, loses, repeats, reorders and cuts off, disks
-//! that lose what was not fsynced, clocks that run apart, and crashes. All of it comes from a seed, so a failure repeats.
+//! that lose what was not fsynced, clocks that run apart, crashes, and an operator who moves replicas from node to node
+//! all the while. All of it comes from a seed, so a failure repeats.
 //!
 //! Checked all along: replicas apply the same entries in the same order; what was acknowledged is in every later read
 //! under a lease; nobody holds a lease beside another leader. And in the end, when the world is at peace: everything
@@ -55,17 +56,25 @@ impl Disk {
                 self.log.truncated = (index, term);
                 self.log.entries.retain(|entry| entry.index > index);
             }
-            LogRecord::Removed { .. } => unreachable!("nothing removes the group"),
+            LogRecord::Restored { index, term, .. } => {
+                self.log.truncated = (index, term);
+                self.log.entries.clear();
+            }
+            LogRecord::Members { index, members, .. } => self.log.members = (index, members),
+            LogRecord::Removed { .. } => unreachable!("replicas are removed with their disk"),
         }
     }
 }
 
 struct Replica {
-    node: NodeId,
+    id: ReplicaId,
+    /// Nodes without a replica have this one's place empty.
+    is_there: bool,
     group: Option<Group<u64>>,
     state: State,
     disk: Disk,
-    lease: Duration,
+    /// `None` is for ever.
+    lease: Option<Duration>,
     /// Of the replica's own clock.
     clock_rate: f64,
     next_tick: Duration,
@@ -75,12 +84,12 @@ struct Replica {
 struct World {
     random: StdRng,
     now: Duration,
-    voters: Vec<NodeId>,
+    founders: Vec<ReplicaId>,
     replicas: Vec<Replica>,
     /// Messages under way, each with when it arrives.
     network: Vec<(Duration, PeerMessage)>,
     /// Pairs of nodes that do not reach each other.
-    cut: BTreeSet<(u64, u64)>,
+    cut: BTreeSet<(u32, u32)>,
     loss: f64,
     /// Longest log that was seen, to compare all others with.
     agreed: Vec<u64>,
@@ -89,27 +98,33 @@ struct World {
     elections: u64,
     snapshots: u64,
     lease_reads: u64,
+    /// Whoever holds a lease.
+    readers: Vec<usize>,
+    member_changes: u64,
 }
 
 impl World {
-    fn new(seed: u64, nodes: u64) -> Self {
+    /// With the group's first replicas on the first of the nodes.
+    fn new(seed: u64, nodes: u32, founders: usize) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let voters: Vec<_> = (1..=nodes).map(NodeId).collect();
-        let replica = |node| Replica {
-            node,
+        let ids: Vec<_> = (1..=nodes).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
+        let founders = ids[..founders].to_vec();
+        let replica = |id| Replica {
+            id,
+            is_there: founders.contains(&id),
             group: None,
             state: State::default(),
             disk: Disk::default(),
-            lease: Duration::ZERO,
+            lease: Some(Duration::ZERO),
             clock_rate: random.random_range(0.96..1.04),
             next_tick: Duration::ZERO,
             started: Duration::ZERO,
         };
-        let replicas: Vec<_> = voters.iter().copied().map(replica).collect();
+        let replicas: Vec<_> = ids.into_iter().map(replica).collect();
         let mut world = Self {
             random,
             now: Duration::ZERO,
-            voters,
+            founders,
             replicas,
             network: Vec::new(),
             cut: BTreeSet::new(),
@@ -120,6 +135,8 @@ impl World {
             elections: 0,
             snapshots: 0,
             lease_reads: 0,
+            readers: Vec::new(),
+            member_changes: 0,
         };
         (0..world.replicas.len()).for_each(|at| world.start(at));
         world
@@ -127,15 +144,18 @@ impl World {
 
     fn start(&mut self, at: usize) {
         let replica = &mut self.replicas[at];
+        if !replica.is_there {
+            return;
+        }
         replica.state = replica.disk.checkpoint.clone();
         replica.started = self.now;
         replica.next_tick = self.now + TICK;
-        replica.lease = Duration::ZERO;
+        replica.lease = Some(Duration::ZERO);
         let settings = GroupSettings {
             persistent: true,
             applied: replica.state.applied,
-            node: replica.node,
-            voters: self.voters.clone(),
+            replica: replica.id,
+            founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
         };
         replica.group = Some(Group::new(ID, settings, replica.disk.log.clone()));
         self.pass(at);
@@ -168,13 +188,13 @@ impl World {
             });
             if !output.deposed.is_empty() {
                 let _ = group.depose();
-                replica.lease = Duration::ZERO;
+                replica.lease = Some(Duration::ZERO);
             }
             for (_, until) in output.leases {
-                replica.lease = replica.lease.max(until);
+                replica.lease = until;
             }
             if !output.snapshots_wanted.is_empty() {
-                group.offer_snapshot(replica.state.applied, replica.state.to_snapshot());
+                group.offer_snapshot(replica.state.applied, &replica.state.to_snapshot());
             }
             if !output.records.is_empty() || !output.waiting.is_empty() {
                 let number = output.waiting.last().map(|(_, number)| *number);
@@ -188,7 +208,10 @@ impl World {
                     replica.state.applied = index;
                     replica.state.numbers.extend(payloads.iter().flat_map(|payload| numbers(payload)));
                 }
-                self.elections += u64::from(group.applied(index));
+                if group.applied(index) {
+                    self.elections += 1;
+                    replica.lease = if group.is_alone() { None } else { replica.lease };
+                }
                 while let Some(number) = group.next_answerable() {
                     self.acknowledged.push(number);
                 }
@@ -217,7 +240,7 @@ impl World {
     fn check_agreement(&mut self, at: usize) {
         let numbers = &self.replicas[at].state.numbers;
         let common = numbers.len().min(self.agreed.len());
-        assert_eq!(numbers[..common], self.agreed[..common], "{:?} applied something else", self.replicas[at].node);
+        assert_eq!(numbers[..common], self.agreed[..common], "{:?} applied something else", self.replicas[at].id);
         if numbers.len() > common {
             self.agreed = numbers.clone();
         }
@@ -230,7 +253,7 @@ impl World {
         self.network = later;
         let due: Vec<(Duration, PeerMessage)> = due;
         for (_, message) in due {
-            let (from, to) = (message.from().0, message.to().0);
+            let (from, to) = (message.from().node.0, message.to().node.0);
             if self.cut.contains(&(from.min(to), from.max(to))) {
                 continue;
             }
@@ -276,15 +299,17 @@ impl World {
             .filter(|at| {
                 let replica = &self.replicas[*at];
                 let own_time = self.now - replica.started;
-                replica.group.as_ref().is_some_and(Group::is_serving) && own_time < replica.lease
+                let has_lease = replica.lease.is_none_or(|until| own_time < until);
+                replica.group.as_ref().is_some_and(Group::is_serving) && has_lease
             })
             .collect();
+        self.readers.clone_from(&reading);
         assert!(reading.len() <= 1, "two leaders with leases: {reading:?}");
         for at in reading {
             self.lease_reads += 1;
             let known: BTreeSet<_> = self.replicas[at].state.numbers.iter().collect();
             let missing = self.acknowledged.iter().rev().take(50).find(|number| !known.contains(number));
-            assert_eq!(missing, None, "{:?} reads under a lease", self.replicas[at].node);
+            assert_eq!(missing, None, "{:?} reads under a lease", self.replicas[at].id);
         }
     }
 
@@ -314,7 +339,7 @@ impl World {
             }
             60..75 => {
                 let other = self.random.random_range(0..self.replicas.len());
-                let (low, high) = (at.min(other) as u64 + 1, at.max(other) as u64 + 1);
+                let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
                 self.cut.insert((low, high));
             }
             75..95 => self.cut.clear(),
@@ -332,6 +357,69 @@ impl World {
         }
     }
 
+    /// The operator asks the leader to move replicas, or to let another one lead, and cleans up behind earlier moves.
+    fn move_replicas(&mut self) {
+        let is_up = |at: &&usize| self.replicas[**at].group.is_some();
+        let Some(&leading) = self.readers.iter().find(is_up) else { return };
+        let leader = self.replicas[leading].group.as_ref().expect("it is up");
+        let (voters, learners) = leader.members();
+        if self.random.random_bool(0.2) {
+            let to = *voters.choose(&mut self.random).expect("there are voters");
+            if self.replicas[leading].group.as_mut().expect("it is up").hand_over(to) {
+                self.replicas[leading].lease = Some(Duration::ZERO);
+            }
+            return self.pass(leading);
+        }
+        // A leader with a lease and no change under way knows who is no member: such replicas go, and never come back as
+        // themselves.
+        let members: Vec<_> = voters.iter().chain(&learners).copied().collect();
+        let is_idle = !leader.node.raft.has_pending_conf();
+        for replica in self.replicas.iter_mut().filter(|replica| is_idle && !members.contains(&replica.id)) {
+            replica.id.incarnation += 1;
+            replica.is_there = false;
+            replica.group = None;
+            replica.disk = Disk::default();
+            replica.state = State::default();
+        }
+        let target = self.random.random_range(1..=3);
+        let nodes: Vec<usize> = (0..self.replicas.len()).collect();
+        let wanted: Vec<usize> = nodes.choose_multiple(&mut self.random, target).copied().collect();
+        let mut changes = Vec::new();
+        for at in nodes {
+            let id = self.replicas[at].id;
+            if wanted.contains(&at) || at == leading {
+                if !self.replicas[at].is_there {
+                    self.replicas[at].is_there = true;
+                    self.start(at);
+                }
+                if !voters.contains(&id) {
+                    let early = self.random.random_bool(0.3);
+                    changes.push(if early { MemberChange::Learner(id) } else { MemberChange::Voter(id) });
+                }
+            } else if members.contains(&id) {
+                changes.push(MemberChange::Remove(id));
+            }
+        }
+        let leader = self.replicas[leading].group.as_mut().expect("it is up");
+        if !changes.is_empty() && leader.change_members(&changes).is_ok() {
+            self.member_changes += 1;
+        }
+        self.pass(leading);
+    }
+
+    fn describe(&self) -> String {
+        let replicas = self.replicas.iter().filter_map(|replica| {
+            let group = replica.group.as_ref()?;
+            let (raft, members) = (&group.node.raft, group.node.store().members());
+            let progress: Vec<_> = if group.is_leader() { raft.prs().iter().collect() } else { Vec::new() };
+            Some(format!(
+                "\n{:?} {:?} of term {}, lease {:?}, members {members:?} of {}, applied {}, {progress:?}",
+                replica.id, raft.state, raft.term, replica.lease, group.members_index, group.applied
+            ))
+        });
+        replicas.collect()
+    }
+
     fn heal(&mut self) {
         self.cut.clear();
         self.loss = 0.0;
@@ -343,8 +431,8 @@ impl World {
     }
 }
 
-fn live(seed: u64, nodes: u64, steps: usize) -> World {
-    let mut world = World::new(seed, nodes);
+fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
+    let mut world = World::new(seed, nodes, founders);
     for _ in 0..steps {
         world.step();
         if world.random.random_bool(0.3) {
@@ -353,17 +441,31 @@ fn live(seed: u64, nodes: u64, steps: usize) -> World {
         if world.random.random_bool(0.01) {
             world.disturb();
         }
+        if nodes as usize > founders && world.random.random_bool(0.005) {
+            world.move_replicas();
+        }
     }
     world.heal();
     for _ in 0..4_000 {
         world.step();
     }
     let acknowledged: BTreeSet<_> = world.acknowledged.iter().copied().collect();
-    for replica in &world.replicas {
+    let leader = world.readers.first().and_then(|at| world.replicas[*at].group.as_ref());
+    let (voters, learners) =
+        leader.unwrap_or_else(|| panic!("seed {seed}: nobody leads: {}", world.describe())).members();
+    let is_member = |replica: &&Replica| voters.contains(&replica.id) || learners.contains(&replica.id);
+    for replica in world.replicas.iter().filter(is_member) {
         let state: BTreeSet<_> = replica.state.numbers.iter().copied().collect();
         let lost: Vec<_> = acknowledged.difference(&state).collect();
-        assert!(lost.is_empty(), "seed {seed}: {:?} lacks {lost:?}", replica.node);
-        assert_eq!(replica.state.numbers, world.agreed, "seed {seed}: {:?} has not caught up", replica.node);
+        let some = &lost[..lost.len().min(10)];
+        assert!(
+            lost.is_empty(),
+            "seed {seed}: {:?} lacks {} such as {some:?}, {}",
+            replica.id,
+            lost.len(),
+            world.describe()
+        );
+        assert_eq!(replica.state.numbers, world.agreed, "seed {seed}: {:?} has not caught up", replica.id);
     }
     world
 }
@@ -374,26 +476,31 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
     let worlds: u64 = std::env::var("TESSERA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8);
     let mut totals: HashMap<&str, u64> = HashMap::new();
     for seed in 0..worlds {
-        eprintln!("seed {seed}");
-        let world = live(seed, if seed % 4 == 3 { 5 } else { 3 }, 20_000);
+        let (nodes, founders) = [(3, 3), (5, 3), (5, 5), (5, 3)][seed as usize % 4];
+        let world = live(seed, nodes, founders, 20_000);
         for (name, count) in [
             ("acknowledged", world.acknowledged.len() as u64),
             ("elections", world.elections),
             ("snapshots", world.snapshots),
+            ("changes of members", world.member_changes),
             ("reads under a lease", world.lease_reads),
         ] {
             *totals.entry(name).or_default() += count;
         }
     }
     eprintln!("{worlds} worlds: {totals:?}");
-    assert!(totals["acknowledged"] > worlds * 500 && totals["elections"] > worlds && totals["reads under a lease"] > 0);
+    let at_least = |name, least| assert!(totals[name] >= least, "{name}: {}", totals[name]);
+    at_least("acknowledged", worlds * 500);
+    at_least("elections", worlds);
+    at_least("reads under a lease", 1);
+    at_least("changes of members", worlds);
 }
 
 /// A replica that restarts has forgotten that it promised to take part in no election for a while.
 #[test]
 fn a_restarted_replica_does_not_break_a_lease() {
     for seed in 0..100 {
-        let mut world = World::new(seed, 3);
+        let mut world = World::new(seed, 3, 3);
         let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
         world.loss = 0.0;
         run(&mut world, 1_000);
@@ -402,7 +509,7 @@ fn a_restarted_replica_does_not_break_a_lease() {
         // The third node hears of the first one no more and wants to lead; the second, which does hear of it, refuses.
         world.cut.insert((1, 3));
         run(&mut world, 1_500);
-        assert!(world.replicas[0].lease > world.now, "seed {seed}: the first node leads");
+        assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
         world.cut.insert((1, 2));
         world.crash(1);
         world.start(1);

@@ -2,7 +2,7 @@
 
 use super::message::Payload;
 use crate::log::StoredEntry;
-use raft::eraftpb::{ConfState, Entry, HardState, Snapshot, SnapshotMetadata};
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Snapshot, SnapshotMetadata};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -31,6 +31,13 @@ pub(crate) struct Held {
     /// Raft's entry type.
     pub(crate) kind: i32,
     pub(crate) payload: Payload,
+}
+
+impl Held {
+    /// Whether the payload is the state machine's, not Raft's own.
+    pub(crate) fn is_command(&self) -> bool {
+        self.kind == EntryType::EntryNormal as i32
+    }
 }
 
 impl GroupStorage {
@@ -65,6 +72,16 @@ impl GroupStorage {
 
     pub(crate) fn set_hard_state(&mut self, hard_state: HardState) {
         self.hard_state = hard_state;
+    }
+
+    pub(crate) fn members(&self) -> &ConfState {
+        &self.members
+    }
+
+    pub(crate) fn set_members(&mut self, members: ConfState) {
+        self.members = members;
+        // It names members from before.
+        self.snapshot = None;
     }
 
     /// The term of an entry that is, or was, in the log; `None` for one before it began here.

@@ -6,6 +6,8 @@
 //! | 2 state | u64 term, u64 vote, u64 commit |
 //! | 3 truncated | u64 index, u64 term: the state machine is durable up to here |
 //! | 4 removed | (nothing): the group is gone |
+//! | 5 members | u64 index of the entry that made them so, u32 length, who they are, opaque to the log |
+//! | 6 restored | u64 index, u64 term: a snapshot took the place of the state, and of all entries |
 
 use crate::GroupId;
 use bytes::{Buf, BufMut, Bytes};
@@ -14,6 +16,8 @@ const ENTRIES: u8 = 1;
 const STATE: u8 = 2;
 const TRUNCATED: u8 = 3;
 const REMOVED: u8 = 4;
+const MEMBERS: u8 = 5;
+const RESTORED: u8 = 6;
 
 /// An entry of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +57,16 @@ pub enum LogRecord {
     Removed {
         group: GroupId,
     },
+    Members {
+        group: GroupId,
+        index: u64,
+        members: Bytes,
+    },
+    Restored {
+        group: GroupId,
+        index: u64,
+        term: u64,
+    },
 }
 
 const HEAD: usize = 9;
@@ -64,6 +78,8 @@ impl LogRecord {
             Self::Entries { group, .. }
             | Self::State { group, .. }
             | Self::Truncated { group, .. }
+            | Self::Members { group, .. }
+            | Self::Restored { group, .. }
             | Self::Removed { group } => *group,
         }
     }
@@ -74,8 +90,9 @@ impl LogRecord {
                 4 + entries.iter().map(|entry| ENTRY_HEAD + entry.payload.len()).sum::<usize>()
             }
             Self::State { .. } => 24,
-            Self::Truncated { .. } => 16,
+            Self::Truncated { .. } | Self::Restored { .. } => 16,
             Self::Removed { .. } => 0,
+            Self::Members { members, .. } => 12 + members.len(),
         }
     }
 
@@ -85,6 +102,8 @@ impl LogRecord {
             Self::State { group, .. } => (STATE, group),
             Self::Truncated { group, .. } => (TRUNCATED, group),
             Self::Removed { group } => (REMOVED, group),
+            Self::Members { group, .. } => (MEMBERS, group),
+            Self::Restored { group, .. } => (RESTORED, group),
         };
         out.put_u8(kind);
         out.put_u64_le(group.0);
@@ -104,11 +123,16 @@ impl LogRecord {
                 out.put_u64_le(state.vote);
                 out.put_u64_le(state.commit);
             }
-            Self::Truncated { index, term, .. } => {
+            Self::Truncated { index, term, .. } | Self::Restored { index, term, .. } => {
                 out.put_u64_le(*index);
                 out.put_u64_le(*term);
             }
             Self::Removed { .. } => {}
+            Self::Members { index, members, .. } => {
+                out.put_u64_le(*index);
+                out.put_u32_le(u32::try_from(members.len()).expect("a group has few members"));
+                out.put_slice(members);
+            }
         }
     }
 
@@ -142,6 +166,17 @@ impl LogRecord {
                 Self::Truncated { group, index: bytes.try_get_u64_le().ok()?, term: bytes.try_get_u64_le().ok()? }
             }
             REMOVED => Self::Removed { group },
+            RESTORED => {
+                Self::Restored { group, index: bytes.try_get_u64_le().ok()?, term: bytes.try_get_u64_le().ok()? }
+            }
+            MEMBERS => {
+                let index = bytes.try_get_u64_le().ok()?;
+                let length = bytes.try_get_u32_le().ok()? as usize;
+                if length > bytes.len() {
+                    return None;
+                }
+                Self::Members { group, index, members: bytes.split_to(length) }
+            }
             _ => return None,
         })
     }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredGroup {
     pub state: StoredState,
+    /// Its members, and the index of the entry that made them so.
+    pub members: (u64, Bytes),
     /// Index and term up to which the state machine had become durable.
     pub truncated: (u64, u64),
     /// Consecutive entries; the first is at most one above what was truncated.
@@ -122,6 +124,11 @@ fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<Gro
             group.entries.extend(entries);
         }
         LogRecord::State { state, .. } => group.state = state,
+        LogRecord::Members { index, members, .. } => group.members = (index, members),
+        LogRecord::Restored { index, term, .. } => {
+            group.truncated = (index, term);
+            group.entries.clear();
+        }
         LogRecord::Truncated { index, term, .. } => {
             group.truncated = (index, term);
             while group.entries.front().is_some_and(|first| first.index <= index) {

@@ -55,6 +55,14 @@ fn entries_states_and_replacements_come_back() {
     append(&log, 8, 1..3, 0);
     let state = StoredState { term: 3, vote: 1, commit: 6 };
     log.submit(LogBatch { records: vec![LogRecord::State { group: GroupId(7), state }], ..Default::default() });
+    let members = Bytes::from_static(b"members");
+    let records = vec![
+        LogRecord::Members { group: GroupId(8), index: 2, members: members.clone() },
+        LogRecord::Restored { group: GroupId(10), index: 5, term: 2 },
+    ];
+    append(&log, 10, 1..9, 10); // a snapshot takes the place of these
+    log.submit(LogBatch { records, ..Default::default() });
+    append(&log, 10, 6..7, 10);
     append(&log, 9, 1..2, 10);
     log.submit(LogBatch { records: vec![LogRecord::Removed { group: GroupId(9) }], ..Default::default() });
     log.close();
@@ -63,6 +71,8 @@ fn entries_states_and_replacements_come_back() {
     assert_eq!(indexes(&groups[&GroupId(7)]), [1, 2, 3, 4, 5, 6]);
     assert_eq!(groups[&GroupId(7)].entries[5].payload.len(), 3);
     assert_eq!(indexes(&groups[&GroupId(8)]), [1, 2]);
+    assert_eq!(groups[&GroupId(8)].members, (2, members));
+    assert_eq!((groups[&GroupId(10)].truncated, indexes(&groups[&GroupId(10)])), ((5, 2), vec![6]));
     assert!(!groups.contains_key(&GroupId(9)));
 }
 

@@ -2,9 +2,10 @@
 
 use super::block::{self, BlockHeader};
 use super::record::{LogRecord, StoredState};
-use super::recovery::Recovered;
+use super::recovery::{Recovered, RecoveredGroup};
 use super::{Completion, LogBatch, LogConfig, LogError, LogStatus, Shared, segments};
 use crate::GroupId;
+use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -41,9 +42,10 @@ pub(super) struct Writer {
     unsynced_since: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct GroupState {
     state: StoredState,
+    members: (u64, Bytes),
     truncated: (u64, u64),
 }
 
@@ -71,7 +73,10 @@ impl Writer {
             last_block: recovered.last_block,
             durable_block: recovered.last_block,
             groups: groups
-                .map(|(id, group)| (*id, GroupState { state: group.state, truncated: group.truncated }))
+                .map(|(id, group)| {
+                    let RecoveredGroup { state, truncated, ref members, .. } = *group;
+                    (*id, GroupState { state, members: members.clone(), truncated })
+                })
                 .collect(),
             highest: HashMap::new(),
             closed: recovered.segments.iter().cloned().collect(),
@@ -126,7 +131,10 @@ impl Writer {
         for batch in batches {
             sync |= batch.sync;
             for record in &batch.records {
-                has_truncated |= matches!(record, LogRecord::Truncated { .. } | LogRecord::Removed { .. });
+                has_truncated |= matches!(
+                    record,
+                    LogRecord::Truncated { .. } | LogRecord::Restored { .. } | LogRecord::Removed { .. }
+                );
                 record.encode(&mut self.block);
                 self.remember(record);
                 if self.block.len() >= block_limit {
@@ -163,7 +171,12 @@ impl Writer {
                 self.groups.entry(id).or_default();
             }
             LogRecord::State { state, .. } => self.groups.entry(id).or_default().state = *state,
-            LogRecord::Truncated { index, term, .. } => self.groups.entry(id).or_default().truncated = (*index, *term),
+            LogRecord::Truncated { index, term, .. } | LogRecord::Restored { index, term, .. } => {
+                self.groups.entry(id).or_default().truncated = (*index, *term)
+            }
+            LogRecord::Members { index, members, .. } => {
+                self.groups.entry(id).or_default().members = (*index, members.clone());
+            }
             LogRecord::Removed { .. } => _ = self.groups.remove(&id),
         }
     }
@@ -191,7 +204,7 @@ impl Writer {
         // Recovery takes a segment's end for granted once the next one exists, so this one must be durable first.
         self.sync()?;
         let next = self.segment + 1;
-        let states = (self.groups.len() * 64) as u64;
+        let states = self.groups.values().map(|group| 128 + group.members.1.len() as u64).sum::<u64>();
         let bytes = self.config.segment_bytes.max(at_least + states + 2 * block::HEADER_LEN as u64);
         let file = self.retry_while_full(|writer| segments::create(&writer.directory, next, bytes))?;
         // What is indexed for the block about to be written belongs to the new segment too; leaving it with the old
@@ -205,9 +218,13 @@ impl Writer {
     /// The first block of a segment.
     fn write_group_states(&mut self) -> io::Result<()> {
         block::begin(&mut self.block);
-        for (&group, &GroupState { state, truncated: (index, term) }) in &self.groups {
+        for (&group, &GroupState { state, truncated: (index, term), ref members }) in &self.groups {
             LogRecord::State { group, state }.encode(&mut self.block);
             LogRecord::Truncated { group, index, term }.encode(&mut self.block);
+            if !members.1.is_empty() {
+                let (index, members) = members.clone();
+                LogRecord::Members { group, index, members }.encode(&mut self.block);
+            }
         }
         self.write_block()
     }

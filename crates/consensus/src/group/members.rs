@@ -1,0 +1,129 @@
+//! Who belongs to a group, and how that changes.
+
+use super::{Group, PassOutput};
+use crate::ReplicaId;
+use crate::log::LogRecord;
+use bytes::Bytes;
+use prost::Message as _;
+use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
+use std::time::Duration;
+
+/// What is to become of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    Voter(ReplicaId),
+    /// Gets everything and has no vote.
+    Learner(ReplicaId),
+    Remove(ReplicaId),
+}
+
+/// Why members cannot be changed now. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRefused {
+    NotLeader,
+    /// An earlier change is not done yet.
+    Pending,
+    /// The leader itself would be no voter any more: another replica must lead first.
+    OfLeader,
+}
+
+impl<T> Group<T> {
+    /// Changes members as an entry says.
+    pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) {
+        let change = ConfChangeV2::decode(change.clone()).expect("a replica encoded it");
+        // Raft refused what does not fit when it was proposed.
+        let members = self.node.apply_conf_change(&change).expect("a change that fits");
+        self.node.mut_store().set_members(members);
+        self.members_index = index;
+        if self.is_leader() && !self.node.raft.promotable() {
+            // A leader before this one asked for it.
+            self.node.raft.become_follower(self.node.raft.term, raft::INVALID_ID);
+        }
+    }
+
+    /// Members are as the entry `index` made them.
+    pub(super) fn members_changed(&mut self, index: u64, output: &mut PassOutput) {
+        self.members_index = index;
+        let was_alone = self.is_alone;
+        self.is_alone = self.has_no_peers();
+        if self.persistent {
+            let members = Bytes::from(self.node.store().members().encode_to_vec());
+            output.records.push(LogRecord::Members { group: self.id, index, members });
+        }
+        if was_alone != self.is_alone && self.is_serving() {
+            output.leases.push((self.id, if self.is_alone { None } else { Some(Duration::ZERO) }));
+        }
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    pub(super) fn has_no_peers(&self) -> bool {
+        let ConfState { voters, learners, voters_outgoing, .. } = self.node.store().members();
+        *voters == [self.node.raft.id] && learners.is_empty() && voters_outgoing.is_empty()
+    }
+
+    /// Voters, as of now or of a change that is not complete; then learners.
+    pub(crate) fn members(&self) -> (Vec<ReplicaId>, Vec<ReplicaId>) {
+        let ConfState { voters, learners, voters_outgoing, learners_next, .. } = self.node.store().members();
+        let mut all: Vec<_> = voters.iter().chain(voters_outgoing).map(|id| ReplicaId::from_raft(*id)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let learners = learners.iter().chain(learners_next).map(|id| ReplicaId::from_raft(*id)).collect();
+        (all, learners)
+    }
+
+    /// Changes members, all at once. Several changes of voters go through joint consensus.
+    ///
+    /// # Errors
+    /// If this replica cannot do it now.
+    pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> Result<(), ChangeRefused> {
+        if !self.is_leader() {
+            return Err(ChangeRefused::NotLeader);
+        }
+        let is_joint = !self.node.store().members().voters_outgoing.is_empty();
+        if is_joint || self.node.raft.has_pending_conf() || self.node.raft.lead_transferee.is_some() {
+            return Err(ChangeRefused::Pending);
+        }
+        let own = self.replica();
+        let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
+        if changes.iter().any(is_own) {
+            return Err(ChangeRefused::OfLeader);
+        }
+        let single = |change: &MemberChange| {
+            let (kind, id) = match change {
+                MemberChange::Voter(id) => (ConfChangeType::AddNode, id),
+                MemberChange::Learner(id) => (ConfChangeType::AddLearnerNode, id),
+                MemberChange::Remove(id) => (ConfChangeType::RemoveNode, id),
+            };
+            ConfChangeSingle { change_type: kind as i32, node_id: id.to_raft() }
+        };
+        let transition = if changes.len() > 1 { ConfChangeTransition::Explicit } else { ConfChangeTransition::Auto };
+        let changes = changes.iter().map(single).collect();
+        self.propose_change(ConfChangeV2 { transition: transition as i32, changes, context: Vec::new() })
+    }
+
+    fn propose_change(&mut self, change: ConfChangeV2) -> Result<(), ChangeRefused> {
+        self.node.propose_conf_change(Vec::new(), change).map_err(|_| ChangeRefused::Pending)
+    }
+
+    /// Ends joint consensus once the change that began it is done.
+    pub(super) fn leave_joint(&mut self) {
+        if !self.node.store().members().voters_outgoing.is_empty() && !self.node.raft.has_pending_conf() {
+            // If it cannot be proposed now, the next heartbeat tries again.
+            let _ = self.propose_change(ConfChangeV2::default());
+        }
+    }
+
+    /// Asks another replica to lead, which it does if it has caught up soon. Returns whether it was asked: then this one's
+    /// lease ends now, and it gets no other one in this term, since whoever was asked need not wait for it to end.
+    pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
+        let is_possible = self.is_leader() && to != self.replica();
+        if is_possible {
+            self.handed_over = self.node.raft.term;
+            self.node.transfer_leader(to.to_raft());
+        }
+        is_possible
+    }
+}
