@@ -1,6 +1,7 @@
-use crate::{GroupId, ReplicaId};
+use crate::GroupId;
 use bytes::{Bytes, BytesMut};
 use std::time::Instant;
+use tessera_types::ReplicaId;
 
 /// What the groups of one worker replicate: called by the worker's loop only, never concurrently.
 ///

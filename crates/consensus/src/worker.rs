@@ -12,11 +12,12 @@
 use crate::group::message::PeerMessage;
 use crate::group::{Group, GroupSettings, GroupView, MemberChange, PassOutput, TICK};
 use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
-use crate::{Committed, Evaluated, Failure, GroupId, ReplicaId, StateMachine};
+use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tessera_types::ReplicaId;
 use tokio::sync::Notify;
 
 /// After how many ticks the loop looks at the log's health and tries again what failed.

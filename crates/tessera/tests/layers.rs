@@ -8,9 +8,10 @@ use std::path::Path;
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("engine", &["types"]),
-    ("consensus", &[]),
+    ("transport", &["types"]),
+    ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),
-    ("store", &["types", "engine", "consensus", "cluster"]),
+    ("store", &["types", "engine", "transport", "consensus", "cluster"]),
     ("redis", &["types", "store"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),

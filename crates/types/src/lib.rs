@@ -7,6 +7,7 @@
 mod error;
 mod key;
 mod limits;
+mod node;
 mod partitioner;
 mod settings;
 mod stored_value;
@@ -16,6 +17,7 @@ mod time;
 pub use error::{Outcome, RequestError};
 pub use key::{RecordKey, hash_of};
 pub use limits::Limits;
+pub use node::{ClusterId, NodeId, ReplicaId};
 pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
 pub use settings::{Durability, EngineKind, Model, UsageScenario, WhenFull};
 pub use stored_value::{Expiry, StoredValue};

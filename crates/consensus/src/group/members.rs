@@ -1,12 +1,12 @@
 //! Who belongs to a group, and how that changes.
 
-use super::{Group, PassOutput};
-use crate::ReplicaId;
+use super::{Group, PassOutput, from_raft, to_raft};
 use crate::log::LogRecord;
 use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
 use std::time::Duration;
+use tessera_types::ReplicaId;
 
 /// What is to become of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,10 @@ impl<T> Group<T> {
     /// Voters, as of now or of a change that is not complete; then learners.
     pub(crate) fn members(&self) -> (Vec<ReplicaId>, Vec<ReplicaId>) {
         let ConfState { voters, learners, voters_outgoing, learners_next, .. } = self.node.store().members();
-        let mut all: Vec<_> = voters.iter().chain(voters_outgoing).map(|id| ReplicaId::from_raft(*id)).collect();
+        let mut all: Vec<_> = voters.iter().chain(voters_outgoing).map(|id| from_raft(*id)).collect();
         all.sort_unstable();
         all.dedup();
-        let learners = learners.iter().chain(learners_next).map(|id| ReplicaId::from_raft(*id)).collect();
+        let learners = learners.iter().chain(learners_next).map(|id| from_raft(*id)).collect();
         (all, learners)
     }
 
@@ -97,7 +97,7 @@ impl<T> Group<T> {
                 MemberChange::Learner(id) => (ConfChangeType::AddLearnerNode, id),
                 MemberChange::Remove(id) => (ConfChangeType::RemoveNode, id),
             };
-            ConfChangeSingle { change_type: kind as i32, node_id: id.to_raft() }
+            ConfChangeSingle { change_type: kind as i32, node_id: to_raft(*id) }
         };
         let transition = if changes.len() > 1 { ConfChangeTransition::Explicit } else { ConfChangeTransition::Auto };
         let changes = changes.iter().map(single).collect();
@@ -122,7 +122,7 @@ impl<T> Group<T> {
         let is_possible = self.is_leader() && to != self.replica();
         if is_possible {
             self.handed_over = self.node.raft.term;
-            self.node.transfer_leader(to.to_raft());
+            self.node.transfer_leader(to_raft(to));
         }
         is_possible
     }

@@ -6,10 +6,11 @@
 //! u64 group | u32 length, Raft's message | u32 count, then per entry u8 sync, u32 length, payload
 //! ```
 
-use crate::{GroupId, NodeId, ReplicaId};
+use crate::GroupId;
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message as _;
 use raft::eraftpb::{EntryType, Message, MessageType};
+use tessera_types::{NodeId, ReplicaId};
 
 /// A message from a replica to another one of its group.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,11 +31,11 @@ pub(crate) struct Payload {
 
 impl PeerMessage {
     pub fn from(&self) -> ReplicaId {
-        ReplicaId::from_raft(self.message.from)
+        super::from_raft(self.message.from)
     }
 
     pub fn to(&self) -> ReplicaId {
-        ReplicaId::from_raft(self.message.to)
+        super::from_raft(self.message.to)
     }
 
     /// The node that it is for.

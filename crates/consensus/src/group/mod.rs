@@ -16,7 +16,7 @@ pub(crate) mod message;
 mod storage;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
-use crate::{Committed, GroupId, NodeId, ReplicaId};
+use crate::{Committed, GroupId};
 use ahash::{AHashMap, RandomState};
 use bytes::{Bytes, BytesMut};
 pub use members::MemberChange;
@@ -27,6 +27,7 @@ use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
 use storage::{GroupStorage, Held};
+use tessera_types::{NodeId, ReplicaId};
 
 /// An entry's payload is closed when it has grown to this; what follows goes into the next entry.
 const ENTRY_BYTES: usize = 1 << 20;
@@ -69,6 +70,16 @@ impl GroupSettings {
         let replica = ReplicaId { node: NodeId(1), incarnation: 0 };
         Self { persistent, applied, replica, founders: vec![replica] }
     }
+}
+
+/// The number that Raft knows a replica by.
+fn to_raft(replica: ReplicaId) -> u64 {
+    u64::from(replica.node.0) << 32 | u64::from(replica.incarnation)
+}
+
+fn from_raft(number: u64) -> ReplicaId {
+    // The halves, by construction.
+    ReplicaId { node: NodeId((number >> 32) as u32), incarnation: number as u32 }
 }
 
 /// A group with `T` as tickets of the commands on their way.
@@ -156,11 +167,11 @@ impl<T> Group<T> {
     /// If the log does not reach back to the applied index: state in between would be missing.
     pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Self {
         let GroupSettings { persistent, applied, replica, founders } = settings;
-        let own = replica.to_raft();
+        let own = to_raft(replica);
         let is_new = recovered == RecoveredGroup::default();
         let RecoveredGroup { state, members: (members_index, members), truncated, mut entries } = recovered;
         let members = if members.is_empty() {
-            let voters = founders.iter().map(|founder| founder.to_raft()).collect();
+            let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
             ConfState { voters, ..Default::default() }
         } else {
             ConfState::decode(members).unwrap_or_else(|error| panic!("{id:?}: members in the log: {error}"))
@@ -296,7 +307,7 @@ impl<T> Group<T> {
     }
 
     pub(crate) fn replica(&self) -> ReplicaId {
-        ReplicaId::from_raft(self.node.raft.id)
+        from_raft(self.node.raft.id)
     }
 
     pub(crate) fn view(&self) -> GroupView {
@@ -314,7 +325,7 @@ impl<T> Group<T> {
             learners,
             is_changing: raft.has_pending_conf() || !self.node.store().members().voters_outgoing.is_empty(),
             applied: self.applied,
-            lag: others.map(|(id, progress)| (ReplicaId::from_raft(*id), last - progress.matched.min(last))).collect(),
+            lag: others.map(|(id, progress)| (from_raft(*id), last - progress.matched.min(last))).collect(),
         }
     }
 
@@ -385,7 +396,7 @@ impl<T> Group<T> {
         let leads = (self.node.raft.term, self.node.raft.leader_id);
         if leads.1 != raft::INVALID_ID && leads != self.told_leader {
             self.told_leader = leads;
-            output.leaders.push((self.id, leads.0, ReplicaId::from_raft(leads.1)));
+            output.leaders.push((self.id, leads.0, from_raft(leads.1)));
         }
         let released = std::mem::take(&mut self.released);
         self.send(released, output);

@@ -1,0 +1,159 @@
+//! Connections between the nodes of a cluster: messages that may get lost, and requests that are answered.
+//!
+//! Every node dials every other one, and sends all it has for it over that one connection; answers come back on it. What
+//! has queued while a write was under way goes out with the next one. What travels is opaque here.
+//!
+//! Read first: [`Transport`], then [`frame`] (what is on the wire) and [`handshake`] (who may talk to whom).
+
+mod frame;
+mod handshake;
+mod inbound;
+mod outbound;
+
+pub use handshake::Refusal;
+pub use outbound::RequestFailure;
+
+use bytes::{Bytes, BytesMut};
+use outbound::Peer;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_types::{ClusterId, NodeId};
+use tokio::net::TcpListener;
+
+/// An answer that is on its way.
+pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
+
+/// What a node does with what others send it.
+pub trait Handler: Send + Sync + 'static {
+    /// Takes a message. Must not wait.
+    fn message(&self, from: NodeId, kind: u8, payload: Bytes);
+
+    /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
+    fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
+
+    /// A node can be reached now, after it could not.
+    fn connected(&self, _node: NodeId) {}
+}
+
+/// Who this node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub cluster: ClusterId,
+    pub node: NodeId,
+}
+
+/// The connections of one node. Lives on the runtime that it is made on.
+pub struct Transport {
+    identity: Identity,
+    handler: Arc<dyn Handler>,
+    peers: RwLock<HashMap<NodeId, Arc<Peer>>>,
+    runtime: tokio::runtime::Handle,
+    began: Instant,
+}
+
+impl Transport {
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(identity: Identity, handler: Arc<dyn Handler>) -> Arc<Self> {
+        let runtime = tokio::runtime::Handle::current();
+        Arc::new(Self { identity, handler, peers: RwLock::default(), runtime, began: Instant::now() })
+    }
+
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Takes connections from other nodes until it is dropped.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        inbound::serve(self, listener).await;
+    }
+
+    /// Makes the nodes that this one talks to those given, each under its address `HOST:PORT`. A node that comes back
+    /// under another address is dialled there from now on.
+    pub fn set_peers(self: &Arc<Self>, addresses: &HashMap<NodeId, String>) {
+        let mut peers = self.peers.write();
+        peers.retain(|node, peer| {
+            let stays = addresses.contains_key(node);
+            if !stays {
+                peer.close();
+            }
+            stays
+        });
+        for (node, address) in addresses.iter().filter(|(node, _)| **node != self.identity.node) {
+            match peers.get(node) {
+                Some(peer) => peer.set_address(address),
+                None => {
+                    let peer = Peer::new(self.identity, *node, address.clone(), self.began);
+                    self.runtime.spawn(outbound::run(peer.clone(), self.handler.clone()));
+                    peers.insert(*node, peer);
+                }
+            }
+        }
+    }
+
+    fn peer(&self, node: NodeId) -> Option<Arc<Peer>> {
+        self.peers.read().get(&node).cloned()
+    }
+
+    /// Sends a message that `write` appends. It may get lost, but never stays behind a later one.
+    pub fn send(&self, to: NodeId, kind: u8, write: impl FnOnce(&mut BytesMut)) {
+        if let Some(peer) = self.peer(to) {
+            peer.send(kind, write);
+        }
+    }
+
+    /// Sends a message to all other nodes.
+    pub fn broadcast(&self, kind: u8, payload: &[u8]) {
+        for peer in self.peers.read().values() {
+            peer.send(kind, |out| out.extend_from_slice(payload));
+        }
+    }
+
+    /// Asks another node.
+    ///
+    /// Cancellation: the request may still be carried out.
+    ///
+    /// # Errors
+    /// [`RequestFailure`] says whether it may have been carried out.
+    pub async fn request(&self, to: NodeId, service: u8, payload: &[u8]) -> Result<Bytes, RequestFailure> {
+        let peer = self.peer(to).ok_or(RequestFailure::NotSent)?;
+        peer.request(service, payload).await
+    }
+
+    /// How long ago another node was last heard of; `None` for one that was not heard of since this one started.
+    pub fn silence(&self, node: NodeId) -> Option<Duration> {
+        self.peer(node)?.silence()
+    }
+
+    fn heard_of(&self, node: NodeId) {
+        if let Some(peer) = self.peer(node) {
+            peer.heard();
+        }
+    }
+}
+
+/// Asks a node of a cluster that this node does not belong to yet.
+///
+/// # Errors
+/// If the node cannot be reached, or refuses.
+pub async fn ask_stranger(address: &str, service: u8, payload: &[u8]) -> Result<Bytes, String> {
+    outbound::ask_stranger(address, service, payload).await
+}
+
+/// Binds the address that other nodes dial.
+///
+/// # Errors
+/// What the system says.
+pub fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests;

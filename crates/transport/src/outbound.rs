@@ -1,0 +1,243 @@
+//! The connection to another node, made anew whenever it breaks.
+
+use crate::frame::{self, Frame};
+use crate::{Handler, Identity, handshake};
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tessera_types::NodeId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+
+/// Bytes that may wait for a node; what is sent beyond is lost.
+const QUEUE_BYTES: usize = 256 << 20;
+/// How long dialling and the handshake may take.
+const DIAL: Duration = Duration::from_secs(2);
+/// How long to wait before a node that could not be reached is dialled again.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often a node hears that this one lives when there is nothing else to say.
+const ALIVE: Duration = Duration::from_millis(500);
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFailure {
+    /// It never reached the other node.
+    NotSent,
+    /// It may or may not have been carried out.
+    Lost,
+}
+
+type Waiting = oneshot::Sender<Result<Bytes, RequestFailure>>;
+
+pub(crate) struct Peer {
+    own: Identity,
+    node: NodeId,
+    state: Mutex<State>,
+    wake: Notify,
+    began: Instant,
+    /// When it was last heard of, in milliseconds after `began`, plus one.
+    heard: AtomicU64,
+}
+
+struct State {
+    address: String,
+    queue: BytesMut,
+    waiting: HashMap<u64, Waiting>,
+    next_number: u64,
+    /// Requests below this number have been handed to the connection.
+    handed_over: u64,
+    is_connected: bool,
+    is_closed: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(own: Identity, node: NodeId, address: String, began: Instant) -> Arc<Self> {
+        let state = State {
+            address,
+            queue: BytesMut::new(),
+            waiting: HashMap::new(),
+            next_number: 0,
+            handed_over: 0,
+            is_connected: false,
+            is_closed: false,
+        };
+        Arc::new(Self { own, node, state: Mutex::new(state), wake: Notify::new(), began, heard: AtomicU64::new(0) })
+    }
+
+    pub(crate) fn set_address(&self, address: &str) {
+        let mut state = self.state.lock();
+        if state.address != address {
+            state.address = address.to_string();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn heard(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.heard.store(now + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        let heard = self.heard.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.began.elapsed().saturating_sub(Duration::from_millis(heard)))
+    }
+
+    pub(crate) fn send(&self, kind: u8, write: impl FnOnce(&mut BytesMut)) {
+        let mut state = self.state.lock();
+        // Nothing is kept for a node that cannot be reached: it is told the news when it can.
+        if !state.is_connected || state.queue.len() > QUEUE_BYTES {
+            return;
+        }
+        let was_empty = state.queue.is_empty();
+        frame::message(&mut state.queue, kind, write);
+        drop(state);
+        if was_empty {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) async fn request(&self, service: u8, payload: &[u8]) -> Result<Bytes, RequestFailure> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            if !state.is_connected || state.queue.len() > QUEUE_BYTES {
+                return Err(RequestFailure::NotSent);
+            }
+            let number = state.next_number;
+            state.next_number += 1;
+            state.waiting.insert(number, sender);
+            frame::request(&mut state.queue, number, service, payload);
+        }
+        self.wake.notify_one();
+        receiver.await.unwrap_or(Err(RequestFailure::Lost))
+    }
+
+    fn connected(&self) {
+        let mut state = self.state.lock();
+        state.queue.clear();
+        state.is_connected = true;
+    }
+
+    /// Tells all who wait what is known of their requests.
+    fn disconnected(&self) {
+        let mut state = self.state.lock();
+        state.is_connected = false;
+        state.queue.clear();
+        let handed_over = state.handed_over;
+        for (number, waiting) in state.waiting.drain() {
+            let failure = if number < handed_over { RequestFailure::Lost } else { RequestFailure::NotSent };
+            // Whoever waited may have given up.
+            let _ = waiting.send(Err(failure));
+        }
+    }
+}
+
+pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
+    let mut last_error = String::new();
+    while !peer.state.lock().is_closed {
+        let address = peer.state.lock().address.clone();
+        match tokio::time::timeout(DIAL, dial(&address, Some((peer.own, peer.node)))).await {
+            Ok(Ok(stream)) => {
+                last_error.clear();
+                peer.connected();
+                peer.heard();
+                handler.connected(peer.node);
+                let outcome = talk(&peer, stream).await;
+                peer.disconnected();
+                if let Err(error) = outcome {
+                    tracing::debug!(node = %peer.node, %error, "the connection to a node broke");
+                }
+            }
+            outcome => {
+                let error =
+                    outcome.map_or_else(|_| "no answer in time".to_string(), |error| error.unwrap_err().to_string());
+                if error != last_error {
+                    tracing::warn!(node = %peer.node, address, error, "a node cannot be reached; trying on");
+                    last_error = error;
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn dial(address: &str, who: Option<(Identity, NodeId)>) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    handshake::introduce(&mut stream, who).await?;
+    Ok(stream)
+}
+
+/// Returns when the connection has broken.
+async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
+    let (mut reader, mut writer) = stream.into_split();
+    let read = async {
+        let mut input = BytesMut::with_capacity(64 << 10);
+        loop {
+            if reader.read_buf(&mut input).await? == 0 {
+                return Ok(());
+            }
+            peer.heard();
+            while let Some(frame) = frame::take(&mut input)? {
+                if let Frame::Response { number, payload } = frame
+                    && let Some(waiting) = peer.state.lock().waiting.remove(&number)
+                {
+                    let _ = waiting.send(Ok(payload));
+                }
+            }
+        }
+    };
+    let write = async {
+        let mut output = BytesMut::new();
+        loop {
+            // Whoever is silent is missed.
+            let _ = tokio::time::timeout(ALIVE, peer.wake.notified()).await;
+            {
+                let mut state = peer.state.lock();
+                if state.is_closed {
+                    return Ok(());
+                }
+                std::mem::swap(&mut state.queue, &mut output);
+                state.handed_over = state.next_number;
+            }
+            if output.is_empty() {
+                frame::alive(&mut output);
+            }
+            writer.write_all(&output).await?;
+            output.clear();
+        }
+    };
+    tokio::select! {
+        outcome = read => outcome,
+        outcome = write => outcome,
+    }
+}
+
+pub(crate) async fn ask_stranger(address: &str, service: u8, payload: &[u8]) -> Result<Bytes, String> {
+    let ask = async {
+        let mut stream = dial(address, None).await?;
+        let mut output = BytesMut::new();
+        frame::request(&mut output, 0, service, payload);
+        stream.write_all(&output).await?;
+        let mut input = BytesMut::new();
+        loop {
+            if let Some(Frame::Response { payload, .. }) = frame::take(&mut input)? {
+                return Ok(payload);
+            }
+            if stream.read_buf(&mut input).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            }
+        }
+    };
+    let in_time = tokio::time::timeout(10 * DIAL, ask).await.map_err(|_| "no answer in time".to_string())?;
+    in_time.map_err(|error| error.to_string())
+}
