@@ -1,18 +1,67 @@
-//! The tables of the cluster.
+//! The nodes and tables of the cluster, and where their replicas are to be.
 
+use crate::placement;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tessera_types::{
-    Durability, EngineKind, Limits, Model, Partitioner, TableId, TableNameError, TableSchema, TableSettings,
-    UnixMillis, check_table_name,
+    Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNameError, TableSchema,
+    TableSettings, UnixMillis, check_table_name,
 };
 
-/// All tables, dropped ones included while they can be recalled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// All nodes, and all tables, dropped ones included while they can be recalled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {
+    nodes: BTreeMap<NodeId, NodeEntry>,
     tables: BTreeMap<TableId, TableEntry>,
-    /// Numbers are never reused: a client that kept one must not reach another table.
+    /// Numbers are never reused: a client that kept one must not reach another table; nor must a node that comes back
+    /// after it was removed be taken for another one.
     next_id: u32,
+    next_node: u32,
+    next_incarnation: u32,
+}
+
+/// Where a node can be reached, each as `HOST:PORT`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// By other nodes.
+    pub peer: String,
+    pub redis: String,
+    pub admin: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEntry {
+    pub id: NodeId,
+    pub addresses: Addresses,
+    /// Its replicas are to move elsewhere.
+    #[serde(default)]
+    pub is_draining: bool,
+}
+
+/// Where a partition's replicas are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The group's first members.
+    pub founders: Vec<ReplicaId>,
+    /// Who is to be a member; the first is to lead.
+    pub wanted: Vec<ReplicaId>,
+    /// Who was a member when that was last known. Other than `wanted` while replicas move.
+    pub members: Vec<ReplicaId>,
+}
+
+impl Placement {
+    pub fn is_moving(&self) -> bool {
+        let (mut wanted, mut members) = (self.wanted.clone(), self.members.clone());
+        wanted.sort_unstable();
+        members.sort_unstable();
+        wanted != members
+    }
+
+    /// The replica that a node holds, or is to hold.
+    pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
+        // A node that is to get a new replica in the place of an old one lets go of the old one first.
+        self.wanted.iter().chain(&self.members).find(|replica| replica.node == node).copied()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +71,8 @@ pub struct TableEntry {
     pub schema: TableSchema,
     pub settings: TableSettings,
     pub state: TableState,
+    /// By partition.
+    pub placement: Vec<Placement>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,9 +115,48 @@ pub enum CatalogCommand {
     Purge {
         now: UnixMillis,
     },
+    /// Lets a new node in, and gives it its number.
+    AddNode {
+        addresses: Addresses,
+    },
+    /// A node is found elsewhere now.
+    SetAddresses {
+        node: NodeId,
+        addresses: Addresses,
+    },
+    /// Moves a node's replicas elsewhere, or no longer.
+    Drain {
+        node: NodeId,
+        is_draining: bool,
+    },
+    /// Forgets a node that holds no replica.
+    RemoveNode {
+        node: NodeId,
+    },
+    /// Wants a partition's replicas on these nodes; the first is to lead.
+    Place {
+        table: TableId,
+        partition: u32,
+        nodes: Vec<NodeId>,
+    },
+    /// A partition's group has these members now.
+    Moved {
+        table: TableId,
+        partition: u32,
+        members: Vec<ReplicaId>,
+    },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// What a command was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changed {
+    Other,
+    Table(TableId),
+    Node(NodeId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum CatalogError {
     #[error(transparent)]
     Name(#[from] TableNameError),
@@ -82,28 +172,55 @@ pub enum CatalogError {
     DurabilityOfEngine,
     #[error("table 0, 'default', can be neither dropped nor renamed: connections that choose no table use it")]
     DefaultTable,
+    #[error("a partition has 1 to {0} replicas")]
+    Replicas(u8),
+    #[error("a table with durability none is kept once: replicas is 1")]
+    ReplicasOfVolatile,
+    #[error("no such node: {0}")]
+    NoSuchNode(NodeId),
+    #[error("node {0} still holds {1} replicas; drain it first, or wait until they have moved")]
+    NodeInUse(NodeId, usize),
+    #[error("the last node that is not draining cannot be drained or removed")]
+    LastNode,
+    #[error("there is no partition {1} of table {0}")]
+    NoSuchPartition(TableId, u32),
 }
 
 /// Partitions of the table that is made at first start.
 const DEFAULT_TABLE_PARTITIONS: u32 = 16;
 
-impl Default for Catalog {
-    /// The catalog of a new cluster: the table `default`.
-    fn default() -> Self {
+impl Catalog {
+    /// The catalog of a new cluster: its first node, and the table `default`.
+    pub fn of_new_cluster(addresses: Addresses) -> Self {
+        let first = NodeId(1);
         let schema = TableSchema {
             engine: EngineKind::Rocksdb,
             partitions: DEFAULT_TABLE_PARTITIONS,
             partitioner: Partitioner::Crc64,
             model: Model::Kv,
             durability: Durability::Hard,
+            replicas: TableSchema::default_replicas(Durability::Hard),
         };
-        let (id, name) = (TableId(0), "default".to_string());
-        let entry = TableEntry { id, name, schema, settings: TableSettings::default(), state: TableState::Active };
-        Self { tables: BTreeMap::from([(id, entry)]), next_id: 1 }
+        let mut catalog = Self { next_node: 2, ..Self::default() };
+        catalog.nodes.insert(first, NodeEntry { id: first, addresses, is_draining: false });
+        catalog.insert("default", schema, TableSettings::default());
+        catalog
     }
-}
 
-impl Catalog {
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeEntry> {
+        self.nodes.values()
+    }
+
+    pub fn node(&self, id: NodeId) -> Option<&NodeEntry> {
+        self.nodes.get(&id)
+    }
+
+    /// How many replicas a node holds, or is to hold.
+    pub fn replicas_on(&self, node: NodeId) -> usize {
+        let placements = self.tables.values().flat_map(|table| &table.placement);
+        placements.filter(|placement| placement.on(node).is_some()).count()
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = &TableEntry> {
         self.tables.values()
     }
@@ -127,15 +244,15 @@ impl Catalog {
     ///
     /// # Errors
     /// Why the command cannot be carried out.
-    pub fn apply(&mut self, command: &CatalogCommand, limits: &Limits) -> Result<Option<TableId>, CatalogError> {
+    pub fn apply(&mut self, command: &CatalogCommand, limits: &Limits) -> Result<Changed, CatalogError> {
         match command {
             CatalogCommand::Create { name, schema, settings } => {
-                self.create(name, schema.clone(), settings.clone(), limits).map(Some)
+                self.create(name, schema.clone(), settings.clone(), limits).map(Changed::Table)
             }
             CatalogCommand::Alter { name, settings } => {
                 let table = self.active(name)?;
                 table.settings = settings.clone();
-                Ok(Some(table.id))
+                Ok(Changed::Table(table.id))
             }
             CatalogCommand::Rename { name, to } => {
                 check_table_name(to)?;
@@ -147,7 +264,7 @@ impl Catalog {
                     return Err(CatalogError::DefaultTable);
                 }
                 table.name.clone_from(to);
-                Ok(Some(table.id))
+                Ok(Changed::Table(table.id))
             }
             CatalogCommand::Drop { name, purge_at } => {
                 let table = self.active(name)?;
@@ -155,7 +272,7 @@ impl Catalog {
                     return Err(CatalogError::DefaultTable);
                 }
                 table.state = TableState::Dropped { purge_at: *purge_at };
-                Ok(Some(table.id))
+                Ok(Changed::Table(table.id))
             }
             CatalogCommand::Recall { id, to } => {
                 let dropped = |table: &&TableEntry| table.state != TableState::Active;
@@ -170,16 +287,85 @@ impl Catalog {
                     table.name = name;
                     table.state = TableState::Active;
                 }
-                Ok(Some(*id))
+                Ok(Changed::Table(*id))
             }
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
                     TableState::Active => true,
                     TableState::Dropped { purge_at } => purge_at > *now,
                 });
-                Ok(None)
+                Ok(Changed::Other)
+            }
+            CatalogCommand::AddNode { addresses } => {
+                let id = NodeId(self.next_node);
+                self.next_node += 1;
+                self.nodes.insert(id, NodeEntry { id, addresses: addresses.clone(), is_draining: false });
+                Ok(Changed::Node(id))
+            }
+            CatalogCommand::SetAddresses { node, addresses } => {
+                self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?.addresses = addresses.clone();
+                Ok(Changed::Node(*node))
+            }
+            CatalogCommand::Drain { node, is_draining } => {
+                let others = self.nodes.values().any(|other| other.id != *node && !other.is_draining);
+                let entry = self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?;
+                if *is_draining && !others {
+                    return Err(CatalogError::LastNode);
+                }
+                entry.is_draining = *is_draining;
+                Ok(Changed::Node(*node))
+            }
+            CatalogCommand::RemoveNode { node } => {
+                self.nodes.get(node).ok_or(CatalogError::NoSuchNode(*node))?;
+                let held = self.replicas_on(*node);
+                if held > 0 {
+                    return Err(CatalogError::NodeInUse(*node, held));
+                }
+                if self.nodes.len() == 1 {
+                    return Err(CatalogError::LastNode);
+                }
+                self.nodes.remove(node);
+                Ok(Changed::Node(*node))
+            }
+            CatalogCommand::Place { table, partition, nodes } => {
+                if let Some(unknown) = nodes.iter().find(|node| !self.nodes.contains_key(node)) {
+                    return Err(CatalogError::NoSuchNode(*unknown));
+                }
+                let before = self.placement(*table, *partition)?.clone();
+                let wanted =
+                    nodes.iter().map(|node| before.on(*node).unwrap_or_else(|| self.new_replica(*node))).collect();
+                self.placement(*table, *partition)?.wanted = wanted;
+                Ok(Changed::Table(*table))
+            }
+            CatalogCommand::Moved { table, partition, members } => {
+                self.placement(*table, *partition)?.members.clone_from(members);
+                Ok(Changed::Table(*table))
             }
         }
+    }
+
+    fn placement(&mut self, table: TableId, partition: u32) -> Result<&mut Placement, CatalogError> {
+        let placement = self.tables.get_mut(&table).and_then(|table| table.placement.get_mut(partition as usize));
+        placement.ok_or(CatalogError::NoSuchPartition(table, partition))
+    }
+
+    fn new_replica(&mut self, node: NodeId) -> ReplicaId {
+        self.next_incarnation += 1;
+        ReplicaId { node, incarnation: self.next_incarnation }
+    }
+
+    fn insert(&mut self, name: &str, schema: TableSchema, settings: TableSettings) -> TableId {
+        let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas));
+        let placement = nodes.into_iter().map(|nodes| {
+            let replicas: Vec<_> = nodes.into_iter().map(|node| self.new_replica(node)).collect();
+            Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas }
+        });
+        let placement = placement.collect();
+        let id = TableId(self.next_id);
+        self.next_id += 1;
+        let state = TableState::Active;
+        self.tables.insert(id, TableEntry { id, name: name.into(), schema, settings, state, placement });
+        id
     }
 
     fn create(
@@ -202,10 +388,13 @@ impl Catalog {
         if schema.engine == EngineKind::Rocksdb && schema.durability == Durability::None {
             return Err(CatalogError::DurabilityOfEngine);
         }
-        let id = TableId(self.next_id);
-        self.next_id += 1;
-        self.tables.insert(id, TableEntry { id, name: name.into(), schema, settings, state: TableState::Active });
-        Ok(id)
+        if !(1..=TableSchema::REPLICAS_CEILING).contains(&schema.replicas) {
+            return Err(CatalogError::Replicas(TableSchema::REPLICAS_CEILING));
+        }
+        if schema.durability == Durability::None && schema.replicas > 1 {
+            return Err(CatalogError::ReplicasOfVolatile);
+        }
+        Ok(self.insert(name, schema, settings))
     }
 }
 
@@ -220,6 +409,7 @@ mod tests {
             partitioner: Partitioner::Crc64,
             model: Model::Kv,
             durability: TableSchema::default_durability(engine),
+            replicas: 1,
         }
     }
 
@@ -234,30 +424,30 @@ mod tests {
     #[test]
     fn a_table_lives_is_dropped_recalled_and_purged() {
         let limits = Limits::default();
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog::of_new_cluster(Addresses::default());
         let mut apply = |command| catalog.apply(&command, &limits);
         let drop = |name: &str, at| CatalogCommand::Drop { name: name.into(), purge_at: UnixMillis::new(at) };
-        assert_eq!(apply(create("a")), Ok(Some(TableId(1))));
+        assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(1))));
         assert_eq!(apply(create("a")), Err(CatalogError::Exists("a".into())));
-        assert_eq!(apply(drop("a", 100)), Ok(Some(TableId(1))));
+        assert_eq!(apply(drop("a", 100)), Ok(Changed::Table(TableId(1))));
         assert_eq!(apply(drop("a", 100)), Err(CatalogError::NoSuchTable("a".into())));
-        assert_eq!(apply(create("a")), Ok(Some(TableId(2))));
+        assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(2))));
         let recall = |to: Option<&str>| CatalogCommand::Recall { id: TableId(1), to: to.map(Into::into) };
         assert_eq!(apply(recall(None)), Err(CatalogError::Exists("a".into())));
-        assert_eq!(apply(recall(Some("old"))), Ok(Some(TableId(1))));
-        assert_eq!(apply(drop("old", 100)), Ok(Some(TableId(1))));
-        assert_eq!(apply(CatalogCommand::Purge { now: UnixMillis::new(99) }), Ok(None));
-        assert_eq!(apply(recall(Some("old"))), Ok(Some(TableId(1))));
-        assert_eq!(apply(drop("old", 100)), Ok(Some(TableId(1))));
-        assert_eq!(apply(CatalogCommand::Purge { now: UnixMillis::new(100) }), Ok(None));
+        assert_eq!(apply(recall(Some("old"))), Ok(Changed::Table(TableId(1))));
+        assert_eq!(apply(drop("old", 100)), Ok(Changed::Table(TableId(1))));
+        assert_eq!(apply(CatalogCommand::Purge { now: UnixMillis::new(99) }), Ok(Changed::Other));
+        assert_eq!(apply(recall(Some("old"))), Ok(Changed::Table(TableId(1))));
+        assert_eq!(apply(drop("old", 100)), Ok(Changed::Table(TableId(1))));
+        assert_eq!(apply(CatalogCommand::Purge { now: UnixMillis::new(100) }), Ok(Changed::Other));
         assert!(matches!(apply(recall(None)), Err(CatalogError::NoSuchTable(_))));
-        assert_eq!(apply(create("next")), Ok(Some(TableId(3))), "numbers are not reused");
+        assert_eq!(apply(create("next")), Ok(Changed::Table(TableId(3))), "numbers are not reused");
     }
 
     #[test]
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let limits = Limits { tables: 2, ..Limits::default() };
-        let mut catalog = Catalog::default();
+        let mut catalog = Catalog::of_new_cluster(Addresses::default());
         let before = catalog.clone();
         let of = |schema| CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
         let volatile = TableSchema { durability: Durability::None, ..schema(EngineKind::Rocksdb) };

@@ -1,4 +1,4 @@
-//! What the cluster knows about itself: the catalog of tables, agreed on by a consensus group of its own.
+//! What the cluster knows about itself: the catalog of nodes and tables, agreed on by a consensus group of its own.
 //!
 //! [`Catalog`] is a pure state machine: commands and time in, a new state or an error out. [`CatalogMachine`] drives it:
 //! it evaluates commands in the order of the log, keeps the state in a file, and tells a listener what changed. This
@@ -6,6 +6,12 @@
 
 mod catalog;
 mod machine;
+mod members;
+mod placement;
 
-pub use catalog::{Catalog, CatalogCommand, CatalogError, TableEntry, TableState};
+pub use catalog::{
+    Addresses, Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, TableEntry, TableState,
+};
 pub use machine::{CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest};
+pub use members::{Step, next_step};
+pub use placement::next_moves;

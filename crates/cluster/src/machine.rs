@@ -1,13 +1,13 @@
 //! The catalog as a replicated state machine.
 
-use crate::{Catalog, CatalogCommand, CatalogError};
+use crate::{Catalog, CatalogCommand, CatalogError, Changed};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
-use tessera_types::{Limits, TableId};
+use tessera_types::{Limits, NodeId, ReplicaId};
 
 /// The group that agrees on the catalog.
 pub const CATALOG_GROUP: GroupId = GroupId(0);
@@ -21,14 +21,14 @@ pub struct CatalogFile {
 }
 
 impl CatalogFile {
-    /// Reads the file; a new cluster's catalog if there is none.
+    /// Reads the file; `None` if there is none.
     ///
     /// # Errors
     /// If the file cannot be read or is no catalog.
-    pub fn load(path: &Path) -> io::Result<Self> {
+    pub fn load(path: &Path) -> io::Result<Option<Self>> {
         match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -44,7 +44,7 @@ impl CatalogFile {
 }
 
 /// The way back of a command: the catalog's answer inside, the group's outside.
-pub type CatalogReply = Box<dyn FnOnce(Result<Result<Option<TableId>, CatalogError>, Failure>) + Send>;
+pub type CatalogReply = Box<dyn FnOnce(Result<Result<Changed, CatalogError>, Failure>) + Send>;
 
 /// A command on its way, with the way back.
 pub struct CatalogRequest {
@@ -58,8 +58,11 @@ pub trait CatalogListener {
     /// If the node cannot follow now. It is told again later.
     fn changed(&mut self, catalog: &Catalog) -> Result<(), String>;
 
-    /// Everything agreed on before the start has been told.
+    /// This node leads the catalog's group, and everything agreed on before has been told.
     fn caught_up(&mut self, catalog: &Catalog);
+
+    /// A node was elected to lead the catalog's group.
+    fn leader(&mut self, node: NodeId);
 }
 
 /// Drives a [`Catalog`] by the log.
@@ -81,7 +84,7 @@ impl<L: CatalogListener> CatalogMachine<L> {
 
 /// The answer, which waits for the command to be committed.
 pub struct CatalogTicket {
-    outcome: Result<Option<TableId>, CatalogError>,
+    outcome: Result<Changed, CatalogError>,
     reply: CatalogReply,
 }
 
@@ -142,6 +145,29 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
 
     fn refuse(&mut self, request: CatalogRequest, failure: Failure) {
         (request.reply)(Err(failure));
+    }
+
+    fn leader(&mut self, _group: GroupId, _term: u64, leader: ReplicaId) {
+        self.listener.leader(leader.node);
+    }
+
+    fn deposed(&mut self, _group: GroupId) {
+        self.ahead = self.file.catalog.clone();
+    }
+
+    fn snapshot(&mut self, _group: GroupId) -> Option<(u64, Vec<u8>)> {
+        let catalog = serde_json::to_vec(&self.file.catalog).expect("a catalog has a JSON form");
+        Some((self.file.applied_index, catalog))
+    }
+
+    fn restore(&mut self, _group: GroupId, index: u64, snapshot: &[u8]) -> Result<(), String> {
+        let catalog = serde_json::from_slice(snapshot).map_err(|error| format!("a catalog cannot be read: {error}"))?;
+        let next = CatalogFile { applied_index: index, catalog };
+        self.listener.changed(&next.catalog)?;
+        next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.ahead = next.catalog.clone();
+        self.file = next;
+        Ok(())
     }
 
     fn serving(&mut self, _group: GroupId) {

@@ -53,8 +53,9 @@ pub trait StateMachine {
     /// committed entries.
     fn deposed(&mut self, _group: GroupId) {}
 
-    /// The state of the group as it is now, for a replica that lags so far behind that the log does not help it.
-    fn snapshot(&mut self, _group: GroupId) -> Option<Vec<u8>> {
+    /// A replica lags so far behind that the log does not help it: returns a log index and the state of the group as of
+    /// then, now or through [`crate::Inbox::offer_snapshot`] later. It is asked again until there is one.
+    fn snapshot(&mut self, _group: GroupId) -> Option<(u64, Vec<u8>)> {
         None
     }
 

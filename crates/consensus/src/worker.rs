@@ -45,6 +45,7 @@ enum Message<C> {
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),
+    Snapshot(GroupId, u64, Vec<u8>),
     Look(Look),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
@@ -123,6 +124,11 @@ impl<C> Inbox<C> {
     /// Asks another replica to lead, if this one does.
     pub fn hand_over(&self, group: GroupId, to: ReplicaId) {
         self.push(Message::HandOver(group, to));
+    }
+
+    /// Gives a group a [snapshot](StateMachine::snapshot) that reflects the log up to `index`.
+    pub fn offer_snapshot(&self, group: GroupId, index: u64, snapshot: Vec<u8>) {
+        self.push(Message::Snapshot(group, index, snapshot));
     }
 
     /// Shows all groups of the worker.
@@ -247,6 +253,12 @@ impl<M: StateMachine> Worker<M> {
                         && group.hand_over(to)
                     {
                         self.machine.lease(id, Some(self.began));
+                        touch(&mut self.touched, group);
+                    }
+                }
+                Message::Snapshot(id, index, snapshot) => {
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        group.offer_snapshot(index, &snapshot);
                         touch(&mut self.touched, group);
                     }
                 }
@@ -381,8 +393,8 @@ impl<M: StateMachine> Worker<M> {
 
     fn offer_snapshot(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        if let Some(snapshot) = self.machine.snapshot(id) {
-            group.offer_snapshot(group.applied_index(), &snapshot);
+        if let Some((index, snapshot)) = self.machine.snapshot(id) {
+            group.offer_snapshot(index, &snapshot);
         }
     }
 

@@ -18,9 +18,42 @@ impl fmt::Display for NodeId {
 /// A replica of a group: the node it is on, and which of the group's replicas there in the course of time. A replica that
 /// has lost its log, or comes back to a node after it was removed, is another one: it must not vote as if it remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct ReplicaId {
     pub node: NodeId,
     pub incarnation: u32,
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.node, self.incarnation)
+    }
+}
+
+impl FromStr for ReplicaId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (node, incarnation) = text.split_once('.')?;
+            Some(Self { node: NodeId(node.parse().ok()?), incarnation: incarnation.parse().ok()? })
+        };
+        parse().ok_or_else(|| format!("'{text}' names no replica: NODE.INCARNATION"))
+    }
+}
+
+impl From<ReplicaId> for String {
+    fn from(id: ReplicaId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for ReplicaId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 /// Names a cluster: a random number, so that no two are taken for one another.

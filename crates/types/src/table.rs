@@ -25,9 +25,27 @@ pub struct TableSchema {
     #[serde(default)]
     pub model: Model,
     pub durability: Durability,
+    /// Copies of each partition that there are to be, on as many nodes.
+    #[serde(default = "one")]
+    pub replicas: u8,
+}
+
+fn one() -> u8 {
+    1
 }
 
 impl TableSchema {
+    /// Most replicas of a partition.
+    pub const REPLICAS_CEILING: u8 = 7;
+
+    /// The replicas a table gets when no number is given. What is kept in memory only is kept once.
+    pub fn default_replicas(durability: Durability) -> u8 {
+        match durability {
+            Durability::None => 1,
+            Durability::Soft | Durability::Hard => 3,
+        }
+    }
+
     /// The durability a table gets when none is asked for: what the engine is chosen for.
     pub fn default_durability(engine: EngineKind) -> Durability {
         match engine {
@@ -55,7 +73,7 @@ pub struct TableSettings {
 }
 
 /// Why a table name was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("a table name has 1 to 128 letters, digits, '_', '-' or '.', and does not begin with a digit")]
 pub struct TableNameError;
 

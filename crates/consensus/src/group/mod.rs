@@ -319,7 +319,7 @@ impl<T> Group<T> {
             id: self.id,
             replica: self.replica(),
             term: raft.term,
-            leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(ReplicaId::from_raft),
+            leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(from_raft),
             is_serving: self.is_serving(),
             voters,
             learners,
@@ -338,10 +338,6 @@ impl<T> Group<T> {
         // After a restart the members may be ahead of the state.
         let data = [&self.members_index.to_le_bytes(), state].concat();
         self.node.mut_store().offer_snapshot(index, data);
-    }
-
-    pub(crate) fn applied_index(&self) -> u64 {
-        self.applied
     }
 
     pub(crate) fn is_serving(&self) -> bool {

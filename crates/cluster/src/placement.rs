@@ -1,0 +1,257 @@
+//! Which nodes a partition's replicas go to. Pure functions of the catalog: the same on every node.
+
+use crate::{Catalog, CatalogCommand, Placement, TableState};
+use std::collections::{BTreeMap, BTreeSet};
+use tessera_types::{NodeId, TableId};
+
+/// Replicas and leaders that a node has, or is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Load {
+    replicas: usize,
+    leaders: usize,
+}
+
+type Loads = BTreeMap<NodeId, Load>;
+
+/// The load of nodes that may take replicas.
+fn loads(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Loads {
+    let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(|node| !node.is_draining);
+    let mut loads: Loads = catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
+    for placement in catalog.tables().flat_map(|table| &table.placement) {
+        for (at, replica) in placement.wanted.iter().enumerate() {
+            if let Some(load) = loads.get_mut(&replica.node) {
+                load.replicas += 1;
+                load.leaders += usize::from(at == 0);
+            }
+        }
+    }
+    loads
+}
+
+/// The nodes with the fewest replicas come first; among equals, the one with fewer leaders.
+fn least_loaded(loads: &Loads, count: usize, except: &[NodeId]) -> Vec<NodeId> {
+    let mut nodes: Vec<_> = loads.iter().filter(|(node, _)| !except.contains(node)).collect();
+    nodes.sort_by_key(|(node, load)| (**load, **node));
+    nodes.into_iter().take(count).map(|(node, _)| *node).collect()
+}
+
+/// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead.
+pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Vec<NodeId>> {
+    let mut loads = loads(catalog, &BTreeSet::new());
+    let mut place = |_| {
+        let mut nodes = least_loaded(&loads, replicas, &[]);
+        nodes.sort_by_key(|node| (loads[node].leaders, loads[node].replicas, *node));
+        for (at, node) in nodes.iter().enumerate() {
+            let load = loads.get_mut(node).expect("it was chosen from these");
+            load.replicas += 1;
+            load.leaders += usize::from(at == 0);
+        }
+        nodes
+    };
+    (0..partitions).map(&mut place).collect()
+}
+
+/// What to do next so that every partition has its replicas, on nodes that live and stay, evenly spread. `silent` nodes
+/// are taken for lost. Returns at most `count` steps; each concerns another partition, none one that is still moving.
+pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) -> Vec<CatalogCommand> {
+    let mut loads = loads(catalog, silent);
+    let mut moves = Vec::new();
+    for table in catalog.tables().filter(|table| table.state == TableState::Active) {
+        let replicas = usize::from(table.schema.replicas);
+        // What is kept in memory only cannot be moved: there is no log to fill another replica from.
+        if !table.schema.is_persistent() {
+            continue;
+        }
+        for (partition, placement) in (0..).zip(&table.placement) {
+            if moves.len() == count {
+                return moves;
+            }
+            if !placement.is_moving()
+                && let Some(nodes) = better(&mut loads, silent, catalog, placement, replicas)
+            {
+                moves.push(place(table.id, partition, nodes));
+            }
+        }
+    }
+    moves
+}
+
+fn place(table: TableId, partition: u32, nodes: Vec<NodeId>) -> CatalogCommand {
+    CatalogCommand::Place { table, partition, nodes }
+}
+
+/// Better nodes for a partition, if there are some; the loads are then as if it had moved.
+fn better(
+    loads: &mut Loads,
+    silent: &BTreeSet<NodeId>,
+    catalog: &Catalog,
+    placement: &Placement,
+    replicas: usize,
+) -> Option<Vec<NodeId>> {
+    let before: Vec<NodeId> = placement.wanted.iter().map(|replica| replica.node).collect();
+    let mut nodes = before.clone();
+    let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
+    // A replica that cannot be replaced is better than none, unless its node is to be emptied and others remain.
+    while let Some(lost) = nodes.iter().position(is_lost) {
+        match least_loaded(loads, 1, &nodes).first() {
+            Some(spare) => nodes[lost] = *spare,
+            None if nodes.len() > 1 && !silent.contains(&nodes[lost]) => _ = nodes.remove(lost),
+            None => break,
+        }
+    }
+    if nodes.len() < replicas {
+        nodes.extend(least_loaded(loads, replicas - nodes.len(), &nodes));
+    }
+    while nodes.len() > replicas {
+        let most = (0..nodes.len()).max_by_key(|at| loads.get(&nodes[*at]).copied().unwrap_or_default())?;
+        nodes.remove(most);
+    }
+    if nodes == before {
+        rebalance(loads, &mut nodes);
+    }
+    if nodes == before {
+        return None;
+    }
+    let mut count = |nodes: &[NodeId], change: isize| {
+        for (at, node) in nodes.iter().enumerate() {
+            if let Some(load) = loads.get_mut(node) {
+                load.replicas = load.replicas.saturating_add_signed(change);
+                load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
+            }
+        }
+    };
+    count(&before, -1);
+    count(&nodes, 1);
+    Some(nodes)
+}
+
+/// Moves one replica to a node with at least two fewer, or else the leader to a replica whose node leads at least two fewer.
+fn rebalance(loads: &Loads, nodes: &mut [NodeId]) {
+    let replicas = |node: &NodeId| loads.get(node).map_or(0, |load| load.replicas);
+    let leaders = |node: &NodeId| loads.get(node).map_or(0, |load| load.leaders);
+    if let Some(spare) = least_loaded(loads, 1, nodes).first()
+        && let Some(most) = nodes.iter().max_by_key(|node| replicas(node)).copied()
+        && replicas(&most) >= replicas(spare) + 2
+    {
+        for node in nodes.iter_mut().filter(|node| **node == most) {
+            *node = *spare;
+        }
+        return;
+    }
+    let Some(least) = (0..nodes.len()).min_by_key(|at| (leaders(&nodes[*at]), *at)) else { return };
+    if leaders(&nodes[0]) >= leaders(&nodes[least]) + 2 {
+        nodes.swap(0, least);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Addresses;
+    use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+
+    fn cluster(nodes: u32) -> Catalog {
+        let mut catalog = Catalog::of_new_cluster(Addresses::default());
+        (1..nodes).for_each(|_| apply(&mut catalog, CatalogCommand::AddNode { addresses: Addresses::default() }));
+        catalog
+    }
+
+    fn apply(catalog: &mut Catalog, command: CatalogCommand) {
+        catalog.apply(&command, &Limits::default()).unwrap();
+    }
+
+    fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
+        let schema = TableSchema {
+            engine: EngineKind::Rocksdb,
+            partitions,
+            partitioner: Partitioner::Crc64,
+            model: Model::Kv,
+            durability: Durability::Hard,
+            replicas,
+        };
+        let settings = TableSettings::default();
+        apply(catalog, CatalogCommand::Create { name: format!("t{partitions}"), schema, settings });
+    }
+
+    /// Moves until nothing is left to do; every move is taken for done at once. Returns how many there were.
+    fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize {
+        let mut moved = 0;
+        loop {
+            let moves = next_moves(catalog, silent, 3);
+            if moves.is_empty() {
+                return moved;
+            }
+            moved += moves.len();
+            assert!(moved < 2_000, "no end: {moves:?}");
+            for command in moves {
+                let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
+                apply(catalog, command);
+                let members = catalog.get(table).unwrap().placement[partition as usize].wanted.clone();
+                apply(catalog, CatalogCommand::Moved { table, partition, members });
+            }
+        }
+    }
+
+    fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
+        let loads = loads(catalog, silent);
+        let spread = |of: fn(&Load) -> usize| {
+            let all: Vec<_> = loads.values().map(of).collect();
+            all.iter().max().unwrap() - all.iter().min().unwrap()
+        };
+        assert!(spread(|load| load.replicas) <= 1, "{loads:?}");
+        assert!(spread(|load| load.leaders) <= 2, "{loads:?}");
+        for table in catalog.tables() {
+            for placement in &table.placement {
+                let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
+                assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
+                assert_eq!(nodes.len(), usize::from(table.schema.replicas).min(loads.len()));
+                assert!(nodes.iter().all(|node| loads.contains_key(node)), "{placement:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn replicas_spread_follow_nodes_and_flee_lost_ones() {
+        let none = BTreeSet::new();
+        for (nodes, replicas) in [(1, 3), (3, 1), (3, 3), (5, 2), (5, 3), (7, 5)] {
+            let mut catalog = cluster(nodes);
+            create(&mut catalog, 64, replicas);
+            settle(&mut catalog, &none);
+            check(&catalog, &none);
+            apply(&mut catalog, CatalogCommand::AddNode { addresses: Addresses::default() });
+            settle(&mut catalog, &none);
+            check(&catalog, &none);
+            let silent = BTreeSet::from([NodeId(1)]);
+            settle(&mut catalog, &silent);
+            if nodes >= u32::from(replicas).max(3) {
+                check(&catalog, &silent);
+                assert_eq!(catalog.replicas_on(NodeId(1)), 0);
+            }
+            apply(&mut catalog, CatalogCommand::Drain { node: NodeId(1), is_draining: true });
+            settle(&mut catalog, &none);
+            assert_eq!(catalog.replicas_on(NodeId(1)), 0, "{nodes} nodes, {replicas} replicas");
+            apply(&mut catalog, CatalogCommand::RemoveNode { node: NodeId(1) });
+        }
+    }
+
+    #[test]
+    fn a_new_replica_on_a_node_is_another_one() {
+        let mut catalog = cluster(2);
+        create(&mut catalog, 1, 1);
+        let place = |nodes: &[u32]| CatalogCommand::Place {
+            table: TableId(1),
+            partition: 0,
+            nodes: nodes.iter().map(|node| NodeId(*node)).collect(),
+        };
+        let first = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+        let other = 3 - first.node.0;
+        apply(&mut catalog, place(&[first.node.0, other]));
+        assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].wanted[0], first, "what is there stays");
+        let wanted = catalog.get(TableId(1)).unwrap().placement[0].wanted.clone();
+        apply(&mut catalog, place(&[other]));
+        apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition: 0, members: vec![wanted[1]] });
+        apply(&mut catalog, place(&[first.node.0]));
+        let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+        assert!(again.node == first.node && again != first);
+    }
+}
