@@ -1,6 +1,6 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
-use crate::{AdminListener, metrics};
+use crate::{AdminListener, cluster, metrics};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::future::Future;
 use std::sync::Arc;
-use tessera_store::{CatalogCommand, CatalogError, EngineStatistics, Store, TableEntry, TableState, TableStatistics};
+use tessera_store::{
+    CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableState, TableStatistics,
+};
 use tessera_types::{
     Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
     UsageScenario, WhenFull,
@@ -26,7 +28,7 @@ pub type ExtraMetrics = Arc<dyn Fn(&mut metrics::Gauges) + Send + Sync>;
 /// The admin face of a node.
 #[derive(Clone)]
 pub struct AdminServer {
-    store: Store,
+    pub(crate) store: Store,
     token: Option<TokenCheck>,
     extra_metrics: ExtraMetrics,
 }
@@ -41,8 +43,18 @@ pub struct NewTable {
     pub partitioner: Option<Partitioner>,
     pub model: Option<Model>,
     pub durability: Option<Durability>,
+    pub replicas: Option<u8>,
     #[serde(flatten)]
     pub settings: SettingsChange,
+}
+
+/// What is to change about a table; what is left out stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableChange {
+    replicas: Option<u8>,
+    #[serde(flatten)]
+    settings: SettingsChange,
 }
 
 /// Settings to change; what is left out stays.
@@ -96,7 +108,7 @@ impl From<TableStatistics> for TableInfo {
 /// Partitions of a table for which no number is given.
 const DEFAULT_PARTITIONS: u32 = 16;
 
-struct Failure(StatusCode, String, Outcome);
+pub(crate) struct Failure(StatusCode, String, Outcome);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -126,7 +138,7 @@ impl From<CatalogError> for Failure {
     }
 }
 
-type Reply<T> = Result<Json<T>, Failure>;
+pub(crate) type Reply<T> = Result<Json<T>, Failure>;
 
 impl AdminServer {
     /// With `token`, requests other than health checks need it as bearer token.
@@ -149,6 +161,10 @@ impl AdminServer {
     fn router(self) -> Router {
         let guarded = Router::new()
             .route("/v1/status", get(status))
+            .route("/v1/cluster", get(cluster::show))
+            .route("/v1/nodes/{id}", axum::routing::delete(cluster::remove))
+            .route("/v1/nodes/{id}/drain", post(cluster::drain))
+            .route("/v1/tables/{name}/placement", get(cluster::placement))
             .route("/v1/tables", get(list_tables).post(create_table))
             .route("/v1/tables/{name}", get(show_table).patch(alter_table).delete(drop_table))
             .route("/v1/tables/{name}/rename", post(rename_table))
@@ -171,7 +187,7 @@ impl AdminServer {
         found.ok_or_else(|| RequestError::NoSuchTable(name.into()).into())
     }
 
-    async fn change(&self, command: CatalogCommand) -> Result<Option<TableId>, Failure> {
+    pub(crate) async fn change(&self, command: CatalogCommand) -> Result<Changed, Failure> {
         Ok(self.store.change_catalog(command).await??)
     }
 }
@@ -202,14 +218,13 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let partitions: u32 = tables.iter().map(|table| table.schema.partitions).sum();
     let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
     let log = server.store.log_status();
-    let mut issues = Vec::new();
-    if serving < partitions {
-        issues.push(format!("{} of {partitions} partitions do not serve yet", partitions - serving));
-    }
+    let cluster = cluster::info(&server.store);
+    let mut issues = cluster.issues();
     if log != tessera_store::LogStatus::Ok {
         issues.push(format!("the log takes no writes: {log:?}"));
     }
     Json(json!({
+        "cluster": cluster,
         "version": env!("CARGO_PKG_VERSION"),
         "partitions": partitions,
         "serving_partitions": serving,
@@ -232,12 +247,14 @@ async fn show_table(State(server): State<AdminServer>, Path(name): Path<String>)
 
 async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTable>) -> Reply<TableInfo> {
     let engine = new.engine.unwrap_or(EngineKind::Rocksdb);
+    let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
     let schema = TableSchema {
         engine,
         partitions: new.partitions.unwrap_or(DEFAULT_PARTITIONS),
         partitioner: new.partitioner.unwrap_or_default(),
         model: new.model.unwrap_or_default(),
-        durability: new.durability.unwrap_or(TableSchema::default_durability(engine)),
+        durability,
+        replicas: new.replicas.unwrap_or(TableSchema::default_replicas(durability)),
     };
     let mut settings = TableSettings::default();
     new.settings.apply(&mut settings);
@@ -248,17 +265,24 @@ async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTabl
 async fn alter_table(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(change): Json<SettingsChange>,
+    Json(change): Json<TableChange>,
 ) -> Reply<TableInfo> {
-    let mut settings = server.table_statistics(&name)?.settings;
-    change.apply(&mut settings);
-    server.change(CatalogCommand::Alter { name: name.clone(), settings }).await?;
+    let before = server.table_statistics(&name)?.settings;
+    let mut settings = before.clone();
+    change.settings.apply(&mut settings);
+    if settings != before {
+        server.change(CatalogCommand::Alter { name: name.clone(), settings }).await?;
+    }
+    if let Some(replicas) = change.replicas {
+        server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
+    }
     Ok(Json(server.table_statistics(&name)?.into()))
 }
 
 async fn drop_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
     let purge_at = server.store.purge_time();
-    let id = server.change(CatalogCommand::Drop { name, purge_at }).await?;
+    let changed = server.change(CatalogCommand::Drop { name, purge_at }).await?;
+    let id = if let Changed::Table(id) = changed { Some(id) } else { None };
     Ok(Json(json!({ "id": id, "purge_at_unix_ms": purge_at })))
 }
 
@@ -292,8 +316,8 @@ async fn compact_table(State(server): State<AdminServer>, Path(name): Path<Strin
 }
 
 async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {
-    let entries = server.store.catalog().map_err(|error| RequestError::Engine(error.to_string()))?;
-    Ok(Json(entries.into_iter().filter(|entry| entry.state != TableState::Active).collect()))
+    let catalog = server.store.catalog();
+    Ok(Json(catalog.tables().filter(|entry| entry.state != TableState::Active).cloned().collect()))
 }
 
 #[derive(Default, Deserialize)]

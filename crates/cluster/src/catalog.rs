@@ -98,6 +98,10 @@ pub enum CatalogCommand {
         name: String,
         settings: TableSettings,
     },
+    SetReplicas {
+        name: String,
+        replicas: u8,
+    },
     Rename {
         name: String,
         to: String,
@@ -254,6 +258,12 @@ impl Catalog {
                 table.settings = settings.clone();
                 Ok(Changed::Table(table.id))
             }
+            CatalogCommand::SetReplicas { name, replicas } => {
+                let table = self.active(name)?;
+                check_replicas(&TableSchema { replicas: *replicas, ..table.schema.clone() })?;
+                table.schema.replicas = *replicas;
+                Ok(Changed::Table(table.id))
+            }
             CatalogCommand::Rename { name, to } => {
                 check_table_name(to)?;
                 if self.by_name(to).is_some() {
@@ -388,14 +398,19 @@ impl Catalog {
         if schema.engine == EngineKind::Rocksdb && schema.durability == Durability::None {
             return Err(CatalogError::DurabilityOfEngine);
         }
-        if !(1..=TableSchema::REPLICAS_CEILING).contains(&schema.replicas) {
-            return Err(CatalogError::Replicas(TableSchema::REPLICAS_CEILING));
-        }
-        if schema.durability == Durability::None && schema.replicas > 1 {
-            return Err(CatalogError::ReplicasOfVolatile);
-        }
+        check_replicas(&schema)?;
         Ok(self.insert(name, schema, settings))
     }
+}
+
+fn check_replicas(schema: &TableSchema) -> Result<(), CatalogError> {
+    if !(1..=TableSchema::REPLICAS_CEILING).contains(&schema.replicas) {
+        return Err(CatalogError::Replicas(TableSchema::REPLICAS_CEILING));
+    }
+    if schema.durability == Durability::None && schema.replicas > 1 {
+        return Err(CatalogError::ReplicasOfVolatile);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod placement;
 pub use catalog::{
     Addresses, Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, TableEntry, TableState,
 };
-pub use machine::{CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest};
-pub use members::{Step, next_step};
+pub use machine::{
+    CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, save_json,
+};
+pub use members::{Step, catalog_replica, next_catalog_step, next_step};
 pub use placement::next_moves;

@@ -33,14 +33,24 @@ impl CatalogFile {
         }
     }
 
-    fn save(&self, path: &Path) -> io::Result<()> {
-        let unfinished = path.with_extension("unfinished");
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)?;
-        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    /// # Errors
+    /// If the file cannot be written; then the old one is still there.
+    pub fn save(&self, path: &Path) -> io::Result<()> {
+        save_json(path, self)
     }
+}
+
+/// Writes a file anew: it is there as a whole, or as it was before.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn save_json(path: &Path, content: &impl Serialize) -> io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    let mut file = File::create(&unfinished)?;
+    file.write_all(&serde_json::to_vec_pretty(content)?)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The way back of a command: the catalog's answer inside, the group's outside.
@@ -60,6 +70,9 @@ pub trait CatalogListener {
 
     /// This node leads the catalog's group, and everything agreed on before has been told.
     fn caught_up(&mut self, catalog: &Catalog);
+
+    /// The catalog is on disk as of this log index.
+    fn saved(&mut self, index: u64);
 
     /// A node was elected to lead the catalog's group.
     fn leader(&mut self, node: NodeId);
@@ -99,8 +112,9 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         payload: &mut BytesMut,
     ) -> Evaluated<CatalogTicket> {
         let CatalogRequest { command, reply } = request;
+        let before = self.ahead.clone();
         let outcome = self.ahead.apply(&command, &self.limits);
-        let changes = outcome.is_ok();
+        let changes = self.ahead != before;
         let ticket = CatalogTicket { outcome, reply };
         if !changes {
             return Evaluated::NoChange { ticket };
@@ -133,6 +147,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
             if next.catalog != self.file.catalog {
                 self.listener.changed(&next.catalog)?;
                 next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+                self.listener.saved(*index);
             }
             self.file = next;
         }
@@ -165,6 +180,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         let next = CatalogFile { applied_index: index, catalog };
         self.listener.changed(&next.catalog)?;
         next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.listener.saved(index);
         self.ahead = next.catalog.clone();
         self.file = next;
         Ok(())

@@ -1,7 +1,7 @@
 //! The way from a group's members to those that the catalog wants, a safe step at a time.
 
 use tessera_consensus::{GroupView, MemberChange};
-use tessera_types::ReplicaId;
+use tessera_types::{NodeId, ReplicaId};
 
 /// A replica that lacks no more entries than this has caught up.
 const CLOSE: u64 = 1_000;
@@ -48,6 +48,38 @@ pub fn next_step(view: &GroupView, wanted: &[ReplicaId]) -> Step {
         return Step::Change(come.chain(goers.into_iter().map(|replica| MemberChange::Remove(*replica))).collect());
     }
     if view.replica != first && lag(&first) <= CLOSE { Step::HandOver(first) } else { Step::Done }
+}
+
+/// Most voters of the catalog's group; on other nodes it has learners.
+const CATALOG_VOTERS: usize = 5;
+
+/// A node's replica of the catalog. A node that lost its disk comes back as another node, so there is only one ever.
+pub fn catalog_replica(node: NodeId) -> ReplicaId {
+    ReplicaId { node, incarnation: 0 }
+}
+
+/// The next step of the leader of the catalog's group, so that it has a replica on each of `nodes`.
+pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId]) -> Step {
+    if view.is_changing {
+        return Step::Wait;
+    }
+    let is_node = |replica: &&ReplicaId| nodes.contains(&replica.node);
+    if let Some(goer) = view.voters.iter().chain(&view.learners).find(|replica| !is_node(replica)) {
+        if *goer != view.replica {
+            return Step::Change(vec![MemberChange::Remove(*goer)]);
+        }
+        return view.voters.iter().find(is_node).map_or(Step::Wait, |heir| Step::HandOver(*heir));
+    }
+    let mut replicas = nodes.iter().copied().map(catalog_replica);
+    let is_member = |replica: &ReplicaId| view.voters.contains(replica) || view.learners.contains(replica);
+    if let Some(comer) = replicas.find(|replica| !is_member(replica)) {
+        return Step::Change(vec![MemberChange::Learner(comer)]);
+    }
+    let lag = |replica: &ReplicaId| view.lag.iter().find(|(id, _)| id == replica).map_or(u64::MAX, |(_, lag)| *lag);
+    match view.learners.iter().find(|learner| lag(learner) <= CLOSE) {
+        Some(learner) if view.voters.len() < CATALOG_VOTERS => Step::Change(vec![MemberChange::Voter(*learner)]),
+        _ => Step::Done,
+    }
 }
 
 #[cfg(test)]

@@ -304,7 +304,7 @@ impl<M: StateMachine> Worker<M> {
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
             Evaluated::Replicate { ticket, sync } => group.replicate(ticket, sync),
             Evaluated::NoChange { ticket } => {
-                if let Some(ticket) = group.follow(ticket) {
+                if let Some(ticket) = group.follow(ticket, || self.began.elapsed()) {
                     self.machine.answer(ticket, Ok(()));
                 }
                 return;
@@ -364,6 +364,12 @@ impl<M: StateMachine> Worker<M> {
             }
             for (id, until) in output.leases {
                 self.machine.lease(id, until.map(|until| self.began + until));
+            }
+            for id in output.confirmed {
+                let Some(group) = self.groups.get_mut(&id) else { continue };
+                while let Some(ticket) = group.next_answerable() {
+                    self.machine.answer(ticket, Ok(()));
+                }
             }
             for id in output.snapshots_wanted {
                 self.offer_snapshot(id);
@@ -431,9 +437,7 @@ impl<M: StateMachine> Worker<M> {
         for committed in self.unapplied.drain(..) {
             let Some(group) = self.groups.get_mut(&committed.group) else { continue };
             if group.applied(committed.index) {
-                if group.is_alone() {
-                    self.machine.lease(committed.group, None);
-                }
+                self.machine.lease(committed.group, group.lease().map(|until| self.began + until));
                 self.machine.serving(committed.group);
             }
             while let Some(ticket) = group.next_answerable() {

@@ -2,7 +2,9 @@
 
 use crate::node::Host;
 use std::sync::Arc;
-use tessera_cluster::{Catalog, CatalogListener};
+use std::sync::atomic::Ordering;
+use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogListener};
+use tessera_types::NodeId;
 
 /// Keeps the node's tables in step with the catalog.
 pub(crate) struct OpenTables(pub(crate) Arc<Host>);
@@ -10,6 +12,14 @@ pub(crate) struct OpenTables(pub(crate) Arc<Host>);
 impl CatalogListener for OpenTables {
     fn changed(&mut self, catalog: &Catalog) -> Result<(), String> {
         self.0.follow(catalog).map_err(|error| error.to_string())
+    }
+
+    fn saved(&mut self, index: u64) {
+        self.0.catalog_inbox.durable(CATALOG_GROUP, index);
+    }
+
+    fn leader(&mut self, node: NodeId) {
+        self.0.catalog_leader.store(node.0, Ordering::Relaxed);
     }
 
     fn caught_up(&mut self, _catalog: &Catalog) {

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
+use tessera_cluster::Addresses;
 use tessera_engine::{MemoryConfig, RocksConfig};
 use tessera_types::Limits;
 
@@ -22,6 +23,12 @@ pub struct StoreConfig {
     pub drop_retention: Duration,
     /// Age at which the state of idle tables is made durable although nobody needs the log's space.
     pub flush_age: Duration,
+    /// Where this node can be reached.
+    pub addresses: Addresses,
+    /// Nodes of a cluster to join, as `HOST:PORT`. Empty, or with an identity in the data directory already, it joins none.
+    pub join: Vec<String>,
+    /// How long a node may be silent until its replicas are replaced.
+    pub replace_after: Duration,
     /// Commands that may wait in a worker's queue; more are refused as busy.
     pub queued_writes: usize,
 }
@@ -40,6 +47,9 @@ impl StoreConfig {
             soft_sync_interval: Duration::from_millis(100),
             drop_retention: Duration::from_secs(86_400),
             flush_age: Duration::from_secs(600),
+            addresses: Addresses::default(),
+            join: Vec::new(),
+            replace_after: Duration::from_secs(300),
             queued_writes: 200_000,
         }
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of the layout that this program writes, and the only one that it reads.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +78,21 @@ impl DataDirectory {
         self.root.join("memory").join(format!("table-{id}"))
     }
 
+    /// Who this node is.
+    pub fn identity(&self) -> PathBuf {
+        self.root.join("node.json")
+    }
+
+    /// Which replicas it holds.
+    pub fn replicas(&self) -> PathBuf {
+        self.root.join("replicas.json")
+    }
+
+    /// Snapshots on their way; of no use after a restart.
+    pub fn snapshots(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
     pub fn catalog(&self) -> PathBuf {
         self.root.join("catalog.json")
     }
@@ -95,7 +110,7 @@ mod tests {
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::InUse(_))));
         drop(first);
         DataDirectory::open(&root).unwrap();
-        fs::write(root.join("VERSION"), "2\n").unwrap();
+        fs::write(root.join("VERSION"), "1\n").unwrap();
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })));
         assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
     }

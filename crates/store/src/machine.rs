@@ -1,17 +1,21 @@
 //! The state machine of a worker's partitions: from operations to log entries to records.
 
+use crate::node::Host;
 use crate::overlay::Overlay;
 use crate::table::{Table, partition_of_group};
 use crate::transaction::Transaction;
+use crate::{replicas, snapshot};
 use bytes::{Bytes, BytesMut};
-use std::collections::HashMap;
+use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_engine::Applied;
 use tessera_engine::mutation::{self, Mutation};
-use tessera_types::{Durability, RequestError, UnixMillis};
+use tessera_types::{Durability, ReplicaId, RequestError, UnixMillis};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
 /// and answered when it is as durable as asked.
@@ -74,9 +78,9 @@ pub(crate) struct PartitionsMachine {
     /// The time of this pass.
     now: UnixMillis,
     partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
-    /// Told whenever a group begins to serve.
-    opened: Arc<tokio::sync::Notify>,
-    registry: Arc<crate::node::Registry>,
+    /// Groups of which a snapshot is being written.
+    snapshots: Arc<Mutex<HashSet<GroupId>>>,
+    host: Arc<Host>,
 }
 
 struct HostedPartition {
@@ -86,8 +90,8 @@ struct HostedPartition {
 }
 
 impl PartitionsMachine {
-    pub(crate) fn new(registry: Arc<crate::node::Registry>, opened: Arc<tokio::sync::Notify>) -> Self {
-        Self { now: UnixMillis::now(), partitions: HashMap::default(), opened, registry }
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        Self { now: UnixMillis::now(), partitions: HashMap::default(), snapshots: Arc::default(), host }
     }
 }
 
@@ -181,13 +185,63 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn removed(&mut self, group: GroupId) {
-        self.partitions.remove(&group);
+        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group)
+            && let Err(error) = replicas::make_blank(&table, partition)
+        {
+            // Whoever begins a replica here makes sure of it.
+            tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
+        }
+        self.host.replicas.left(group);
+    }
+
+    fn leader(&mut self, group: GroupId, term: u64, leader: ReplicaId) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partitions[*partition as usize].set_leader(term, leader.node);
+            self.host.opened.notify_waiters();
+        }
+    }
+
+    fn lease(&mut self, group: GroupId, until: Option<Instant>) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partitions[*partition as usize].lease.set(until);
+        }
+    }
+
+    fn snapshot(&mut self, group: GroupId) -> Option<(u64, Vec<u8>)> {
+        let HostedPartition { table, partition, .. } = self.host(group)?;
+        let (table, partition, host, writing) = (table.clone(), *partition, self.host.clone(), self.snapshots.clone());
+        if !writing.lock().insert(group) {
+            return None; // under way
+        }
+        let write = move || {
+            match snapshot::write(&host, &table, partition) {
+                Ok((index, bytes)) => table.partitions[partition as usize].inbox.offer_snapshot(group, index, bytes),
+                Err(error) => {
+                    tracing::warn!(table = %table.name.load(), partition, %error, "no snapshot can be written")
+                }
+            }
+            writing.lock().remove(&group);
+        };
+        // Writing takes as long as the partition is large, and the loop must go on.
+        if std::thread::Builder::new().name("snapshot".into()).spawn(write).is_err() {
+            self.snapshots.lock().remove(&group);
+        }
+        None
+    }
+
+    fn restore(&mut self, group: GroupId, index: u64, bytes: &[u8]) -> Result<(), String> {
+        let host = self.host.clone();
+        let HostedPartition { table, partition, overlay } = self.host(group).ok_or("its table is not open")?;
+        *overlay = Overlay::default();
+        snapshot::restore(&host, table, *partition, index, bytes).map_err(|error| error.to_string())
     }
 
     fn serving(&mut self, group: GroupId) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             table.partitions[*partition as usize].is_serving.store(true, Ordering::Release);
-            self.opened.notify_waiters();
+            let (table, partition) = (table.clone(), *partition);
+            self.host.tell_leads(&table, partition);
+            self.host.opened.notify_waiters();
         }
     }
 }
@@ -199,7 +253,7 @@ impl PartitionsMachine {
             Entry::Occupied(hosted) => Some(hosted.into_mut()),
             Entry::Vacant(place) => {
                 let (table, partition) = partition_of_group(group)?;
-                let table = self.registry.any(table)?;
+                let table = self.host.registry.any(table)?;
                 Some(place.insert(HostedPartition { table, partition, overlay: Overlay::default() }))
             }
         }
@@ -229,7 +283,7 @@ pub(crate) fn sync_for(table: &Table, asked: Option<Durability>) -> Result<bool,
     Ok(durability == Durability::Hard)
 }
 
-fn request_error(failure: Failure) -> RequestError {
+pub(crate) fn request_error(failure: Failure) -> RequestError {
     match failure {
         Failure::NotServing => RequestError::NotReady,
         Failure::DiskFull => RequestError::DiskFull,

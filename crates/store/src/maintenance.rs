@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
-use tessera_consensus::Inbox;
 use tessera_types::{TableId, UnixMillis};
 
 /// How often expired records are looked for; each time, one segment of each partition.
@@ -26,12 +25,12 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    pub(crate) fn start(host: Arc<Host>, catalog: Arc<Inbox<CatalogRequest>>) -> Self {
+    pub(crate) fn start(host: Arc<Host>) -> Self {
         let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new()
             .name("maintenance".into())
-            .spawn(move || Rounds { host, catalog, durable: HashMap::new(), touched: HashMap::new() }.run(&stopped))
+            .spawn(move || Rounds { host, durable: HashMap::new(), touched: HashMap::new() }.run(&stopped))
             .expect("a thread can be started");
         Self { stopping, thread: Mutex::new(Some(thread)) }
     }
@@ -48,7 +47,6 @@ impl Maintenance {
 
 struct Rounds {
     host: Arc<Host>,
-    catalog: Arc<Inbox<CatalogRequest>>,
     /// The durable index last told to the log, per partition.
     durable: HashMap<(TableId, u32), u64>,
     /// Since when a partition has had entries that are not durable.
@@ -82,8 +80,8 @@ impl Rounds {
             if last_purge.elapsed() >= PURGE {
                 last_purge = Instant::now();
                 let request = CatalogRequest { command: CatalogCommand::Purge { now }, reply: Box::new(|_| {}) };
-                // A full inbox is no reason to hurry: the next round asks again.
-                let _ = self.catalog.submit(CATALOG_GROUP, request);
+                // Only the node that leads the catalog does it. A full inbox is no reason to hurry.
+                let _ = self.host.catalog_inbox.submit(CATALOG_GROUP, request);
             }
         }
     }

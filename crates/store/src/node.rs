@@ -5,22 +5,27 @@ use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::machine::{Operation, PartitionsMachine, Ticket, Verdict, WriteCommand, sync_for};
 use crate::maintenance::Maintenance;
+use crate::peers::{self, CatalogAnswer, GroupMessages, PeerHandler, ServeFace};
+use crate::replicas::Replicas;
 use crate::statistics::{self, StoreStatistics};
-use crate::table::{Partition, Table, group_of};
+use crate::table::{Leader, Partition, Table, group_of};
+use crate::{driver, identity};
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, Catalog, CatalogCommand, CatalogError, CatalogFile, CatalogMachine, CatalogRequest, TableEntry,
-    TableState,
+    CATALOG_GROUP, Catalog, CatalogCommand, CatalogError, CatalogFile, CatalogMachine, CatalogRequest, Changed,
+    TableEntry, TableState, catalog_replica,
 };
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupId, GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
-use tessera_types::{Durability, EngineKind, RequestError, TableId, UnixMillis};
+use tessera_transport::{Identity, RequestFailure, Transport};
+use tessera_types::{ClusterId, Durability, EngineKind, NodeId, RequestError, TableId, TableSchema, UnixMillis};
 
 /// The tables that can be reached, swapped as a whole when the catalog changes.
 #[derive(Default)]
@@ -56,7 +61,19 @@ pub(crate) struct Host {
     pub(crate) memory: Arc<MemoryBudget>,
     rocks: Arc<RocksStore>,
     /// What the log held at the start of groups that are not open yet.
-    recovered: Mutex<HashMap<GroupId, RecoveredGroup>>,
+    pub(crate) recovered: Mutex<HashMap<GroupId, RecoveredGroup>>,
+    pub(crate) identity: Identity,
+    pub(crate) transport: Arc<Transport>,
+    /// The catalog as this node knows it.
+    pub(crate) catalog: ArcSwap<Catalog>,
+    pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
+    /// The node that leads the catalog's group, as far as this one knows; zero is none.
+    pub(crate) catalog_leader: AtomicU32,
+    pub(crate) replicas: Replicas,
+    /// Told whenever a partition gets a leader, here or elsewhere.
+    pub(crate) opened: tokio::sync::Notify,
+    /// Carries out what clients asked other nodes.
+    pub(crate) face: OnceLock<ServeFace>,
 }
 
 /// Why a store cannot be opened.
@@ -68,8 +85,12 @@ pub enum OpenError {
     Log(#[from] LogError),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    #[error("catalog.json: {0}")]
-    Catalog(std::io::Error),
+    #[error("{0}: {1}")]
+    File(&'static str, std::io::Error),
+    #[error("the cluster does not let this node in: {0}")]
+    Join(String),
+    #[error("the connections between nodes cannot be set up: {0}")]
+    Transport(std::io::Error),
 }
 
 impl Host {
@@ -97,10 +118,9 @@ impl Host {
         }
         let after = Arc::new(tables);
         self.registry.tables.store(after.clone());
+        self.catalog.store(Arc::new(catalog.clone()));
         // Groups are started when the registry knows their table: the state machine looks it up there.
-        for (id, table) in after.open.iter().filter(|(id, _)| !before.open.contains_key(id)) {
-            self.start_groups(*id, table);
-        }
+        self.settle_replicas(false)?;
         for (id, table) in before.open.iter().filter(|(id, _)| !after.open.contains_key(id)) {
             self.purge(*id, table);
         }
@@ -118,14 +138,7 @@ impl Host {
         };
         engine.apply_settings(&entry.settings)?;
         let partitions = (0..schema.partitions)
-            .map(|partition| Partition {
-                inbox: self.inbox_of(entry.id, partition).clone(),
-                watched: Arc::default(),
-                is_serving: AtomicBool::new(false),
-                reads: AtomicU64::new(0),
-                writes: AtomicU64::new(0),
-                version: AtomicU64::new(0),
-            })
+            .map(|partition| Partition::new(self.inbox_of(entry.id, partition).clone()))
             .collect();
         Ok(Arc::new(Table {
             id: entry.id,
@@ -136,28 +149,29 @@ impl Host {
             engine,
             partitions,
             is_dropped: AtomicBool::new(false),
+            node: self.identity.node,
         }))
     }
 
-    fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
+    pub(crate) fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
         &self.inboxes[(table.0 as usize + partition as usize) % self.inboxes.len()]
     }
 
-    fn start_groups(&self, id: TableId, table: &Arc<Table>) {
-        let mut recovered = self.recovered.lock();
-        for partition in 0..table.schema.partitions {
-            let group = group_of(id, partition);
-            let persistent = table.schema.is_persistent();
-            let settings = GroupSettings::alone(persistent, table.engine.applied_index(partition));
-            let recovered = recovered.remove(&group).unwrap_or_default();
-            self.inbox_of(id, partition).start(GroupStart { id: group, settings, recovered });
-        }
+    /// Tells other nodes that this one leads a partition.
+    pub(crate) fn tell_leads(&self, table: &Table, partition: u32) {
+        let (term, _) = table.partitions[partition as usize].leader();
+        let message = [group_of(table.id, partition).0.to_le_bytes(), term.to_le_bytes()].concat();
+        self.transport.broadcast(peers::LEADS, &message);
+    }
+
+    /// A table's schema as it is now: the number of replicas may have been altered.
+    pub(crate) fn schema(&self, table: &Table) -> TableSchema {
+        self.catalog.load().get(table.id).map_or_else(|| table.schema.clone(), |entry| entry.schema.clone())
     }
 
     fn purge(&self, id: TableId, table: &Arc<Table>) {
-        for partition in 0..table.schema.partitions {
-            table.partitions[partition as usize].is_serving.store(false, Ordering::Release);
-            self.inbox_of(id, partition).remove(group_of(id, partition));
+        if let Err(error) = self.leave_table(id, table) {
+            tracing::warn!(table = %table.name.load(), %error, "a dropped table's replicas are still written down");
         }
         let outcome = match table.schema.engine {
             EngineKind::Rocksdb => self.rocks.drop_table(&column_family(id)).map_err(|error| error.to_string()),
@@ -182,16 +196,46 @@ impl Host {
 /// How long the answer to a change of the catalog waits for the partitions that it started.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
 
+/// The node that founds a cluster.
+const FIRST_NODE: NodeId = NodeId(1);
+
+/// Who this node is: as it was before, or a newcomer to a cluster, or the first of a new one.
+fn establish_identity(
+    config: &StoreConfig,
+    directory: &DataDirectory,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Identity, OpenError> {
+    let failed = |error| OpenError::File("node.json", error);
+    if let Some(identity) = identity::load(&directory.identity()).map_err(failed)? {
+        return Ok(identity);
+    }
+    let (identity, catalog) = if config.join.is_empty() {
+        (identity::of_new_cluster(), Catalog::of_new_cluster(config.addresses.clone()))
+    } else {
+        let welcome = runtime.block_on(identity::join(&config.join, &config.addresses)).map_err(OpenError::Join)?;
+        (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
+    };
+    // The catalog first: without identity it counts for nothing.
+    let file = CatalogFile { applied_index: 0, catalog };
+    file.save(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
+    identity::save(&directory.identity(), identity).map_err(failed)?;
+    tracing::info!(cluster = %identity.cluster, node = %identity.node, "this node has an identity now");
+    Ok(identity)
+}
+
 fn column_family(id: TableId) -> String {
     format!("table-{id}")
 }
 
+/// How long a change of the catalog is tried while nobody leads it.
+const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
+/// Between two tries.
+const CATALOG_PAUSE: Duration = Duration::from_millis(50);
+
 /// The store of one node. Cheap to clone; [`Store::shut_down`] ends it.
 #[derive(Clone)]
 pub struct Store {
-    host: Arc<Host>,
-    catalog: Arc<Inbox<CatalogRequest>>,
-    opened: Arc<tokio::sync::Notify>,
+    pub(crate) host: Arc<Host>,
     maintenance: Arc<Maintenance>,
 }
 
@@ -213,15 +257,21 @@ impl StoreWorker {
 }
 
 impl Store {
-    /// Opens the data directory and recovers what is in it. The store serves once its workers run; see
-    /// [`Self::wait_until_serving`].
+    /// Opens the data directory and recovers what is in it, or joins a cluster first. The store serves once its workers
+    /// run; see [`Self::wait_until_serving`]. Other nodes are heard on `listener`, on a thread of its own.
     ///
     /// # Errors
-    /// If the directory cannot be used or holds damaged data.
-    pub fn open(config: StoreConfig) -> Result<(Self, Vec<StoreWorker>), OpenError> {
+    /// If the directory cannot be used or holds damaged data, or the cluster does not let the node in.
+    pub fn open(config: StoreConfig, listener: std::net::TcpListener) -> Result<(Self, Vec<StoreWorker>), OpenError> {
         assert!(config.workers > 0, "a store has at least one worker");
         let directory = DataDirectory::open(&config.data_directory)?;
-        let file = CatalogFile::load(&directory.catalog()).map_err(OpenError::Catalog)?;
+        // What was left of snapshots is of no use, and may be missing.
+        let _ = std::fs::remove_dir_all(directory.snapshots());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Transport)?;
+        let identity = establish_identity(&config, &directory, &runtime)?;
+        let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
+        let file = file.unwrap_or_default();
         let log_config = LogConfig {
             segment_bytes: config.log_segment_bytes,
             soft_sync_interval: config.soft_sync_interval,
@@ -229,10 +279,14 @@ impl Store {
         };
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
-        let catalog_inbox = Inbox::new(1_000);
-        let settings = GroupSettings::alone(true, file.applied_index);
+        let handler = Arc::new(PeerHandler::default());
+        let transport = {
+            let _entered = runtime.enter();
+            Transport::new(identity, handler.clone())
+        };
         let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
-        catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
+        let replicas =
+            Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;
         let host = Arc::new(Host {
             memory: Arc::new(MemoryBudget::new(&config.memory)),
             inboxes: (0..config.workers).map(|_| Inbox::new(config.queued_writes)).collect(),
@@ -242,30 +296,60 @@ impl Store {
             directory,
             log: log.clone(),
             rocks,
+            identity,
+            transport: transport.clone(),
+            catalog: ArcSwap::from_pointee(file.catalog.clone()),
+            catalog_inbox: Inbox::new(10_000),
+            catalog_leader: AtomicU32::new(0),
+            replicas,
+            opened: tokio::sync::Notify::new(),
+            face: OnceLock::new(),
         });
+        let founder = catalog_replica(FIRST_NODE);
+        let settings = GroupSettings {
+            persistent: true,
+            applied: file.applied_index,
+            replica: host.own_catalog_replica(),
+            founders: if identity.node == FIRST_NODE { vec![founder] } else { Vec::new() },
+        };
+        host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
         host.follow(&file.catalog)?;
 
-        let opened = Arc::new(tokio::sync::Notify::new());
+        let messages = Arc::new(GroupMessages(transport.clone()));
         let mut workers: Vec<_> = host
             .inboxes
             .iter()
             .map(|inbox| {
-                let machine = PartitionsMachine::new(host.registry.clone(), opened.clone());
-                StoreWorker { partitions: Worker::new(machine, inbox.clone(), Some(log.clone())), catalog: None }
+                let machine = PartitionsMachine::new(host.clone());
+                let worker = Worker::new(machine, inbox.clone(), Some(log.clone()));
+                StoreWorker { partitions: worker.with_transport(messages.clone()), catalog: None }
             })
             .collect();
         let limits = host.config.limits.clone();
         let machine = CatalogMachine::new(host.directory.catalog(), file, limits, OpenTables(host.clone()));
-        workers[0].catalog = Some(Worker::new(machine, catalog_inbox.clone(), Some(log)));
-        let maintenance = Maintenance::start(host.clone(), catalog_inbox.clone());
-        Ok((Self { host, catalog: catalog_inbox, opened, maintenance: Arc::new(maintenance) }, workers))
+        let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
+        workers[0].catalog = Some(catalog.with_transport(messages));
+        let maintenance = Maintenance::start(host.clone());
+        let store = Self { host, maintenance: Arc::new(maintenance) };
+        let _ = handler.store.set(store.clone());
+        let driver = store.clone();
+        let run = move || {
+            runtime.block_on(async move {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => _ = tokio::join!(transport.serve(listener), driver::run(driver)),
+                    Err(error) => tracing::error!(%error, "other nodes cannot be heard"),
+                }
+            });
+        };
+        std::thread::Builder::new().name("peers".into()).spawn(run).map_err(OpenError::Transport)?;
+        Ok((store, workers))
     }
 
     /// Waits until every partition serves, or `timeout` is over. Returns whether they all do.
     pub async fn wait_until_serving(&self, timeout: Duration) -> bool {
         let all = async {
             loop {
-                let opened = self.opened.notified();
+                let opened = self.host.opened.notified();
                 if self.is_serving() {
                     return;
                 }
@@ -276,10 +360,11 @@ impl Store {
         tokio::time::timeout(timeout, all).await.is_ok()
     }
 
-    /// Whether every partition of every table serves.
+    /// Whether every partition of every table has a leader, here or on another node.
     pub fn is_serving(&self) -> bool {
         let tables = self.host.registry.tables.load();
-        tables.by_id.values().flat_map(|table| &table.partitions).all(|state| state.is_serving.load(Ordering::Acquire))
+        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.leader_of(at) != Leader::Unknown);
+        !tables.by_id.is_empty() && tables.by_id.values().all(led)
     }
 
     pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
@@ -295,12 +380,51 @@ impl Store {
         self.host.registry.tables.load().by_id.values().cloned().collect()
     }
 
-    /// The catalog's entries as they are on disk, dropped tables included.
+    /// The catalog as this node knows it.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.host.catalog.load_full()
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.host.identity.node
+    }
+
+    pub fn cluster(&self) -> ClusterId {
+        self.host.identity.cluster
+    }
+
+    /// The node that leads the catalog, as far as this one knows.
+    pub fn catalog_leader(&self) -> Option<NodeId> {
+        Some(NodeId(self.host.catalog_leader.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
+    }
+
+    /// How long ago another node was last heard of.
+    pub fn silence(&self, node: NodeId) -> Option<Duration> {
+        self.host.transport.silence(node)
+    }
+
+    /// Replicas on this node.
+    pub fn replicas_held(&self) -> usize {
+        self.host.replicas_held()
+    }
+
+    /// Has requests that clients made to other nodes carried out here.
+    pub fn serve_face(&self, serve: ServeFace) {
+        assert!(self.host.face.set(serve).is_ok(), "one face forwards");
+    }
+
+    /// Has another node carry out what a client asked this one.
     ///
     /// # Errors
-    /// If the file cannot be read.
-    pub fn catalog(&self) -> std::io::Result<Vec<TableEntry>> {
-        Ok(CatalogFile::load(&self.host.directory.catalog())?.catalog.tables().cloned().collect())
+    /// Whether it may have been carried out.
+    pub async fn ask_face(&self, node: NodeId, request: &[u8]) -> Result<Bytes, RequestFailure> {
+        self.host.transport.request(node, peers::FACE, request).await
+    }
+
+    /// Waits until a partition may have got another leader, or a moment has passed.
+    pub async fn another_leader(&self) {
+        let _ = tokio::time::timeout(CATALOG_PAUSE, self.host.opened.notified()).await;
     }
 
     /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its
@@ -330,32 +454,66 @@ impl Store {
         }
     }
 
-    /// Changes the catalog and returns the table concerned once the change is durable and carried out here.
+    /// Changes the catalog and returns what was concerned once the change is durable and carried out here.
     ///
     /// Cancellation: the change may still be carried out.
     ///
     /// # Errors
     /// The catalog's reason inside, the node's outside.
-    pub async fn change_catalog(
+    pub async fn change_catalog(&self, command: CatalogCommand) -> Result<Result<Changed, CatalogError>, RequestError> {
+        let began = Instant::now();
+        loop {
+            match self.try_to_change_catalog(&command).await {
+                Err(RequestError::NotReady) if began.elapsed() < CATALOG_PATIENCE => {
+                    tokio::time::sleep(CATALOG_PAUSE).await;
+                }
+                Ok(Ok(changed)) => {
+                    if let (Changed::Table(id), CatalogCommand::Create { .. }) = (changed, &command) {
+                        // Whoever created a table wants to use it here.
+                        while self.table(id).is_none() && began.elapsed() < CATALOG_PATIENCE {
+                            tokio::time::sleep(CATALOG_PAUSE / 10).await;
+                        }
+                        self.wait_until_serving(CREATED_SERVES).await;
+                    }
+                    return Ok(Ok(changed));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_to_change_catalog(
+        &self,
+        command: &CatalogCommand,
+    ) -> Result<Result<Changed, CatalogError>, RequestError> {
+        match self.catalog_leader() {
+            Some(leader) if leader != self.node() => {
+                let request = serde_json::to_vec(command).expect("commands have a JSON form");
+                match self.host.transport.request(leader, peers::CATALOG, &request).await {
+                    Ok(answer) => match serde_json::from_slice::<CatalogAnswer>(&answer) {
+                        Ok(answer) => answer.into(),
+                        Err(_) => Err(RequestError::NotReady), // a node that has just started
+                    },
+                    Err(RequestFailure::NotSent) => Err(RequestError::NotReady),
+                    Err(RequestFailure::Lost) => Err(RequestError::Interrupted),
+                }
+            }
+            _ => self.change_catalog_here(command.clone()).await,
+        }
+    }
+
+    pub(crate) async fn change_catalog_here(
         &self,
         command: CatalogCommand,
-    ) -> Result<Result<Option<TableId>, CatalogError>, RequestError> {
+    ) -> Result<Result<Changed, CatalogError>, RequestError> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reply = Box::new(move |outcome| _ = sender.send(outcome));
-        if self.catalog.submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {
+        if self.host.catalog_inbox.submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {
             return Err(RequestError::Busy);
         }
         match receiver.await {
-            Ok(Ok(outcome)) => {
-                // Whoever created a table wants to use it: its groups serve a moment later.
-                self.wait_until_serving(CREATED_SERVES).await;
-                Ok(outcome)
-            }
-            Ok(Err(tessera_consensus::Failure::NotServing)) => Err(RequestError::NotReady),
-            Ok(Err(tessera_consensus::Failure::DiskFull)) => Err(RequestError::DiskFull),
-            Ok(Err(tessera_consensus::Failure::DiskFailed(error))) => Err(RequestError::DiskFailed(error)),
-            Ok(Err(tessera_consensus::Failure::ShuttingDown)) => Err(RequestError::ShuttingDown),
-            Ok(Err(tessera_consensus::Failure::Interrupted)) | Err(_) => Err(RequestError::Interrupted),
+            Ok(outcome) => outcome.map_err(crate::machine::request_error),
+            Err(_) => Err(RequestError::Interrupted),
         }
     }
 
@@ -403,7 +561,7 @@ impl Store {
         for inbox in &self.host.inboxes {
             inbox.stop();
         }
-        self.catalog.stop();
+        self.host.catalog_inbox.stop();
     }
 
     /// The rest of [`Self::shut_down`], once the workers have ended.

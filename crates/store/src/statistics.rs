@@ -1,6 +1,7 @@
 //! What the store tells about itself.
 
 use crate::node::Host;
+use crate::table::Leader;
 use std::sync::atomic::Ordering;
 use tessera_consensus::log::LogStatistics;
 use tessera_engine::EngineStatistics;
@@ -23,6 +24,7 @@ pub struct TableStatistics {
     pub name: String,
     pub schema: TableSchema,
     pub settings: TableSettings,
+    /// Those that have a leader, here or on another node.
     pub serving_partitions: u32,
     /// Since the node started.
     pub reads: u64,
@@ -39,11 +41,12 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
         memory_limit_bytes: host.memory.limit_bytes(),
         tables: tables
             .map(|table| {
-                let serving = table.partitions.iter().filter(|state| state.is_serving.load(Ordering::Acquire)).count();
+                let led = |partition: &u32| table.leader_of(*partition) != Leader::Unknown;
+                let serving = (0..table.schema.partitions).filter(led).count();
                 TableStatistics {
                     id: table.id,
                     name: table.name.load().to_string(),
-                    schema: table.schema.clone(),
+                    schema: host.schema(table),
                     settings: (*table.settings.load_full()).clone(),
                     serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
                     reads: table.partitions.iter().map(|state| state.reads.load(Ordering::Relaxed)).sum(),

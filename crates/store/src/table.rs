@@ -1,5 +1,6 @@
 //! A table on this node, as readers and writers see it.
 
+use crate::lease::Lease;
 use crate::machine::WriteCommand;
 use crate::watch::{Watch, WatchList};
 use arc_swap::ArcSwap;
@@ -8,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tessera_consensus::{GroupId, Inbox};
 use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
-use tessera_types::{Limits, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis};
+use tessera_types::{
+    Limits, NodeId, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis,
+};
 
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
 /// through them are refused.
@@ -21,6 +24,8 @@ pub struct Table {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) is_dropped: AtomicBool,
+    /// This node.
+    pub(crate) node: NodeId,
 }
 
 /// A partition of a table on this node.
@@ -28,10 +33,48 @@ pub struct Partition {
     pub(crate) inbox: Arc<Inbox<WriteCommand>>,
     pub(crate) watched: Arc<WatchList>,
     pub(crate) is_serving: AtomicBool,
+    /// Until when this node may answer reads.
+    pub(crate) lease: Lease,
+    /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
+    leader: AtomicU64,
     pub(crate) reads: AtomicU64,
     pub(crate) writes: AtomicU64,
     /// Counts up before and after each change of the partition's records.
     pub(crate) version: AtomicU64,
+}
+
+/// Where requests for a partition go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leader {
+    Here,
+    Node(NodeId),
+    Unknown,
+}
+
+impl Partition {
+    pub(crate) fn new(inbox: Arc<Inbox<WriteCommand>>) -> Self {
+        Self {
+            inbox,
+            watched: Arc::default(),
+            is_serving: AtomicBool::new(false),
+            lease: Lease::default(),
+            leader: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+        }
+    }
+
+    /// The latest leader, by term.
+    pub(crate) fn leader(&self) -> (u64, NodeId) {
+        let leader = self.leader.load(Ordering::Relaxed);
+        // The low half.
+        (leader >> 32, NodeId(leader as u32))
+    }
+
+    pub(crate) fn set_leader(&self, term: u64, node: NodeId) {
+        self.leader.fetch_max(term << 32 | u64::from(node.0), Ordering::Relaxed);
+    }
 }
 
 /// The group of a table's partition: the table's number plus one (zero is the catalog's) above 32 bits of partition.
@@ -79,6 +122,27 @@ impl Table {
         if serves { Ok(state) } else { Err(self.not_serving()) }
     }
 
+    /// Refuses what was read if another node may have led meanwhile. To be called after the read: what it found was so
+    /// while the lease held.
+    #[inline]
+    pub(crate) fn check_lease(&self, partition: u32) -> Result<(), RequestError> {
+        if self.partitions[partition as usize].lease.holds() { Ok(()) } else { Err(RequestError::NotReady) }
+    }
+
+    /// Who leads a partition, as far as this node knows.
+    pub fn leader_of(&self, partition: u32) -> Leader {
+        let state = &self.partitions[partition as usize];
+        if state.is_serving.load(Ordering::Acquire) {
+            return Leader::Here;
+        }
+        match state.leader().1 {
+            NodeId(0) => Leader::Unknown,
+            // Elected, and not serving yet; or no longer.
+            node if node == self.node => Leader::Unknown,
+            node => Leader::Node(node),
+        }
+    }
+
     fn not_serving(&self) -> RequestError {
         if self.is_dropped.load(Ordering::Acquire) {
             RequestError::NoSuchTable(self.name.load().to_string())
@@ -90,7 +154,8 @@ impl Table {
     /// Reads one record that is live at `now`. `visit` gets it in place and must be quick. Returns whether there is one.
     ///
     /// # Errors
-    /// [`RequestError::NotReady`] while the partition starts, or what the engine reports.
+    /// [`RequestError::NotReady`] while this node does not serve the partition, also if that turns out after the visit; or
+    /// what the engine reports.
     #[inline]
     pub fn read(
         &self,
@@ -111,13 +176,14 @@ impl Table {
                 None => outcome = Err(damaged(key)),
             })
             .map_err(request_error)?;
+        self.check_lease(partition)?;
         outcome
     }
 
     /// Reads many records, each live at `now`; faster than one by one. They are not read at one instant.
     ///
     /// # Errors
-    /// As [`Self::read`]; nothing is visited then, or not all.
+    /// As [`Self::read`]; what was visited does not count then.
     pub fn read_many(
         &self,
         keys: &[RecordKey<'_>],
@@ -138,6 +204,7 @@ impl Table {
                 Some(None) => outcome = Err(damaged(&keys[at])),
             })
             .map_err(request_error)?;
+        reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition))?;
         outcome
     }
 
@@ -184,6 +251,7 @@ impl Table {
                 }
             })
             .map_err(request_error)?;
+        self.check_lease(partition)?;
         outcome.map(|()| next)
     }
 

@@ -78,6 +78,14 @@ impl<'a> Transaction<'a> {
         Self { writer: Some(Writer { overlay, payload, began }), ..Self::on(table, partition, now) }
     }
 
+    /// Refuses what was read so far if another node may have led the partition meanwhile.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`].
+    pub fn check_lease(&self) -> Result<(), RequestError> {
+        self.table.check_lease(self.partition)
+    }
+
     pub fn now(&self) -> UnixMillis {
         self.now
     }

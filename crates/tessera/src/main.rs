@@ -5,6 +5,7 @@ mod config;
 mod engine_bench;
 mod exit;
 mod node;
+mod node_command;
 mod status_command;
 mod table_command;
 mod tls;
@@ -37,6 +38,7 @@ Examples:
   tessera start                                  data in ./data, everything on loopback
   tessera start --data-dir /srv/tessera --config tessera.toml
   tessera start --port-offset 100 --set redis.max_clients=500
+  tessera start --port-offset 10 --data-dir data2 --join 127.0.0.1:29015    a second node of the cluster
 
 Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a refused configuration,
 4 for an address in use, 5 for a data directory that cannot be used.")]
@@ -45,6 +47,13 @@ Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a ref
     Table {
         #[command(subcommand)]
         command: table_command::TableCommand,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List, drain and remove nodes of a cluster
+    Node {
+        #[command(subcommand)]
+        command: node_command::NodeCommand,
         #[command(flatten)]
         node: NodeArgs,
     },
@@ -76,6 +85,9 @@ struct StartArgs {
     /// Added to every default port, so that several nodes fit on one machine
     #[arg(long)]
     port_offset: Option<u16>,
+    /// Join the cluster of the node at this cluster address; only at the first start. May be repeated
+    #[arg(long, value_name = "HOST:PORT")]
+    join: Vec<String>,
     /// Allow addresses other than loopback without authentication
     #[arg(long)]
     insecure: bool,
@@ -123,6 +135,9 @@ impl StartArgs {
         if let Some(offset) = self.port_offset {
             overrides.push(("port_offset".into(), offset.to_string()));
         }
+        if !self.join.is_empty() {
+            overrides.push(("cluster.join".into(), format!("{:?}", self.join)));
+        }
         if self.insecure {
             overrides.push(("insecure".into(), "true".into()));
         }
@@ -134,6 +149,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Start(args) => args.load().and_then(|config| node::run(&config)),
         Command::Table { command, node } => table_command::run(&command, &node),
+        Command::Node { command, node } => node_command::run(&command, &node),
         Command::Status { node } => status_command::run(&node),
         Command::Config { command: ConfigCommand::Init } => {
             print!("{}", config::TEMPLATE);

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_store::{OpenError, Store, StoreConfig, StoreWorker};
+use tessera_store::{Addresses, OpenError, Store, StoreConfig, StoreWorker};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -37,11 +37,16 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     refuse_if_taken(redis_address)?;
     let redis_listeners = (0..workers).map(|_| listen(redis_address, true)).collect::<Result<Vec<_>, _>>()?;
     let admin_listener = listen(admin_address, false)?;
+    let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
+    let peer_listener = listen(peer_address, false)?;
+    let addresses = addresses(config, peer_address.port(), redis_address.port(), admin_address.port());
 
-    let (store, store_workers) = Store::open(store_config(config, workers)).map_err(|error| match error {
-        OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
-        other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
-    })?;
+    let (store, store_workers) =
+        Store::open(store_config(config, workers, addresses), peer_listener).map_err(|error| match error {
+            OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
+            error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
+            other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
+        })?;
     let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
     let threads: Vec<JoinHandle<()>> = store_workers
         .into_iter()
@@ -51,7 +56,7 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
         .collect::<Result<_, _>>()?;
 
     let outcome = runtime()?.block_on(async {
-        tracing::info!(redis = %redis_address, admin = %admin_address, data = %config.data_dir.display(), workers, "starting");
+        tracing::info!(node = %store.node(), redis = %redis_address, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let admin = AdminServer::new(store.clone(), token_check(config), redis_metrics(redis.clone()));
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
@@ -173,9 +178,26 @@ fn raise_file_limit() {
     }
 }
 
-fn store_config(config: &Config, workers: usize) -> StoreConfig {
+/// Where others find this node.
+fn addresses(config: &Config, peer: u16, redis: u16, admin: u16) -> Addresses {
+    let at = |bind: IpAddr, port: u16| {
+        let host =
+            if config.cluster.advertise.is_empty() { bind.to_string() } else { config.cluster.advertise.clone() };
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    };
+    Addresses {
+        peer: at(config.cluster.bind, peer),
+        redis: at(config.redis.bind, redis),
+        admin: at(config.admin.bind, admin),
+    }
+}
+
+fn store_config(config: &Config, workers: usize, addresses: Addresses) -> StoreConfig {
     StoreConfig {
         workers,
+        addresses,
+        join: config.cluster.join.clone(),
+        replace_after: Duration::from_secs(config.cluster.replace_after_seconds),
         limits: config.limits.clone(),
         memory: config.memory.clone(),
         rocksdb: config.rocksdb.clone(),

@@ -3,6 +3,7 @@
 use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::exit::ExitError;
+use crate::node_command::print_nodes;
 use crate::table_command::print_tables;
 
 pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
@@ -11,13 +12,17 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         println!("{status:#}");
         return Ok(());
     }
-    println!("partitions  {} of {} serve", status["serving_partitions"], status["partitions"]);
+    let cluster = &status["cluster"];
+    println!("cluster     {}", cluster["cluster"].as_str().unwrap_or_default());
+    println!("partitions  {} of {} have a leader", status["serving_partitions"], status["partitions"]);
     println!("memory      {} of {} bytes", status["memory_used_bytes"], status["memory_limit_bytes"]);
     println!("log         {} bytes, {} syncs", status["log_bytes"], status["log_syncs"]);
     match status["issues"].as_array().filter(|issues| !issues.is_empty()) {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
     }
+    println!();
+    print_nodes(cluster);
     println!();
     print_tables(&status["tables"]);
     Ok(())

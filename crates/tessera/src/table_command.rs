@@ -26,9 +26,9 @@ Examples:
         /// How many parts the records are spread over [default: 16]
         #[arg(long)]
         partitions: Option<u32>,
-        /// Replicas of each partition; one node holds one
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
-        replicas: u32,
+        /// Replicas of each partition, 1 to 7, on as many nodes [default: 3; 1 with durability none]
+        #[arg(long)]
+        replicas: Option<u8>,
         /// crc64 or redis-slots [default: crc64]
         #[arg(long)]
         partitioner: Option<Partitioner>,
@@ -44,11 +44,16 @@ Examples:
         #[arg(long)]
         dropped: bool,
     },
-    /// Show one table with its statistics
+    /// Show one table with its statistics, those of the records on the node asked
     Show { name: String },
+    /// Show where each partition of a table is, and where it is to be
+    Placement { name: String },
     /// Change a table's settings
     Alter {
         name: String,
+        /// Replicas of each partition, 1 to 7
+        #[arg(long)]
+        replicas: Option<u8>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
@@ -99,11 +104,12 @@ fn insert<T: serde::Serialize>(body: &mut Map<String, Value>, key: &str, value: 
 
 pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
     match command {
-        TableCommand::Create { name, engine, durability, partitions, replicas: _, partitioner, model, settings } => {
+        TableCommand::Create { name, engine, durability, partitions, replicas, partitioner, model, settings } => {
             let mut body = Map::from_iter([("name".to_string(), json!(name))]);
             insert(&mut body, "engine", engine);
             insert(&mut body, "durability", durability);
             insert(&mut body, "partitions", partitions);
+            insert(&mut body, "replicas", replicas);
             insert(&mut body, "partitioner", partitioner);
             insert(&mut body, "model", model);
             settings.insert(&mut body);
@@ -126,11 +132,18 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let table = call(node, "GET", &path(name, ""), None)?;
             show(node, &table, print_table);
         }
-        TableCommand::Alter { name, settings } => {
+        TableCommand::Placement { name } => {
+            let partitions = call(node, "GET", &path(name, "/placement"), None)?;
+            show(node, &partitions, print_placement);
+        }
+        TableCommand::Alter { name, replicas, settings } => {
             let mut body = Map::new();
+            insert(&mut body, "replicas", replicas);
             settings.insert(&mut body);
             if body.is_empty() {
-                return Err(ExitError::Usage("nothing to alter: give --ttl, --when-full or --usage-scenario".into()));
+                return Err(ExitError::Usage(
+                    "nothing to alter: give --replicas, --ttl, --when-full or --usage-scenario".into(),
+                ));
             }
             let table = call(node, "PATCH", &path(name, ""), Some(&Value::Object(body)))?;
             show(node, &table, |table| println!("altered table {}", text(&table["name"])));
@@ -177,21 +190,39 @@ fn text(value: &Value) -> &str {
 /// Tables as lines of a table.
 pub fn print_tables(tables: &Value) {
     println!(
-        "{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}",
-        "number", "name", "engine", "durability", "partitions", "records", "bytes"
+        "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12}",
+        "number", "name", "engine", "durability", "replicas", "partitions", "records here", "bytes here"
     );
     for table in tables.as_array().into_iter().flatten() {
         let statistics = &table["statistics"];
         let bytes = statistics["memory_bytes"].as_u64().unwrap_or(0) + statistics["disk_bytes"].as_u64().unwrap_or(0);
         println!(
-            "{:>6}  {:24} {:8} {:10} {:>10} {:>12} {:>12}",
+            "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12}",
             table["id"].to_string(),
             text(&table["name"]),
             text(&table["engine"]),
             text(&table["durability"]),
+            table["replicas"].to_string(),
             format!("{}/{}", table["serving_partitions"], table["partitions"]),
             statistics["records"].to_string(),
             bytes
+        );
+    }
+}
+
+fn print_placement(partitions: &Value) {
+    let replicas = |value: &Value| {
+        let replicas = value.as_array().into_iter().flatten().map(text);
+        replicas.collect::<Vec<_>>().join(" ")
+    };
+    println!("{:>9} {:>7}  {:24} {:24}", "partition", "leader", "replicas (node.number)", "wanted, while moving");
+    for partition in partitions.as_array().into_iter().flatten() {
+        println!(
+            "{:>9} {:>7}  {:24} {:24}",
+            partition["partition"].to_string(),
+            partition["leader"].as_u64().map_or("-".into(), |node| node.to_string()),
+            replicas(&partition["members"]),
+            if partition["is_moving"] == true { replicas(&partition["wanted"]) } else { String::new() }
         );
     }
 }
@@ -203,6 +234,7 @@ fn print_table(table: &Value) {
         "engine",
         "durability",
         "partitions",
+        "replicas",
         "partitioner",
         "default_ttl_seconds",
         "when_full",

@@ -51,12 +51,9 @@ impl<T> Group<T> {
             output.records.push(LogRecord::Members { group: self.id, index, members });
         }
         if was_alone != self.is_alone && self.is_serving() {
-            output.leases.push((self.id, if self.is_alone { None } else { Some(Duration::ZERO) }));
+            let until = if self.is_alone { None } else { Some(Duration::ZERO) };
+            self.set_lease(until, output);
         }
-    }
-
-    pub(crate) fn is_alone(&self) -> bool {
-        self.is_alone
     }
 
     pub(super) fn has_no_peers(&self) -> bool {
@@ -122,6 +119,7 @@ impl<T> Group<T> {
         let is_possible = self.is_leader() && to != self.replica();
         if is_possible {
             self.handed_over = self.node.raft.term;
+            self.lease = Some(Duration::ZERO);
             self.node.transfer_leader(to_raft(to));
         }
         is_possible

@@ -115,6 +115,10 @@ pub(crate) struct Group<T> {
     snapshots_sent: Vec<(u64, usize)>,
     /// The term in which this replica leads and has applied everything acknowledged before.
     serving: Option<u64>,
+    /// Until when nobody else leads; `None` is for ever.
+    lease: Option<Duration>,
+    /// Tickets that changed nothing and came when there was no lease: index to be applied first, and when they came.
+    unconfirmed: Vec<(u64, Duration, T)>,
     /// The term in which this replica asked another one to take over, which then need not wait for a lease to end.
     handed_over: u64,
     /// The leader last told.
@@ -153,6 +157,8 @@ pub(crate) struct PassOutput {
     pub(crate) deposed: Vec<GroupId>,
     /// Groups of which another leader is known, with the term.
     pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
+    /// Groups whose tickets may be answerable although nothing was applied.
+    pub(crate) confirmed: Vec<GroupId>,
     /// Groups that may answer reads until then; `None` for ever, since there is no other replica.
     pub(crate) leases: Vec<(GroupId, Option<Duration>)>,
     /// Groups that a state machine's snapshot is wanted of.
@@ -227,6 +233,8 @@ impl<T> Group<T> {
             heartbeat_ticks: 0,
             snapshots_sent: Vec::new(),
             serving: None,
+            lease: Some(Duration::ZERO),
+            unconfirmed: Vec::new(),
             handed_over: 0,
             told_leader: (0, 0),
             in_pass: false,
@@ -351,18 +359,45 @@ impl<T> Group<T> {
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
     }
 
-    /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest on.
-    pub(crate) fn follow(&mut self, ticket: T) -> Option<T> {
+    /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest
+    /// on, and nobody else leads. `now` is asked for the time since the worker began if that matters.
+    pub(crate) fn follow(&mut self, ticket: T, now: impl FnOnce() -> Duration) -> Option<T> {
         if !self.building.is_empty() {
+            // That its entry is committed will tell that nobody else led.
             self.building_tickets.push(ticket);
             return None;
         }
         let last = self.node.raft.raft_log.last_index();
+        if let Some(until) = self.lease {
+            let now = now();
+            if now >= until {
+                self.unconfirmed.push((last, now, ticket));
+                return None;
+            }
+        }
         if last <= self.applied {
             return Some(ticket);
         }
         self.tickets.push_back((last, ticket));
         None
+    }
+
+    /// A majority confirmed this leader after `asked`.
+    fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
+        for (index, came, ticket) in std::mem::take(&mut self.unconfirmed) {
+            if came > asked {
+                self.unconfirmed.push((index, came, ticket));
+                continue;
+            }
+            let place = self.tickets.partition_point(|(earlier, _)| *earlier <= index);
+            self.tickets.insert(place, (index, ticket));
+            output.confirmed.push(self.id);
+        }
+    }
+
+    pub(super) fn set_lease(&mut self, until: Option<Duration>, output: &mut PassOutput) {
+        self.lease = until;
+        output.leases.push((self.id, until));
     }
 
     /// Proposes what was put together. Returns the entry's index and payload; `None` also if the group leads no longer,
@@ -463,13 +498,15 @@ impl<T> Group<T> {
         }
     }
 
-    fn extend_lease(&self, context: &[u8], output: &mut PassOutput) {
-        if let Ok(asked) = <[u8; 8]>::try_from(context)
-            && self.is_serving()
-            && !self.is_alone
-            && self.handed_over != self.node.raft.term
-        {
-            output.leases.push((self.id, Some(Duration::from_nanos(u64::from_le_bytes(asked)) + LEASE)));
+    fn extend_lease(&mut self, context: &[u8], output: &mut PassOutput) {
+        let Ok(asked) = <[u8; 8]>::try_from(context) else { return };
+        if !self.is_serving() {
+            return;
+        }
+        let asked = Duration::from_nanos(u64::from_le_bytes(asked));
+        self.confirm(asked, output);
+        if !self.is_alone && self.handed_over != self.node.raft.term {
+            self.set_lease(Some(asked + LEASE), output);
         }
     }
 
@@ -571,8 +608,14 @@ impl<T> Group<T> {
         let begins = !self.is_serving() && self.is_leader() && self.node.store().term_at(index) == Some(term);
         if begins {
             self.serving = Some(term);
+            self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
         }
         begins
+    }
+
+    /// Until when nobody else leads; `None` is for ever.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.lease
     }
 
     /// Drops applied entries from memory, except those that another replica may still ask for.
@@ -607,20 +650,23 @@ impl<T> Group<T> {
     }
 
     pub(crate) fn has_tickets(&self) -> bool {
-        !self.tickets.is_empty() || !self.building_tickets.is_empty()
+        !self.tickets.is_empty() || !self.building_tickets.is_empty() || !self.unconfirmed.is_empty()
     }
 
     /// Gives up everything that waits: tickets of what was proposed, which may still take effect, and of what was not.
     pub(crate) fn depose(&mut self) -> (Vec<T>, Vec<T>) {
         self.building.clear();
         self.building_sync = false;
+        self.lease = Some(Duration::ZERO);
         let proposed = self.tickets.drain(..).map(|(_, ticket)| ticket).collect();
-        (proposed, self.building_tickets.drain(..).collect())
+        let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
+        (proposed, self.building_tickets.drain(..).chain(unconfirmed).collect())
     }
 
     /// All tickets, answerable or not, oldest first.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.tickets.drain(..).map(|(_, ticket)| ticket).chain(self.building_tickets.drain(..))
+        let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
+        self.tickets.drain(..).map(|(_, ticket)| ticket).chain(self.building_tickets.drain(..)).chain(unconfirmed)
     }
 
     /// Index and term that the log may forget once the state machine is durable up to `durable`.

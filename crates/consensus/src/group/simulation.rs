@@ -39,6 +39,17 @@ impl State {
     }
 }
 
+/// A write is acknowledged; a read is answered, and then nothing may be missing in what it saw.
+fn answer(number: u64, acknowledged: &mut Vec<u64>, reads: &mut HashMap<u64, Option<u64>>, count: &mut u64) {
+    match reads.remove(&number) {
+        None => acknowledged.push(number),
+        Some(missing) => {
+            *count += 1;
+            assert_eq!(missing, None, "a read was answered by what was no longer so");
+        }
+    }
+}
+
 fn numbers(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(|chunk| u64::from_le_bytes(chunk.try_into().unwrap())).collect()
 }
@@ -98,6 +109,9 @@ struct World {
     elections: u64,
     snapshots: u64,
     lease_reads: u64,
+    /// Reads through the loop that wait for their answer: what they saw lacks these of what was acknowledged before.
+    reads: HashMap<u64, Option<u64>>,
+    loop_reads: u64,
     /// Whoever holds a lease.
     readers: Vec<usize>,
     member_changes: u64,
@@ -135,6 +149,8 @@ impl World {
             elections: 0,
             snapshots: 0,
             lease_reads: 0,
+            reads: HashMap::new(),
+            loop_reads: 0,
             readers: Vec::new(),
             member_changes: 0,
         };
@@ -193,6 +209,11 @@ impl World {
             for (_, until) in output.leases {
                 replica.lease = until;
             }
+            if !output.confirmed.is_empty() {
+                while let Some(number) = group.next_answerable() {
+                    answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
+                }
+            }
             if !output.snapshots_wanted.is_empty() {
                 group.offer_snapshot(replica.state.applied, &replica.state.to_snapshot());
             }
@@ -210,10 +231,10 @@ impl World {
                 }
                 if group.applied(index) {
                     self.elections += 1;
-                    replica.lease = if group.is_alone() { None } else { replica.lease };
+                    replica.lease = group.lease();
                 }
                 while let Some(number) = group.next_answerable() {
-                    self.acknowledged.push(number);
+                    answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
                 }
             }
             for message in output.messages {
@@ -322,8 +343,24 @@ impl World {
         for _ in 0..self.random.random_range(1..4) {
             let number = self.next_number;
             self.next_number += 1;
+            if self.random.random_bool(0.3) && group.building.is_empty() {
+                return self.read_through_loop(at, number);
+            }
             group.building.extend_from_slice(&number.to_le_bytes());
             group.replicate(number, true);
+        }
+        self.pass(at);
+    }
+
+    /// A read that is carried out like a write.
+    fn read_through_loop(&mut self, at: usize, number: u64) {
+        let replica = &mut self.replicas[at];
+        let known: BTreeSet<_> = replica.state.numbers.iter().collect();
+        let missing = self.acknowledged.iter().rev().take(50).find(|number| !known.contains(number)).copied();
+        self.reads.insert(number, missing);
+        let now = self.now - replica.started;
+        if let Some(number) = replica.group.as_mut().expect("it serves").follow(number, || now) {
+            answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
         }
         self.pass(at);
     }
@@ -337,7 +374,12 @@ impl World {
                     self.start(at);
                 }
             }
-            60..75 => {
+            60..67 => {
+                let own = at as u32 + 1;
+                let others = (1..=self.replicas.len() as u32).filter(|other| *other != own);
+                self.cut.extend(others.map(|other| (own.min(other), own.max(other))));
+            }
+            67..75 => {
                 let other = self.random.random_range(0..self.replicas.len());
                 let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
                 self.cut.insert((low, high));
@@ -484,6 +526,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
             ("snapshots", world.snapshots),
             ("changes of members", world.member_changes),
             ("reads under a lease", world.lease_reads),
+            ("reads through the loop", world.loop_reads),
         ] {
             *totals.entry(name).or_default() += count;
         }
@@ -493,6 +536,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
     at_least("acknowledged", worlds * 500);
     at_least("elections", worlds);
     at_least("reads under a lease", 1);
+    at_least("reads through the loop", worlds * 100);
     at_least("changes of members", worlds);
 }
 
@@ -524,4 +568,37 @@ fn a_restarted_replica_does_not_break_a_lease() {
         }
         assert!(world.acknowledged.len() > number, "seed {seed}: the others go on");
     }
+}
+
+/// For a while after others have elected another leader, a leader that is cut off does not know.
+#[test]
+fn a_leader_that_is_cut_off_answers_no_reads() {
+    let mut tried = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed, 3, 3);
+        world.loss = 0.0;
+        (0..200).for_each(|_| world.step());
+        world.write();
+        (0..40).for_each(|_| world.step());
+        world.cut.extend([(1, 2), (1, 3)]);
+        let is_serving = |world: &World, at: usize| world.replicas[at].group.as_ref().is_some_and(Group::is_serving);
+        while is_serving(&world, 0) && !is_serving(&world, 1) && !is_serving(&world, 2) {
+            world.step();
+        }
+        let before = world.acknowledged.len();
+        let leader = if is_serving(&world, 1) { 1 } else { 2 };
+        let group = world.replicas[leader].group.as_mut().expect("it is up");
+        group.building.extend_from_slice(&1_000_000u64.to_le_bytes());
+        group.replicate(1_000_000, true);
+        while is_serving(&world, 0) && world.acknowledged.len() == before {
+            (0..3).for_each(|at| world.pass(at));
+            world.step();
+        }
+        if is_serving(&world, 0) {
+            tried += 1;
+            world.read_through_loop(0, 1_000_001);
+            (0..400).for_each(|_| world.step());
+        }
+    }
+    assert!(tried > 0, "no leader was left that did not know");
 }

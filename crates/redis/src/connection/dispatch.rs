@@ -38,7 +38,9 @@ pub(super) fn get(
     let mut transaction = Transaction::read_only(table, table.partition_of(key), now)?;
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, reply.protocol()) };
-    match call.value(key.hash_key) {
+    let value = call.value(key.hash_key);
+    transaction.check_lease()?;
+    match value {
         Ok(None) => reply.null(),
         Ok(Some(_)) => reply.error(&CommandError::WRONG_TYPE.line()),
         Err(CommandError::Request(error)) => return Err(error),
@@ -162,6 +164,10 @@ impl Connection {
             match Transaction::read_only(table, partition, now) {
                 Ok(mut transaction) => {
                     _ = batch::run(command, frame, protocol, &mut self.output, &mut transaction);
+                    if let Err(error) = transaction.check_lease() {
+                        self.output.truncate(began);
+                        return self.reply().error(&CommandError::Request(error).line());
+                    }
                 }
                 Err(error) => return self.reply().error(&CommandError::Request(error).line()),
             }

@@ -107,5 +107,7 @@ fn exists(table: &Table, key: &[u8], now: UnixMillis) -> Result<bool, CommandErr
     let mut transaction = Transaction::read_only(table, partition, now)?;
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
-    Ok(call.value(key)?.is_some())
+    let exists = call.value(key)?.is_some();
+    transaction.check_lease()?;
+    Ok(exists)
 }

@@ -29,6 +29,19 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
         config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
     check_bind(config, "redis", config.redis.bind, open_redis)?;
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
+    if !config.cluster.bind.is_loopback() && !config.insecure {
+        return refuse(format!(
+            "cluster.bind is {}, which others can reach, and nodes do not authenticate each other: bind to 127.0.0.1, or \
+             protect the port and start with --insecure",
+            config.cluster.bind
+        ));
+    }
+    if config.cluster.bind.is_unspecified() && config.cluster.advertise.is_empty() {
+        return refuse(format!(
+            "cluster.bind is {}, under which no other node finds this one: set cluster.advertise",
+            config.cluster.bind
+        ));
+    }
     let limits = &config.limits;
     let ceilings: [(&str, u64, u64); 4] = [
         ("hash_key_bytes", limits.hash_key_bytes as u64, Limits::HASH_KEY_BYTES_CEILING as u64),

@@ -22,6 +22,7 @@ pub struct Config {
     pub insecure: bool,
     pub redis: RedisSection,
     pub admin: AdminSection,
+    pub cluster: ClusterSection,
     pub tls: TlsSection,
     pub log: LogSection,
     pub tables: TablesSection,
@@ -63,6 +64,17 @@ pub struct AdminSection {
     pub port: u16,
     /// Empty for none.
     pub token_sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterSection {
+    pub bind: IpAddr,
+    pub port: u16,
+    /// Host name or address under which others find this node; empty for `bind`.
+    pub advertise: String,
+    pub join: Vec<String>,
+    pub replace_after_seconds: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -113,6 +125,7 @@ impl Default for Config {
             insecure: false,
             redis: RedisSection::default(),
             admin: AdminSection::default(),
+            cluster: ClusterSection::default(),
             tls: TlsSection::default(),
             log: LogSection::default(),
             tables: TablesSection::default(),
@@ -121,6 +134,12 @@ impl Default for Config {
             limits: Limits::default(),
             logging: LoggingSection::default(),
         }
+    }
+}
+
+impl Default for ClusterSection {
+    fn default() -> Self {
+        Self { bind: LOOPBACK, port: 29_015, advertise: String::new(), join: Vec::new(), replace_after_seconds: 300 }
     }
 }
 

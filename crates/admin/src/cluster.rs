@@ -1,0 +1,180 @@
+//! The cluster as an operator sees it: nodes, where partitions are, where they are to be.
+
+use crate::api::{AdminServer, Failure, Reply};
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use tessera_store::{CatalogCommand, Leader, Placement, Store, TableState};
+use tessera_types::{ClusterId, NodeId, RequestError, TableId};
+
+/// A node not heard of for so long is called silent.
+const SILENT_SECONDS: f64 = 5.0;
+
+#[derive(Serialize)]
+pub(crate) struct ClusterInfo {
+    cluster: ClusterId,
+    /// The node that tells.
+    pub(crate) node: NodeId,
+    catalog_leader: Option<NodeId>,
+    nodes: Vec<NodeInfo>,
+    tables: Vec<TablePlacement>,
+}
+
+#[derive(Serialize)]
+struct NodeInfo {
+    id: NodeId,
+    peer: String,
+    redis: String,
+    admin: String,
+    is_draining: bool,
+    /// Since the node that tells last heard of it; absent for that one itself, and for nodes never heard of.
+    silent_seconds: Option<f64>,
+    is_silent: bool,
+    replicas: usize,
+    leaders: usize,
+}
+
+#[derive(Serialize)]
+struct TablePlacement {
+    id: TableId,
+    name: String,
+    partitions: usize,
+    replicas: u8,
+    /// Partitions without a leader that this node knows of: they take no requests.
+    leaderless: usize,
+    /// Partitions with fewer replicas than there are to be, or with some on silent nodes.
+    under_replicated: usize,
+    moving: usize,
+}
+
+/// Where a partition is, and is to be.
+#[derive(Serialize)]
+struct PartitionPlacement {
+    partition: u32,
+    leader: Option<NodeId>,
+    #[serde(flatten)]
+    placement: Placement,
+    is_moving: bool,
+}
+
+fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
+    match store.table(table)?.leader_of(partition) {
+        Leader::Here => Some(store.node()),
+        Leader::Node(node) => Some(node),
+        Leader::Unknown => None,
+    }
+}
+
+pub(crate) fn info(store: &Store) -> ClusterInfo {
+    let catalog = store.catalog();
+    let silence = |node: NodeId| store.silence(node).map(|silence| silence.as_secs_f64());
+    let is_silent = |node: NodeId| node != store.node() && silence(node).is_none_or(|silence| silence > SILENT_SECONDS);
+    let mut leaders: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let mut tables = Vec::new();
+    for entry in catalog.tables().filter(|entry| entry.state == TableState::Active) {
+        let mut table = TablePlacement {
+            id: entry.id,
+            name: entry.name.clone(),
+            partitions: entry.placement.len(),
+            replicas: entry.schema.replicas,
+            leaderless: 0,
+            under_replicated: 0,
+            moving: 0,
+        };
+        for (partition, placement) in (0..).zip(&entry.placement) {
+            match leader(store, entry.id, partition) {
+                Some(leader) => *leaders.entry(leader).or_default() += 1,
+                None => table.leaderless += 1,
+            }
+            let live = placement.members.iter().filter(|replica| !is_silent(replica.node)).count();
+            table.under_replicated += usize::from(live < usize::from(entry.schema.replicas));
+            table.moving += usize::from(placement.is_moving());
+        }
+        tables.push(table);
+    }
+    let nodes = catalog.nodes().map(|node| NodeInfo {
+        id: node.id,
+        peer: node.addresses.peer.clone(),
+        redis: node.addresses.redis.clone(),
+        admin: node.addresses.admin.clone(),
+        is_draining: node.is_draining,
+        silent_seconds: silence(node.id).filter(|_| node.id != store.node()),
+        is_silent: is_silent(node.id),
+        replicas: catalog.replicas_on(node.id),
+        leaders: leaders.get(&node.id).copied().unwrap_or_default(),
+    });
+    ClusterInfo {
+        cluster: store.cluster(),
+        node: store.node(),
+        catalog_leader: store.catalog_leader(),
+        nodes: nodes.collect(),
+        tables,
+    }
+}
+
+impl ClusterInfo {
+    /// What needs attention, in words.
+    pub(crate) fn issues(&self) -> Vec<String> {
+        let mut issues = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.is_silent) {
+            issues.push(match node.silent_seconds {
+                Some(seconds) => format!("node {} has been silent for {seconds:.0} seconds", node.id),
+                None => format!("node {} has not been heard of", node.id),
+            });
+        }
+        for table in &self.tables {
+            let TablePlacement { name, partitions, replicas, .. } = table;
+            if table.leaderless > 0 {
+                issues.push(format!("table {name}: {} of {partitions} partitions have no leader", table.leaderless));
+            }
+            if table.under_replicated > 0 {
+                let under = table.under_replicated;
+                issues.push(format!(
+                    "table {name}: {under} of {partitions} partitions have fewer than {replicas} live replicas"
+                ));
+            }
+        }
+        issues
+    }
+}
+
+pub(crate) async fn show(State(server): State<AdminServer>) -> Json<ClusterInfo> {
+    Json(info(&server.store))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Drain {
+    is_draining: bool,
+}
+
+pub(crate) async fn drain(
+    State(server): State<AdminServer>,
+    Path(node): Path<NodeId>,
+    Json(Drain { is_draining }): Json<Drain>,
+) -> Reply<serde_json::Value> {
+    server.change(CatalogCommand::Drain { node, is_draining }).await?;
+    Ok(Json(json!({})))
+}
+
+pub(crate) async fn remove(State(server): State<AdminServer>, Path(node): Path<NodeId>) -> Reply<serde_json::Value> {
+    server.change(CatalogCommand::RemoveNode { node }).await?;
+    Ok(Json(json!({})))
+}
+
+pub(crate) async fn placement(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+) -> Result<Json<serde_json::Value>, Failure> {
+    let catalog = server.store.catalog();
+    let entry = catalog.by_name(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let partitions = (0..).zip(&entry.placement).map(|(partition, placement)| PartitionPlacement {
+        partition,
+        leader: leader(&server.store, entry.id, partition),
+        placement: placement.clone(),
+        is_moving: placement.is_moving(),
+    });
+    Ok(Json(json!(partitions.collect::<Vec<_>>())))
+}

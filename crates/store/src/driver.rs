@@ -1,0 +1,167 @@
+//! What makes the cluster what the catalog says: a round twice a second, on every node for the groups it leads, and on the
+//! node that leads the catalog for all.
+
+use crate::node::{Host, Store};
+use crate::table::{group_of, partition_of_group};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_cluster::{
+    CATALOG_GROUP, CatalogCommand, Step, TableState, catalog_replica, next_catalog_step, next_moves, next_step,
+};
+use tessera_consensus::{GroupId, GroupView, Inbox};
+use tessera_types::{NodeId, RequestError};
+
+const ROUND: Duration = Duration::from_millis(500);
+/// Partitions that move at one time.
+const MOVES: usize = 4;
+/// A replica on a node not heard of for so long is not asked to lead.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long after asking a replica to lead it is asked again.
+const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
+/// Rounds between two reminders of who leads what.
+const REMINDER: u64 = 20;
+
+/// Runs until it is dropped.
+pub(crate) async fn run(store: Store) {
+    let mut rounds = Rounds { store, began: Instant::now(), handed_over: HashMap::new() };
+    let mut interval = tokio::time::interval(ROUND);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for number in 0.. {
+        interval.tick().await;
+        rounds.round(number).await;
+    }
+}
+
+struct Rounds {
+    store: Store,
+    began: Instant,
+    handed_over: HashMap<GroupId, Instant>,
+}
+
+async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    inbox.look(Box::new(move |views| _ = sender.send(views)));
+    // A worker that has ended shows nothing.
+    receiver.await.unwrap_or_default()
+}
+
+impl Rounds {
+    fn host(&self) -> &Arc<Host> {
+        &self.store.host
+    }
+
+    async fn round(&mut self, number: u64) {
+        self.host().know_peers();
+        let host = self.host().clone();
+        let settled = tokio::task::spawn_blocking(move || host.settle_replicas(true)).await;
+        if let Ok(Err(error)) = settled {
+            tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
+        }
+        if number.is_multiple_of(REMINDER) {
+            self.host().tell_leading(None);
+        }
+        let mut done = Vec::new();
+        for inbox in &self.host().inboxes.clone() {
+            for view in look(inbox).await.into_iter().filter(|view| view.is_serving) {
+                self.move_on(&view, &mut done);
+            }
+        }
+        for command in done {
+            self.change(command).await;
+        }
+        let catalog = look(&self.host().catalog_inbox).await;
+        if let Some(view) = catalog.iter().find(|view| view.id == CATALOG_GROUP && view.is_serving) {
+            self.lead_catalog(view).await;
+        }
+        self.host().keep_address(&self.store).await;
+    }
+
+    /// A step of a group that this node leads towards the members that the catalog wants.
+    fn move_on(&mut self, view: &GroupView, done: &mut Vec<CatalogCommand>) {
+        let host = self.host().clone();
+        let Some((table, partition)) = partition_of_group(view.id) else { return };
+        let catalog = host.catalog.load();
+        let Some(entry) = catalog.get(table) else { return };
+        let Some(placement) = entry.placement.get(partition as usize) else { return };
+        match next_step(view, &placement.wanted) {
+            Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
+            Step::HandOver(to) => {
+                let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
+                let is_there = host.transport.silence(to.node).is_some_and(|silence| silence < QUIET);
+                if is_there && !lately {
+                    self.handed_over.insert(view.id, Instant::now());
+                    host.inbox_of(table, partition).hand_over(view.id, to);
+                }
+                // Its members are as wanted; only another one of them is to lead.
+                if placement.is_moving() && view.voters.len() == placement.wanted.len() && view.learners.is_empty() {
+                    done.push(moved(view, placement.wanted.clone()));
+                }
+            }
+            Step::Done if placement.is_moving() => done.push(moved(view, placement.wanted.clone())),
+            Step::Done | Step::Wait => {}
+        }
+    }
+
+    async fn change(&self, command: CatalogCommand) {
+        match self.store.change_catalog(command.clone()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(?command, %error, "refused by the catalog"),
+            Err(RequestError::ShuttingDown) => {}
+            Err(error) => tracing::debug!(?command, %error, "the catalog could not be changed; trying again"),
+        }
+    }
+
+    /// What the node that leads the catalog does for the cluster.
+    async fn lead_catalog(&mut self, view: &GroupView) {
+        let host = self.host().clone();
+        let catalog = host.catalog.load_full();
+        let nodes: Vec<NodeId> = catalog.nodes().map(|node| node.id).collect();
+        match next_catalog_step(view, &nodes) {
+            Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
+            Step::HandOver(to) => host.catalog_inbox.hand_over(CATALOG_GROUP, to),
+            Step::Done | Step::Wait => {}
+        }
+        let silence = |node: NodeId| host.transport.silence(node).unwrap_or(self.began.elapsed());
+        let patience = host.config.replace_after;
+        let is_silent = |node: &NodeId| *node != host.identity.node && silence(*node) >= patience;
+        let silent: BTreeSet<NodeId> = nodes.iter().copied().filter(is_silent).collect();
+        let tables = catalog.tables().filter(|table| table.state == TableState::Active);
+        let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
+        for command in next_moves(&catalog, &silent, MOVES.saturating_sub(moving)) {
+            tracing::info!(?command, "moving replicas");
+            self.change(command).await;
+        }
+    }
+}
+
+fn moved(view: &GroupView, members: Vec<tessera_types::ReplicaId>) -> CatalogCommand {
+    let (table, partition) = partition_of_group(view.id).expect("a partition's group");
+    debug_assert_eq!(group_of(table, partition), view.id);
+    CatalogCommand::Moved { table, partition, members }
+}
+
+impl Host {
+    /// Dials the nodes that the catalog names.
+    fn know_peers(&self) {
+        let catalog = self.catalog.load();
+        let addresses = catalog.nodes().map(|node| (node.id, node.addresses.peer.clone()));
+        self.transport.set_peers(&addresses.collect());
+    }
+
+    /// Has the catalog name the addresses that this node has now.
+    async fn keep_address(&self, store: &Store) {
+        let known = self.catalog.load().node(self.identity.node).map(|node| node.addresses.clone());
+        if known.is_some_and(|known| known != self.config.addresses) {
+            let command =
+                CatalogCommand::SetAddresses { node: self.identity.node, addresses: self.config.addresses.clone() };
+            // Tried again in the next round.
+            let _ = store.change_catalog(command).await;
+        }
+    }
+
+    /// The replica of the catalog's group that is here.
+    pub(crate) fn own_catalog_replica(&self) -> tessera_types::ReplicaId {
+        catalog_replica(self.identity.node)
+    }
+}

@@ -1,0 +1,78 @@
+//! Who this node is: given once, kept in the data directory.
+
+use crate::peers;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tessera_cluster::{Addresses, Catalog};
+use tessera_transport::Identity;
+use tessera_types::{ClusterId, NodeId};
+
+/// How long a node tries to join.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two rounds of asking all nodes that were named.
+const PAUSE: Duration = Duration::from_millis(300);
+
+#[derive(Serialize, Deserialize)]
+struct IdentityFile {
+    cluster: ClusterId,
+    node: NodeId,
+}
+
+/// Reads the identity; `None` for a node that has none yet.
+pub(crate) fn load(path: &Path) -> io::Result<Option<Identity>> {
+    match fs::read(path) {
+        Ok(bytes) => {
+            let file: IdentityFile = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+            Ok(Some(Identity { cluster: file.cluster, node: file.node }))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn save(path: &Path, identity: Identity) -> io::Result<()> {
+    let file = IdentityFile { cluster: identity.cluster, node: identity.node };
+    tessera_cluster::save_json(path, &file)
+}
+
+/// The identity of the first node of a new cluster.
+pub(crate) fn of_new_cluster() -> Identity {
+    Identity { cluster: ClusterId(rand::random()), node: NodeId(1) }
+}
+
+/// What a node that lets another one in tells it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    pub(crate) cluster: ClusterId,
+    pub(crate) node: NodeId,
+    pub(crate) catalog: Catalog,
+}
+
+/// Asks nodes of a cluster, one after the other, to be let in.
+///
+/// # Errors
+/// What the last one said when none did in time.
+pub(crate) async fn join(seeds: &[String], addresses: &Addresses) -> Result<Welcome, String> {
+    let began = Instant::now();
+    let request = serde_json::to_vec(addresses).expect("addresses have a JSON form");
+    loop {
+        let mut error = String::new();
+        for seed in seeds {
+            let answer = tessera_transport::ask_stranger(seed, peers::JOIN, &request).await;
+            match answer.and_then(|answer| {
+                serde_json::from_slice::<Result<Welcome, String>>(&answer).map_err(|error| error.to_string())?
+            }) {
+                Ok(welcome) => return Ok(welcome),
+                Err(reason) => error = format!("{seed}: {reason}"),
+            }
+        }
+        if began.elapsed() >= PATIENCE {
+            return Err(error);
+        }
+        tracing::info!(error, "not let into the cluster yet; trying on");
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,178 @@
+//! What nodes say to each other.
+
+use crate::identity::Welcome;
+use crate::node::{Host, Store};
+use crate::table::partition_of_group;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+use std::sync::{Arc, OnceLock};
+use tessera_cluster::{Addresses, CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
+use tessera_consensus::{GroupId, PeerMessage};
+use tessera_transport::{Answer, Handler};
+use tessera_types::{NodeId, RequestError};
+
+/// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term.
+pub(crate) const GROUP: u8 = 1;
+pub(crate) const LEADS: u8 = 2;
+
+/// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
+pub(crate) const CATALOG: u8 = 1;
+pub(crate) const JOIN: u8 = 2;
+pub(crate) const FACE: u8 = 3;
+
+/// What the node that leads the catalog answers to a change.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CatalogAnswer {
+    Changed(Changed),
+    Refused(CatalogError),
+    /// Not done: another node leads, or none.
+    NotLeading,
+    Unknown,
+    Failed(String),
+}
+
+impl From<Result<Result<Changed, CatalogError>, RequestError>> for CatalogAnswer {
+    fn from(outcome: Result<Result<Changed, CatalogError>, RequestError>) -> Self {
+        match outcome {
+            Ok(Ok(changed)) => Self::Changed(changed),
+            Ok(Err(error)) => Self::Refused(error),
+            Err(RequestError::NotReady) => Self::NotLeading,
+            Err(RequestError::Interrupted) => Self::Unknown,
+            Err(error) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<CatalogAnswer> for Result<Result<Changed, CatalogError>, RequestError> {
+    fn from(answer: CatalogAnswer) -> Self {
+        match answer {
+            CatalogAnswer::Changed(changed) => Ok(Ok(changed)),
+            CatalogAnswer::Refused(error) => Ok(Err(error)),
+            CatalogAnswer::NotLeading => Err(RequestError::NotReady),
+            CatalogAnswer::Unknown => Err(RequestError::Interrupted),
+            CatalogAnswer::Failed(error) => {
+                Err(RequestError::Engine(format!("the node that leads the catalog: {error}")))
+            }
+        }
+    }
+}
+
+/// Carries out what a client asked another node, and returns the reply.
+pub type ServeFace = Arc<dyn Fn(Bytes) -> Answer + Send + Sync>;
+
+/// Takes what other nodes send, once the store is open.
+#[derive(Default)]
+pub(crate) struct PeerHandler {
+    pub(crate) store: OnceLock<Store>,
+}
+
+impl Handler for PeerHandler {
+    fn message(&self, from: NodeId, kind: u8, mut payload: Bytes) {
+        let Some(store) = self.store.get() else { return };
+        match kind {
+            GROUP => {
+                if let Some(message) = PeerMessage::decode(&mut payload) {
+                    store.host.deliver(message);
+                }
+            }
+            LEADS => store.host.others_lead(from, payload),
+            _ => {}
+        }
+    }
+
+    fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
+        let store = self.store.get().cloned();
+        Box::pin(async move {
+            let Some(store) = store else { return Bytes::new() };
+            match (service, from) {
+                (CATALOG, Some(_)) => {
+                    let answer: CatalogAnswer = match serde_json::from_slice(&payload) {
+                        Ok(command) => store.change_catalog_here(command).await.into(),
+                        Err(error) => CatalogAnswer::Failed(error.to_string()),
+                    };
+                    json(&answer)
+                }
+                (JOIN, None) => json(&welcome(&store, &payload).await),
+                (FACE, Some(_)) => match store.host.face.get() {
+                    Some(serve) => serve(payload).await,
+                    None => Bytes::new(),
+                },
+                _ => Bytes::new(),
+            }
+        })
+    }
+
+    fn connected(&self, node: NodeId) {
+        if let Some(store) = self.store.get() {
+            store.host.tell_leading(Some(node));
+        }
+    }
+}
+
+fn json(answer: &impl Serialize) -> Bytes {
+    serde_json::to_vec(answer).expect("answers have a JSON form").into()
+}
+
+async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
+    let addresses: Addresses = serde_json::from_slice(request).map_err(|error| error.to_string())?;
+    let changed = store.change_catalog(CatalogCommand::AddNode { addresses }).await;
+    match changed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
+        Changed::Node(node) => {
+            let catalog = (*store.catalog()).clone();
+            Ok(Welcome { cluster: store.host.identity.cluster, node, catalog })
+        }
+        other => Err(format!("a node was to be added, and there is {other:?}")),
+    }
+}
+
+impl Host {
+    fn deliver(&self, message: PeerMessage) {
+        if message.group == CATALOG_GROUP {
+            self.catalog_inbox.deliver(message);
+        } else if let Some((table, partition)) = partition_of_group(message.group) {
+            self.inbox_of(table, partition).deliver(message);
+        }
+    }
+
+    fn others_lead(&self, node: NodeId, mut payload: Bytes) {
+        while let (Ok(group), Ok(term)) = (payload.try_get_u64_le(), payload.try_get_u64_le()) {
+            let Some((table, partition)) = partition_of_group(GroupId(group)) else { continue };
+            if let Some(table) = self.registry.any(table)
+                && let Some(state) = table.partitions.get(partition as usize)
+            {
+                state.set_leader(term, node);
+            }
+        }
+        self.opened.notify_waiters();
+    }
+
+    /// Tells another node, or all, which groups this one leads: those who hold no replica have no other way to know.
+    pub(crate) fn tell_leading(&self, node: Option<NodeId>) {
+        let mut payload = BytesMut::new();
+        for table in self.registry.open_tables() {
+            for (partition, state) in (0..).zip(&table.partitions) {
+                if state.is_serving.load(std::sync::atomic::Ordering::Acquire) {
+                    payload.put_u64_le(crate::table::group_of(table.id, partition).0);
+                    payload.put_u64_le(state.leader().0);
+                }
+            }
+        }
+        match node {
+            _ if payload.is_empty() => {}
+            Some(node) => self.transport.send(node, LEADS, |out| out.put_slice(&payload)),
+            None => self.transport.broadcast(LEADS, &payload),
+        }
+    }
+}
+
+/// Carries the groups' messages.
+pub(crate) struct GroupMessages(pub(crate) Arc<tessera_transport::Transport>);
+
+impl tessera_consensus::Transport for GroupMessages {
+    fn send(&self, messages: Vec<PeerMessage>) {
+        for message in messages {
+            self.0.send(message.destination(), GROUP, |out| message.encode(out));
+        }
+    }
+}
