@@ -85,6 +85,11 @@ pub trait Engine: Send + Sync {
     fn compact(&self) -> Result<(), EngineError>;
 
     fn statistics(&self) -> EngineStatistics;
+
+    /// How many hash keys a partition has, if the engine counts them.
+    fn hash_keys(&self, _partition: u32) -> Option<u64> {
+        None
+    }
 }
 
 /// Log entries of one partition to apply.

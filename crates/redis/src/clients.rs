@@ -32,6 +32,25 @@ pub(crate) struct Shown {
 }
 
 impl Client {
+    fn new(id: u64, address: SocketAddr, local_address: SocketAddr) -> Self {
+        Self {
+            id,
+            address,
+            local_address,
+            since: Instant::now(),
+            commands: AtomicU64::new(0),
+            shown: Mutex::new(Shown { resp: 2, ..Shown::default() }),
+            killed: AtomicBool::new(false),
+            kill: Notify::new(),
+        }
+    }
+
+    /// Stands for the clients of another node. Not listed.
+    pub(crate) fn of_another_node() -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        Self::new(0, nowhere, nowhere)
+    }
+
     pub(crate) fn end(&self) {
         self.killed.store(true, Ordering::Release);
         self.kill.notify_one();
@@ -80,16 +99,7 @@ impl Clients {
             return None;
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client {
-            id,
-            address,
-            local_address,
-            since: Instant::now(),
-            commands: AtomicU64::new(0),
-            shown: Mutex::new(Shown { resp: 2, ..Shown::default() }),
-            killed: AtomicBool::new(false),
-            kill: Notify::new(),
-        });
+        let client = Arc::new(Client::new(id, address, local_address));
         connected.insert(id, client.clone());
         self.total.fetch_add(1, Ordering::Relaxed);
         Some(client)

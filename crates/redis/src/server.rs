@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::clients::Clients;
-use crate::connection::{Connection, Stream};
+use crate::connection::{Connection, Stream, carry_out};
 use crate::slow_log::SlowLog;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct RedisServer {
 impl RedisServer {
     /// With `tls`, every connection must speak it.
     pub fn new(store: Store, config: RedisConfig, tls: Option<TlsAcceptor>) -> Arc<Self> {
-        Arc::new(Self {
+        let server = Arc::new(Self {
             slow_log: SlowLog::new(config.slow_log_micros, config.slow_log_entries),
             max_clients: AtomicUsize::new(config.max_clients),
             store,
@@ -55,7 +55,18 @@ impl RedisServer {
             read_hits: AtomicU64::new(0),
             read_misses: AtomicU64::new(0),
             tls,
-        })
+        });
+        let serving = Arc::downgrade(&server);
+        server.store.serve_face(Arc::new(move |request| {
+            let server = serving.upgrade();
+            Box::pin(async move {
+                match server {
+                    Some(server) => carry_out(server, request).await,
+                    None => bytes::Bytes::new(),
+                }
+            })
+        }));
+        server
     }
 
     /// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.

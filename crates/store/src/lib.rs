@@ -34,6 +34,6 @@ pub use tessera_cluster::{
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};
-pub use tessera_transport::RequestFailure;
+pub use tessera_transport::{Answer, RequestFailure};
 pub use transaction::{Record, Transaction};
 pub use watch::Watch;

@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -64,8 +65,9 @@ pub(crate) struct Host {
     pub(crate) recovered: Mutex<HashMap<GroupId, RecoveredGroup>>,
     pub(crate) identity: Identity,
     pub(crate) transport: Arc<Transport>,
-    /// The catalog as this node knows it.
+    /// The catalog as this node knows it, and whether it names no other node.
     pub(crate) catalog: ArcSwap<Catalog>,
+    pub(crate) is_alone: AtomicBool,
     pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
@@ -119,6 +121,7 @@ impl Host {
         let after = Arc::new(tables);
         self.registry.tables.store(after.clone());
         self.catalog.store(Arc::new(catalog.clone()));
+        self.is_alone.store(catalog.nodes().count() <= 1, Ordering::Relaxed);
         // Groups are started when the registry knows their table: the state machine looks it up there.
         self.settle_replicas(false)?;
         for (id, table) in before.open.iter().filter(|(id, _)| !after.open.contains_key(id)) {
@@ -299,6 +302,7 @@ impl Store {
             identity,
             transport: transport.clone(),
             catalog: ArcSwap::from_pointee(file.catalog.clone()),
+            is_alone: AtomicBool::new(true),
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
@@ -397,6 +401,11 @@ impl Store {
     /// The node that leads the catalog, as far as this one knows.
     pub fn catalog_leader(&self) -> Option<NodeId> {
         Some(NodeId(self.host.catalog_leader.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
+    }
+
+    /// Whether this node is the only one of its cluster.
+    pub fn is_alone(&self) -> bool {
+        self.host.is_alone.load(Ordering::Relaxed)
     }
 
     /// How long ago another node was last heard of.
@@ -524,13 +533,12 @@ impl Store {
         now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
     }
 
-    /// Deletes all records of a table, partition by partition.
+    /// Deletes all records of partitions that this node leads, one after the other.
     ///
     /// # Errors
     /// The first partition's that failed; others may be empty already.
-    pub async fn truncate(&self, table: &Arc<Table>) -> Result<(), RequestError> {
+    pub async fn clear(&self, table: &Arc<Table>, partitions: Range<u32>) -> Result<(), RequestError> {
         let (sender, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
-        let partitions = 0..table.schema.partitions;
         let operation: Arc<dyn Operation> = Arc::new(Clear { sender });
         self.write(table, None, &operation, partitions.clone());
         for _ in partitions {
@@ -539,7 +547,39 @@ impl Store {
         Ok(())
     }
 
-    /// Compacts a table's files. Blocks for as long as that takes.
+    /// Deletes all records of a table, partition by partition, wherever they are led.
+    ///
+    /// # Errors
+    /// The first partition's that failed; others may be empty already.
+    pub async fn truncate(&self, table: &Arc<Table>) -> Result<(), RequestError> {
+        let mut by_node: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
+        for partition in 0..table.schema.partitions {
+            let node = match table.leader_of(partition) {
+                Leader::Here => self.node(),
+                Leader::Node(node) => node,
+                Leader::Unknown => return Err(RequestError::NotReady),
+            };
+            by_node.entry(node).or_default().push(partition);
+        }
+        for (node, partitions) in by_node {
+            if node == self.node() {
+                for partition in partitions {
+                    self.clear(table, partition..partition + 1).await?;
+                }
+                continue;
+            }
+            let request = serde_json::to_vec(&(table.id, partitions)).expect("numbers have a JSON form");
+            match self.host.transport.request(node, peers::CLEAR, &request).await {
+                Ok(answer) if &answer[..] == b"ok" => {}
+                Ok(answer) => return Err(RequestError::Engine(String::from_utf8_lossy(&answer).into_owned())),
+                Err(RequestFailure::NotSent) => return Err(RequestError::NotReady),
+                Err(RequestFailure::Lost) => return Err(RequestError::Interrupted),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compacts a table's files on this node. Blocks for as long as that takes.
     ///
     /// # Errors
     /// What the engine reports.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use tessera_cluster::{Addresses, CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
 use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Handler};
-use tessera_types::{NodeId, RequestError};
+use tessera_types::{NodeId, RequestError, TableId};
 
 /// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term.
 pub(crate) const GROUP: u8 = 1;
@@ -19,6 +19,8 @@ pub(crate) const LEADS: u8 = 2;
 pub(crate) const CATALOG: u8 = 1;
 pub(crate) const JOIN: u8 = 2;
 pub(crate) const FACE: u8 = 3;
+/// To delete all records of some partitions.
+pub(crate) const CLEAR: u8 = 4;
 
 /// What the node that leads the catalog answers to a change.
 #[derive(Debug, Serialize, Deserialize)]
@@ -94,6 +96,10 @@ impl Handler for PeerHandler {
                     json(&answer)
                 }
                 (JOIN, None) => json(&welcome(&store, &payload).await),
+                (CLEAR, Some(_)) => match clear(&store, &payload).await {
+                    Ok(()) => Bytes::from_static(b"ok"),
+                    Err(error) => Bytes::from(error),
+                },
                 (FACE, Some(_)) => match store.host.face.get() {
                     Some(serve) => serve(payload).await,
                     None => Bytes::new(),
@@ -112,6 +118,16 @@ impl Handler for PeerHandler {
 
 fn json(answer: &impl Serialize) -> Bytes {
     serde_json::to_vec(answer).expect("answers have a JSON form").into()
+}
+
+async fn clear(store: &Store, request: &[u8]) -> Result<(), String> {
+    let (table, partitions): (TableId, Vec<u32>) =
+        serde_json::from_slice(request).map_err(|error| error.to_string())?;
+    let table = store.table(table).ok_or("the table is not known here")?;
+    for partition in partitions.into_iter().filter(|partition| *partition < table.schema.partitions) {
+        store.clear(&table, partition..partition + 1).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {

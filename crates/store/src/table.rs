@@ -215,6 +215,20 @@ impl Table {
         version.is_multiple_of(2).then_some(version)
     }
 
+    /// How many hash keys a partition has; where the engine cannot say, its share of an estimate for the node.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`] if this node does not serve the partition.
+    pub fn hash_keys(&self, partition: u32) -> Result<u64, RequestError> {
+        self.check_serving(partition)?;
+        let keys = self.engine.hash_keys(partition).unwrap_or_else(|| {
+            let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
+            self.engine.statistics().records / filled.max(1)
+        });
+        self.check_lease(partition)?;
+        Ok(keys)
+    }
+
     /// What the engine tells about the table on this node.
     pub fn statistics(&self) -> EngineStatistics {
         self.engine.statistics()

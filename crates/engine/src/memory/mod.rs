@@ -167,6 +167,10 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
+    fn hash_keys(&self, partition: u32) -> Option<u64> {
+        Some(self.partition(partition).hash_keys())
+    }
+
     fn statistics(&self) -> EngineStatistics {
         let mut statistics = EngineStatistics { hash_keys: Some(0), ..Default::default() };
         for partition in &self.partitions {

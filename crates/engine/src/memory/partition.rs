@@ -279,6 +279,10 @@ impl Partition {
         }
     }
 
+    pub(super) fn hash_keys(&self) -> u64 {
+        self.state.read().index.hash_keys() as u64
+    }
+
     pub(super) fn add_to(&self, statistics: &mut EngineStatistics) {
         let state = self.state.read();
         statistics.records += state.records as u64;

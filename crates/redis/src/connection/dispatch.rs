@@ -53,7 +53,7 @@ pub(super) fn get(
 /// whose keys are together, stay whole.
 type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
 
-fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
+pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
     let args = frame.arguments();
     let partition_of = |at: usize| table.partition_of(&RecordKey::new(args[at], b""));
     let mut positions = command.key_positions(args.len());
@@ -102,6 +102,12 @@ impl Connection {
 
     /// Sends the writes that have gathered, waits for them, and takes their replies in order.
     pub(super) async fn settle(&mut self) {
+        // At most one of the two has something.
+        self.settle_writes().await;
+        self.reach_elsewhere().await;
+    }
+
+    pub(super) async fn settle_writes(&mut self) {
         if self.writes.is_empty() {
             return;
         }

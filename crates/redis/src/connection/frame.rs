@@ -22,7 +22,7 @@ impl OwnedFrame {
         }
     }
 
-    fn from_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub(super) fn from_arguments<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut bytes = Vec::new();
         let arguments = arguments
             .map(|argument| {

@@ -11,6 +11,7 @@
 mod batch;
 mod buffers;
 mod dispatch;
+mod elsewhere;
 mod frame;
 mod server_commands;
 mod session;
@@ -23,6 +24,8 @@ use crate::commands::{self, CommandError, Run};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
+pub(crate) use elsewhere::carry_out;
+use elsewhere::{Confined, Elsewhere};
 use frame::OwnedFrame;
 use session::Session;
 use std::io;
@@ -49,6 +52,9 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// Writes that are not sent yet.
     writes: Batch,
+    /// Commands for other nodes that are not sent yet.
+    elsewhere: Elsewhere,
+    confined: Confined,
     /// Room for the arguments of the command being parsed.
     frame: Frame,
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
@@ -67,6 +73,8 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             writes: Batch::default(),
+            elsewhere: Elsewhere::default(),
+            confined: Confined::No,
             frame: Frame::default(),
             gets: Vec::new(),
             closing: false,
@@ -200,7 +208,17 @@ impl Connection {
     fn plain_get(&self, input: &[u8], frame: &Frame) -> Option<Range<usize>> {
         let [name, key] = &frame.arguments[..] else { return None };
         let is_get = input[name.clone()].eq_ignore_ascii_case(b"get");
-        (is_get && self.session.reads_freely).then(|| key.clone())
+        if !is_get || !self.session.reads_freely {
+            return None;
+        }
+        if self.may_forward() {
+            let table = self.session.table.as_ref()?;
+            let partition = table.partition_of(&RecordKey::new(&input[key.clone()], b""));
+            if !self.elsewhere.is_empty() || !Self::is_here(table, partition) {
+                return None;
+            }
+        }
+        Some(key.clone())
     }
 
     /// Runs the GETs that have gathered.
@@ -274,7 +292,7 @@ impl Connection {
     }
 
     async fn write_out(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        if self.output.is_empty() || matches!(self.stream, Stream::Nowhere) {
             return Ok(());
         }
         self.stream.write(&self.output, self.server.config.write_timeout).await?;
@@ -306,6 +324,12 @@ impl Connection {
                 self.queue(command, owned);
                 Ok(())
             };
+        }
+        if self.may_forward() {
+            if self.take_elsewhere(command, &owned).await {
+                return Ok(());
+            }
+            self.reach_elsewhere().await;
         }
         if let Run::Keyed(_) = command.run
             && command.flags.write

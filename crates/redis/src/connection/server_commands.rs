@@ -30,7 +30,7 @@ impl Connection {
             S::Command => self.command_command(&args),
             S::Config => self.config(&args),
             S::DbSize => {
-                self.db_size();
+                self.db_size(command, frame).await;
                 Ok(())
             }
             S::Discard => {
@@ -42,7 +42,7 @@ impl Connection {
                 let _: () = self.exec().await;
                 Ok(())
             }
-            S::Flush => self.flush(&args).await,
+            S::Flush => self.flush(command, frame).await,
             S::Hello => self.hello(&args),
             S::Info => {
                 self.info(&args[1..]);
@@ -61,7 +61,7 @@ impl Connection {
                 self.closing = true;
                 Ok(())
             }
-            S::RandomKey => self.random_key(now),
+            S::RandomKey => self.random_key(command, frame, now).await,
             S::Reset => {
                 self.session = Session::new(&self.server);
                 self.session.show(&self.client);

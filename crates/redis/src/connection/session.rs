@@ -29,8 +29,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(server: &RedisServer) -> Self {
-        let mut session = Self {
+    fn blank() -> Self {
+        Self {
             protocol: Protocol::Resp2,
             user: None,
             table: None,
@@ -40,11 +40,20 @@ impl Session {
             name: String::new(),
             library: Default::default(),
             reads_freely: false,
-        };
+        }
+    }
+
+    pub(super) fn new(server: &RedisServer) -> Self {
+        let mut session = Self::blank();
         if let Some(user) = server.config.access.anonymous() {
             session.become_user(server, user.clone());
         }
         session
+    }
+
+    /// For commands of another node, which has checked that its user may give them.
+    pub(super) fn of_another_node(table: Arc<Table>) -> Self {
+        Self { table: Some(table), user: Some(User::everybody()), ..Self::blank() }
     }
 
     pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {

@@ -12,6 +12,8 @@ use tokio_rustls::server::TlsStream;
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    /// Replies stay where they are: another node asked.
+    Nowhere,
 }
 
 impl Stream {
@@ -34,6 +36,7 @@ impl Stream {
                     None => {}
                 }
             },
+            Self::Nowhere => Ok(0),
             Self::Tls(stream) => {
                 buffers::take(buffer);
                 stream.read_buf(buffer).await
@@ -56,6 +59,7 @@ impl Stream {
                 match self {
                     Self::Plain(stream) => stream.write(bytes).await,
                     Self::Tls(stream) => stream.write(bytes).await,
+                    Self::Nowhere => Ok(bytes.len()),
                 }
             };
             match tokio::time::timeout(patience, write).await {

@@ -1,7 +1,9 @@
 //! Commands on whole tables: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, and choosing a table.
 
-use super::{Connection, session};
-use crate::commands::CommandError;
+use super::elsewhere::Confined;
+use super::frame::OwnedFrame;
+use super::{Connection, batch, session};
+use crate::commands::{Command, CommandError};
 use crate::glob;
 use crate::number::parse_integer;
 use rand::Rng;
@@ -24,8 +26,6 @@ struct Position {
 }
 
 impl Position {
-    const START: Self = Self { partition: 0, hash: 0 };
-
     /// Never 0 but at the start.
     fn to_cursor(self) -> u64 {
         u64::from(self.partition) << CURSOR_HASH_BITS | self.hash >> (64 - CURSOR_HASH_BITS)
@@ -35,6 +35,11 @@ impl Position {
         // The shift leaves sixteen bits.
         Self { partition: (cursor >> CURSOR_HASH_BITS) as u32, hash: cursor << (64 - CURSOR_HASH_BITS) }
     }
+}
+
+/// The partition that SCAN with this cursor begins in.
+pub(super) fn partition_of_cursor(cursor: &[u8]) -> Option<u32> {
+    crate::commands::parse_cursor(cursor).ok().map(|cursor| Position::from_cursor(cursor).partition)
 }
 
 /// A live key and whether it is a hash.
@@ -108,6 +113,11 @@ impl Connection {
         let mut next = Some(Position::from_cursor(cursor));
         // A page per partition would return next to nothing from a large number of small partitions.
         while let Some(position) = next.filter(|_| found.len() < count) {
+            // The next call goes to whoever leads the next partition.
+            let is_next = position.partition != Position::from_cursor(cursor).partition;
+            if is_next && position.partition < table.schema().partitions && !Self::is_here(&table, position.partition) {
+                break;
+            }
             next = page(&table, position, count - found.len(), now, &mut found)?;
         }
         found.retain(|found| {
@@ -126,11 +136,20 @@ impl Connection {
         Ok(())
     }
 
+    /// The partitions that a command on the whole table is about here, the last excluded.
+    fn range(&self, table: &Table) -> (u32, u32) {
+        match self.confined {
+            Confined::To(partition) => (partition, partition + 1),
+            Confined::Here | Confined::No => (0, table.schema().partitions),
+        }
+    }
+
     pub(super) async fn keys(&mut self, pattern: &[u8], now: UnixMillis) -> Result<(), CommandError> {
         let Some(table) = self.chosen() else { return Ok(()) };
         let mut keys = Vec::new();
-        let mut next = Some(Position::START);
-        while let Some(position) = next {
+        let (first, last) = self.range(&table);
+        let mut next = Some(Position { partition: first, hash: 0 });
+        while let Some(position) = next.filter(|position| position.partition < last) {
             let mut found = Vec::new();
             next = page(&table, position, PAGE, now, &mut found)?;
             keys.extend(found.into_iter().map(|found| found.key).filter(|key| glob::matches(pattern, key)));
@@ -148,12 +167,25 @@ impl Connection {
     }
 
     /// Begins at a random place and takes the first key from there.
-    pub(super) fn random_key(&mut self, now: UnixMillis) -> Result<(), CommandError> {
+    pub(super) async fn random_key(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        now: UnixMillis,
+    ) -> Result<(), CommandError> {
         let Some(table) = self.chosen() else { return Ok(()) };
-        let partitions = table.schema().partitions;
-        let mut random = rand::rng();
-        let start = random.random_range(0..partitions);
-        for partition in (start..partitions).chain(0..start) {
+        let (first, last) = self.range(&table);
+        let start = rand::rng().random_range(first..last);
+        for partition in (start..last).chain(first..start) {
+            if self.may_forward() && !Self::is_here(&table, partition) {
+                let reply = self.ask_partitions(&table, command, frame, partition..partition + 1).await.remove(0);
+                if reply.starts_with(b"$-") || reply.starts_with(b"_") {
+                    continue; // no key there
+                }
+                self.output.extend_from_slice(&reply);
+                return Ok(());
+            }
+            let mut random = rand::rng();
             let middle = Position { partition, hash: random.random() };
             for position in [middle, Position { partition, hash: 0 }] {
                 let mut next = Some(position);
@@ -172,21 +204,43 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn db_size(&mut self) {
+    pub(super) async fn db_size(&mut self, command: &'static Command, frame: &OwnedFrame) {
         let Some(table) = self.chosen() else { return };
+        if let Confined::To(partition) = self.confined {
+            let keys = table.hash_keys(partition).map(|keys| i64::try_from(keys).unwrap_or(i64::MAX));
+            return match keys {
+                Ok(keys) => self.reply().integer(keys),
+                Err(error) => self.reply().error(&CommandError::Request(error).line()),
+            };
+        }
+        if self.may_forward() {
+            let all = 0..table.schema().partitions;
+            let counts = self.ask_partitions(&table, command, frame, all).await;
+            let protocol = self.session.protocol;
+            return batch::sum(counts.iter().map(Vec::as_slice), protocol, &mut self.output);
+        }
         let statistics = table.statistics();
         let keys = statistics.hash_keys.unwrap_or(statistics.records);
         self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX));
     }
 
-    pub(super) async fn flush(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        match args {
+    pub(super) async fn flush(&mut self, command: &'static Command, frame: &OwnedFrame) -> Result<(), CommandError> {
+        let args = frame.arguments();
+        match &args[..] {
             [_] => {}
             [_, mode] if mode.eq_ignore_ascii_case(b"SYNC") || mode.eq_ignore_ascii_case(b"ASYNC") => {}
             _ => return Err(CommandError::SYNTAX),
         }
         let Some(table) = self.chosen() else { return Ok(()) };
-        self.server.store.truncate(&table).await?;
+        if self.may_forward() {
+            let all = 0..table.schema().partitions;
+            let replies = self.ask_partitions(&table, command, frame, all).await;
+            let reply = replies.iter().find(|reply| reply.starts_with(b"-")).unwrap_or(&replies[0]);
+            self.output.extend_from_slice(reply);
+            return Ok(());
+        }
+        let (first, last) = self.range(&table);
+        self.server.store.clear(&table, first..last).await?;
         self.reply().ok();
         Ok(())
     }
@@ -247,7 +301,7 @@ mod tests {
 
     #[test]
     fn cursors_come_back_and_only_the_start_is_zero() {
-        assert_eq!(Position::START.to_cursor(), 0);
+        assert_eq!(Position { partition: 0, hash: 0 }.to_cursor(), 0);
         for position in [Position { partition: 1, hash: 0 }, Position { partition: 65_535, hash: u64::MAX << 16 }] {
             assert_eq!(Position::from_cursor(position.to_cursor()), position);
             assert_ne!(position.to_cursor(), 0);

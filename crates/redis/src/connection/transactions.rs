@@ -5,7 +5,7 @@ use super::frame::OwnedFrame;
 use super::{Connection, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
-use tessera_store::{Table, Transaction};
+use tessera_store::{Leader, Table, Transaction};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 /// What has been queued since MULTI.
@@ -76,6 +76,15 @@ impl Connection {
                 return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
             }
         }
+        let at = partition.unwrap_or(0);
+        if self.may_forward() && !Self::is_here(&table, at) {
+            if !watches.is_empty() {
+                return self
+                    .reply()
+                    .error("EXECABORT Transaction discarded because the partition's leader changed since WATCH");
+            }
+            return self.exec_elsewhere(at, transaction.commands.into_iter().map(|(_, frame)| frame).collect()).await;
+        }
         let mut batch = Batch::default();
         batch.push_transaction(partition.unwrap_or(0), transaction.commands, watches);
         self.run_batch(batch).await;
@@ -87,6 +96,9 @@ impl Connection {
         }
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         for key in keys {
+            if let Some(line) = self.led_elsewhere(&table, key) {
+                return self.reply().error(&line);
+            }
             let watch = table.watch(key);
             match exists(&table, key, now) {
                 Ok(existed) => self.session.watches.push((watch, existed)),
@@ -94,6 +106,13 @@ impl Connection {
             }
         }
         self.reply().ok();
+    }
+
+    /// Why a key cannot be watched through this node, if so.
+    fn led_elsewhere(&self, table: &Table, key: &[u8]) -> Option<String> {
+        let Leader::Node(node) = table.leader_of(table.partition_of(&RecordKey::new(key, b""))) else { return None };
+        let address = self.server.store.catalog().node(node).map(|node| node.addresses.redis.clone())?;
+        Some(format!("ERR WATCH needs a connection to the node that leads the key's partition: node {node}, {address}"))
     }
 
     pub(super) fn unwatch(&mut self) {

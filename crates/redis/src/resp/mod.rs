@@ -2,6 +2,8 @@
 
 mod parse;
 mod reply;
+mod skip;
 
 pub use parse::{Frame, ParseError, ParseLimits, Parsed, parse};
 pub use reply::{Protocol, Reply};
+pub use skip::reply_length;
