@@ -114,6 +114,7 @@ impl Node {
             command.args(["--set", setting]);
         }
         command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
+        command.args(["--set", &format!("cluster.port={}", free_port())]);
         for setting in settings {
             command.args(["--set", setting]);
         }
