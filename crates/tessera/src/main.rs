@@ -4,6 +4,7 @@ mod admin_client;
 mod config;
 mod engine_bench;
 mod exit;
+mod local_command;
 mod node;
 mod node_command;
 mod status_command;
@@ -43,6 +44,14 @@ Examples:
 Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a refused configuration,
 4 for an address in use, 5 for a data directory that cannot be used.")]
     Start(StartArgs),
+    /// Start a cluster of several nodes on this machine
+    #[command(after_help = "\
+Examples:
+  tessera local                          three nodes: Redis on 6379, 6389 and 6399, data in ./data
+  tessera local --nodes 5 --port-offset 1000 --data-dir /tmp/cluster
+
+Started again with the same --data-dir, the nodes go on with their data; more --nodes join the others.")]
+    Local(local_command::LocalArgs),
     /// Create, list, change and drop tables of a running node
     Table {
         #[command(subcommand)]
@@ -113,6 +122,13 @@ struct NodeArgs {
     json: bool,
 }
 
+impl NodeArgs {
+    /// A node on this machine whose ports have this offset.
+    fn of_offset(port_offset: u16) -> Self {
+        Self { port_offset, admin: None, token: None, json: false }
+    }
+}
+
 #[derive(Subcommand)]
 enum ConfigCommand {
     /// Print a configuration file with every setting, its meaning and its default
@@ -148,6 +164,7 @@ impl StartArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Start(args) => args.load().and_then(|config| node::run(&config)),
+        Command::Local(args) => local_command::run(&args),
         Command::Table { command, node } => table_command::run(&command, &node),
         Command::Node { command, node } => node_command::run(&command, &node),
         Command::Status { node } => status_command::run(&node),

@@ -1,0 +1,151 @@
+//! `tessera local`: a cluster of processes on this machine.
+
+use crate::admin_client::call;
+use crate::exit::ExitError;
+use crate::{NodeArgs, node_command};
+use clap::Args;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Ports of neighbouring nodes are so far apart.
+const PORT_STEP: u16 = 10;
+/// The port for other nodes before any offset.
+const PEER_PORT: u16 = 29_015;
+const READY: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+/// How long nodes may take to stop.
+const STOP: Duration = Duration::from_secs(20);
+
+#[derive(Args)]
+pub struct LocalArgs {
+    /// Number of nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    nodes: u16,
+    /// Where data is kept, with a folder and a log file for each node
+    #[arg(long, default_value = "data")]
+    data_dir: PathBuf,
+    /// Added to every default port; node i, counted from 0, adds 10 times i more
+    #[arg(long, default_value_t = 0)]
+    port_offset: u16,
+    /// Override one setting of every node, e.g. --set workers=1; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+}
+
+struct Node {
+    number: u16,
+    child: Child,
+    admin: NodeArgs,
+    log: PathBuf,
+}
+
+/// Runs the nodes until SIGINT or SIGTERM, or until one of them ends by itself.
+///
+/// # Errors
+/// Why a node could not start, or that one ended.
+pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
+    let other = |error: std::io::Error| ExitError::Other(error.to_string());
+    std::fs::create_dir_all(&args.data_dir).map_err(|error| ExitError::DataDirectory(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
+        let mut nodes = Vec::new();
+        for number in 0..args.nodes {
+            nodes.push(start(args, number)?);
+        }
+        let outcome = tokio::select! {
+            outcome = watch(&mut nodes) => outcome,
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        };
+        stop(&mut nodes).await;
+        outcome
+    })
+}
+
+fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
+    let usage =
+        || ExitError::Usage(format!("--port-offset {} is too large for {} nodes", args.port_offset, args.nodes));
+    let offset = args.port_offset.checked_add(PORT_STEP * number).ok_or_else(usage)?;
+    let first = PEER_PORT.checked_add(args.port_offset).ok_or_else(usage)?;
+    let log = args.data_dir.join(format!("node-{number}.log"));
+    let describe = |path: &Path, error| ExitError::DataDirectory(format!("{}: {error}", path.display()));
+    let output = File::options().create(true).append(true).open(&log).map_err(|error| describe(&log, error))?;
+    let program = std::env::current_exe().map_err(|error| ExitError::Other(error.to_string()))?;
+    let mut command = Command::new(program);
+    command.arg("start").arg("--data-dir").arg(args.data_dir.join(format!("node-{number}")));
+    command.args(["--port-offset", &offset.to_string()]);
+    if number > 0 {
+        command.args(["--join", &format!("127.0.0.1:{first}")]);
+    }
+    for setting in &args.overrides {
+        command.args(["--set", setting]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+    // Nodes that nobody watches any more should not stay behind. They get a group of their own, so that Ctrl-C reaches
+    // them through this process, once.
+    command.process_group(0);
+    // SAFETY: prctl is a plain system call, which may be made between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
+    let child = command.spawn().map_err(|error| ExitError::Other(format!("a node cannot be started: {error}")))?;
+    Ok(Node { number, child, admin: NodeArgs::of_offset(offset), log })
+}
+
+/// Waits until all serve, says so, then until one ends.
+async fn watch(nodes: &mut [Node]) -> Result<(), ExitError> {
+    let began = Instant::now();
+    let mut is_ready = false;
+    loop {
+        for node in nodes.iter_mut() {
+            if let Ok(Some(status)) = node.child.try_wait() {
+                return Err(ExitError::Other(format!(
+                    "node {} ended by itself ({status}); its last words are in {}",
+                    node.number,
+                    node.log.display()
+                )));
+            }
+        }
+        if !is_ready && nodes.iter().all(|node| serves(node, nodes.len())) {
+            is_ready = true;
+            let cluster = call(&nodes[0].admin, "GET", "/v1/cluster", None)?;
+            node_command::print_nodes(&cluster);
+            println!("\nready: any node answers, e.g. redis-cli -p PORT; Ctrl-C stops all");
+        }
+        if !is_ready && began.elapsed() >= READY {
+            return Err(ExitError::Other(format!("not ready within {READY:?}; see {}", nodes[0].log.display())));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Whether the node knows all others and a leader for every partition.
+fn serves(node: &Node, nodes: usize) -> bool {
+    let Ok(status) = call(&node.admin, "GET", "/v1/status", None) else { return false };
+    let known = status["cluster"]["nodes"].as_array().map_or(0, Vec::len);
+    known >= nodes && status["partitions"] == status["serving_partitions"]
+}
+
+async fn stop(nodes: &mut [Node]) {
+    for node in nodes.iter() {
+        let id = libc::pid_t::try_from(node.child.id()).expect("process ids fit");
+        // SAFETY: a plain system call on a child that was not waited for yet.
+        unsafe { libc::kill(id, libc::SIGTERM) };
+    }
+    let began = Instant::now();
+    while nodes.iter_mut().any(|node| matches!(node.child.try_wait(), Ok(None))) {
+        if began.elapsed() >= STOP {
+            nodes.iter_mut().for_each(|node| _ = node.child.kill());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
