@@ -1,5 +1,6 @@
 //! Tests of real processes, over real connections.
 
+mod cluster;
 mod connections;
 mod crash;
 mod differential;

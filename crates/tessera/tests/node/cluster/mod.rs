@@ -1,0 +1,289 @@
+//! Clusters of real processes: nodes killed, stopped for a while and drained, while clients go on.
+//!
+//! Clients read and write registers through whatever node they like. What they saw must have an order
+//! ([`linearizability`]), for tables on both engines, with hard durability and the default read mode.
+//!
+//! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer.
+
+mod linearizability;
+
+use crate::resp_client::{Client, Value, encode};
+use crate::server::{Node, free_port, tessera, wait_for};
+use linearizability::Operation;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::collections::HashMap;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a cluster may take to be whole.
+const WHOLE: Duration = Duration::from_secs(90);
+
+struct Cluster {
+    data: TempDir,
+    /// Ports of each: Redis, admin, and for other nodes.
+    ports: Vec<(u16, u16, u16)>,
+    nodes: Vec<Option<Node>>,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until every node knows every other one.
+    fn start(count: usize) -> Self {
+        let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
+        let nodes = (0..count).map(|_| None).collect();
+        let mut cluster = Self { data: TempDir::new().unwrap(), ports, nodes };
+        for at in 0..count {
+            cluster.start_node(at);
+            // One after the other, so that node numbers follow.
+            wait_for("the node joins", WHOLE, || (cluster.known_nodes(at)? == at + 1).then_some(()));
+        }
+        cluster
+    }
+
+    fn start_node(&mut self, at: usize) {
+        let (redis, admin, peer) = self.ports[at];
+        let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
+        if at > 0 {
+            settings.push(format!("cluster.join=[\"127.0.0.1:{}\"]", self.ports[0].2));
+        }
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let directory = self.data.path().join(at.to_string());
+        self.nodes[at] = Some(Node::spawn(&directory, redis, admin, &settings));
+    }
+
+    fn status(&self, at: usize) -> Option<serde_json::Value> {
+        let admin = self.ports[at].1;
+        let output = tessera().args(["status", "--json", "--admin", &format!("http://127.0.0.1:{admin}")]).output();
+        serde_json::from_slice(&output.unwrap().stdout).ok()
+    }
+
+    fn known_nodes(&self, at: usize) -> Option<usize> {
+        Some(self.status(at)?["cluster"]["nodes"].as_array()?.len())
+    }
+
+    fn cli(&self, at: usize, arguments: &str) -> Result<String, String> {
+        let admin = format!("http://127.0.0.1:{}", self.ports[at].1);
+        let output = tessera().args(arguments.split(' ')).args(["--admin", &admin]).output().unwrap();
+        if output.status.success() {
+            Ok(String::from_utf8(output.stdout).unwrap())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// Waits until nothing is wrong and nothing moves.
+    fn wait_until_whole(&self) {
+        wait_for("the cluster is whole", WHOLE, || {
+            (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at)).then_some(())
+        });
+    }
+
+    fn is_whole(&self, at: usize) -> bool {
+        let Some(status) = self.status(at) else { return false };
+        let moving = status["cluster"]["tables"].as_array().unwrap().iter().any(|table| table["moving"] != 0);
+        status["issues"].as_array().is_some_and(Vec::is_empty) && !moving
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.nodes[at].take().expect("it runs").process.kill();
+    }
+
+    fn signal(&self, at: usize, signal: &str) {
+        let id = self.nodes[at].as_ref().expect("it runs").process.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    fn client(&self, at: usize) -> Client {
+        Client::connect(self.ports[at].0).unwrap()
+    }
+}
+
+/// What clients did, by table and key.
+type Histories = Mutex<HashMap<(usize, u32), Vec<Operation>>>;
+
+const TABLES: &[(&str, &str)] =
+    &[("rocks", "--engine rocksdb --durability hard"), ("memory", "--engine memory --durability hard")];
+const KEYS: u32 = 12;
+
+struct Load {
+    began: Instant,
+    redis_ports: Vec<u16>,
+    histories: Histories,
+    /// Values are never used twice.
+    next_value: AtomicU64,
+    stop: AtomicBool,
+    done: AtomicU64,
+    unknown: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Load {
+    fn now(&self) -> u64 {
+        // Zero is before everything.
+        1 + u64::try_from(self.began.elapsed().as_nanos()).unwrap()
+    }
+
+    fn client(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut connection: Option<(Client, usize)> = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            if connection.is_none() || random.random_bool(0.02) {
+                let port = *self.redis_ports.choose(&mut random).unwrap();
+                let table = random.random_range(0..TABLES.len());
+                connection = Client::connect(port).ok().map(|client| (client, table));
+                let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
+                match connection.as_mut().map(|(client, _)| client.call(&choose)) {
+                    Some(Ok(Value::Simple(_))) => {}
+                    _ => {
+                        connection = None;
+                        std::thread::park_timeout(Duration::from_millis(20));
+                        continue;
+                    }
+                }
+            }
+            let (client, table) = connection.as_mut().expect("just connected");
+            let table = *table;
+            let key = random.random_range(0..KEYS);
+            let is_write = random.random_bool(0.5);
+            if !self.operate(client, table, key, is_write) {
+                connection = None;
+            }
+        }
+    }
+
+    /// Returns whether the connection is still of use.
+    fn operate(&self, client: &mut Client, table: usize, key: u32, is_write: bool) -> bool {
+        let name = format!("register{key}").into_bytes();
+        let value = self.next_value.fetch_add(1, Ordering::Relaxed);
+        let command = match is_write {
+            true => vec![b"SET".to_vec(), name, value.to_string().into_bytes()],
+            false => vec![b"GET".to_vec(), name],
+        };
+        let began = self.now();
+        let reply = client.send(&encode(&command)).and_then(|()| client.read());
+        let ended = self.now();
+        let (value, ended) = match (&reply, is_write) {
+            (Ok(Value::Simple(_)), true) => (value, ended),
+            (Ok(Value::Null), false) => (0, ended),
+            (Ok(Value::Bulk(bytes)), false) => (std::str::from_utf8(bytes).unwrap().parse().unwrap(), ended),
+            (Ok(Value::Error(line)), _) if !line.contains("outcome unknown") => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            (Ok(Value::Error(_)) | Err(_), true) => {
+                self.unknown.fetch_add(1, Ordering::Relaxed);
+                (value, u64::MAX)
+            }
+            (Ok(Value::Error(_)) | Err(_), false) => return reply.is_ok(),
+            (Ok(other), _) => panic!("{other}"),
+        };
+        self.done.fetch_add(u64::from(ended != u64::MAX), Ordering::Relaxed);
+        let operation = Operation { is_write, value, began, ended };
+        self.histories.lock().unwrap().entry((table, key)).or_default().push(operation);
+        reply.is_ok()
+    }
+
+    fn check(&self, seed: u64) {
+        for ((table, key), operations) in self.histories.lock().unwrap().iter() {
+            if let Err(contradiction) = linearizability::check(operations) {
+                panic!("seed {seed}: {} register{key}: {contradiction}", TABLES[*table].0);
+            }
+        }
+    }
+}
+
+/// What is done to a cluster, each with how often it was.
+#[derive(Debug, Default)]
+struct Faults {
+    kills: u32,
+    stops: u32,
+    drains: u32,
+    replica_changes: u32,
+}
+
+fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
+    let at = random.random_range(0..cluster.nodes.len());
+    let pause = Duration::from_millis(random.random_range(300..2_500));
+    let another = (at + 1) % cluster.nodes.len();
+    match random.random_range(0..10) {
+        0..4 => {
+            cluster.kill(at);
+            std::thread::park_timeout(pause);
+            cluster.start_node(at);
+            faults.kills += 1;
+        }
+        4..8 => {
+            cluster.signal(at, "-STOP");
+            std::thread::park_timeout(pause);
+            cluster.signal(at, "-CONT");
+            faults.stops += 1;
+        }
+        8 => {
+            // Whether it is refused or unknown does not matter: what follows must hold anyway.
+            let _ = cluster.cli(another, &format!("node drain {}", at + 1));
+            std::thread::park_timeout(pause);
+            let _ = cluster.cli(another, &format!("node drain {} --undo", at + 1));
+            faults.drains += 1;
+        }
+        _ => {
+            let replicas = random.random_range(1..=3);
+            let _ = cluster.cli(another, &format!("table alter rocks --replicas {replicas}"));
+            std::thread::park_timeout(pause);
+            let _ = cluster.cli(another, "table alter rocks --replicas 3");
+            faults.replica_changes += 1;
+        }
+    }
+    // Some faults follow one another at once.
+    std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = number("TESSERA_CHAOS_SECONDS").unwrap_or(15);
+    let seed = number("TESSERA_SEED").unwrap_or(1);
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut cluster = Cluster::start(3);
+    for (name, options) in TABLES {
+        cluster.cli(0, &format!("table create {name} {options} --partitions 4 --replicas 3")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let load = Arc::new(Load {
+        began: Instant::now(),
+        redis_ports: cluster.ports.iter().map(|(redis, ..)| *redis).collect(),
+        histories: Mutex::default(),
+        next_value: AtomicU64::new(1),
+        stop: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        unknown: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+    });
+    let clients: Vec<_> = (0..6)
+        .map(|_| {
+            let (load, seed) = (load.clone(), random.random());
+            std::thread::spawn(move || load.client(seed))
+        })
+        .collect();
+    let mut faults = Faults::default();
+    while load.began.elapsed() < Duration::from_secs(seconds) {
+        disturb(&mut cluster, &mut random, &mut faults);
+    }
+    cluster.wait_until_whole();
+    load.stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    // What is there in the end counts too.
+    for (table, (name, _)) in TABLES.iter().enumerate() {
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE {name}"));
+        (0..KEYS).for_each(|key| assert!(load.operate(&mut client, table, key, false)));
+    }
+    load.check(seed);
+    let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
+    eprintln!("seed {seed}, {seconds} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused");
+    assert!(done > 100 * seconds, "{done} operations in {seconds} seconds");
+}
