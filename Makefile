@@ -21,8 +21,8 @@ test-deps: deps
 build: deps ## Build the binary
 	$(CARGO) build --locked --release
 
-run: build ## Start a node on loopback with its data in ./data
-	$(TESSERA) start
+run: build ## Start three nodes on loopback with their data in ./data
+	$(TESSERA) local
 
 test: test-deps ## Run all tests
 	$(CARGO) test --locked --release --workspace
@@ -45,7 +45,14 @@ published: build ## Run the published workloads of issue reports at first size (
 crash: test-deps ## Kill a node 200 times under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
+chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED=1, and check what clients saw
+	TESSERA_CHAOS_SECONDS=$(or $(SECONDS),60) TESSERA_SEED=$(or $(SEED),1) \
+	  $(CARGO) test --locked --release -p tessera --test node cluster -- --nocapture
+
+failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
+	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
+
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench published crash fuzz
+.PHONY: help deps test-deps build run test verify fix bench published crash chaos failover fuzz

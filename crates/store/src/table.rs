@@ -133,7 +133,8 @@ impl Table {
     pub fn leader_of(&self, partition: u32) -> Leader {
         let state = &self.partitions[partition as usize];
         if state.is_serving.load(Ordering::Acquire) {
-            return Leader::Here;
+            // Without a lease it may have been overtaken.
+            return if state.lease.holds() { Leader::Here } else { Leader::Unknown };
         }
         match state.leader().1 {
             NodeId(0) => Leader::Unknown,

@@ -88,14 +88,22 @@ impl Connection {
     pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame) {
         let parts = match &self.session.table {
             None => Err(CommandError::text(session::NO_TABLE)),
-            Some(table) => parts(table, command, frame),
+            Some(table) => parts(table, command, frame.clone()),
         };
         match parts {
-            Ok(parts) => self.writes.push(command, parts.into_iter()),
+            Ok(parts) => {
+                if self.may_forward() {
+                    self.gathered.push((command, frame));
+                }
+                self.writes.push(command, parts.into_iter());
+            }
             Err(error) => {
                 let mut reply = Vec::new();
                 Reply::new(&mut reply, self.session.protocol).error(&error.line());
                 self.writes.push_answered(reply);
+                if self.may_forward() {
+                    self.gathered.push((command, frame));
+                }
             }
         }
     }
@@ -112,8 +120,12 @@ impl Connection {
             return;
         }
         let writes = std::mem::take(&mut self.writes);
-        let (began, first) = (Instant::now(), writes.first());
+        let (began, first, replies) = (Instant::now(), writes.first(), self.output.len());
         self.run_batch(writes).await;
+        let gathered = std::mem::take(&mut self.gathered);
+        if !gathered.is_empty() {
+            self.redo_writes(replies, gathered).await;
+        }
         // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
         if let Some(first) = first {
             self.note_slow(&first, began);

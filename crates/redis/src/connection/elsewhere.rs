@@ -14,7 +14,7 @@ use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::{Protocol, Reply, reply_length};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +61,12 @@ impl Elsewhere {
         self.replies.is_empty()
     }
 
+    /// Adds a command with its parts.
+    fn add(&mut self, command: &Command, parts: Vec<(u32, OwnedFrame)>, merge: Merge) {
+        parts.into_iter().for_each(|(partition, frame)| self.push(partition, command, frame));
+        self.replies.push(merge);
+    }
+
     fn push(&mut self, partition: u32, command: &Command, frame: OwnedFrame) {
         self.parts.push(Part {
             partition,
@@ -92,9 +98,74 @@ impl Connection {
             return false;
         }
         self.settle_writes().await;
-        parts.into_iter().for_each(|(partition, frame)| self.elsewhere.push(partition, command, frame));
-        self.elsewhere.replies.push(merge);
+        self.elsewhere.add(command, parts, merge);
         true
+    }
+
+    /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
+    /// more, it was not done: then it is taken to where it is led.
+    pub(super) fn take_if_not_ready(&mut self, began: usize, command: &'static Command, frame: &OwnedFrame) {
+        if !self.may_forward() || !self.is_not_ready(began) {
+            return;
+        }
+        let Some(table) = self.session.table() else { return };
+        if let Some((parts, merge)) = split(&table, command, frame) {
+            self.output.truncate(began);
+            self.elsewhere.add(command, parts, merge);
+        }
+    }
+
+    /// Whether the reply that begins there says that nothing was done.
+    pub(super) fn is_not_ready(&self, began: usize) -> bool {
+        self.output[began..].starts_with(NOT_READY)
+    }
+
+    /// Likewise for GETs, none of which was done.
+    pub(super) fn take_gets(&mut self, keys: impl Iterator<Item = Vec<u8>>) {
+        let Some(table) = self.session.table() else { return };
+        let command = crate::commands::find(b"get").expect("GET is a command");
+        for key in keys {
+            let partition = table.partition_of(&RecordKey::new(&key, b""));
+            let frame = OwnedFrame::from_arguments([&b"GET"[..], &key].into_iter());
+            self.elsewhere.add(command, vec![(partition, frame)], Merge::One);
+        }
+    }
+
+    /// Writes were carried out here, and their replies begin at `began`. Those that were not done, since their partitions
+    /// turned out not to be led here any more, are taken to where they are led.
+    pub(super) async fn redo_writes(&mut self, began: usize, writes: Vec<(&'static Command, OwnedFrame)>) {
+        if memchr::memmem::find(&self.output[began..], NOT_READY).is_none() {
+            return;
+        }
+        let Some(table) = self.session.table() else { return };
+        let replies = self.output.split_off(began);
+        let mut rest = &replies[..];
+        let mut kept = Vec::with_capacity(writes.len());
+        for _ in &writes {
+            let (reply, after) = rest.split_at(reply_length(rest).unwrap_or(rest.len()));
+            rest = after;
+            kept.push(Some(reply));
+        }
+        // What comes later in the pipeline must not take effect earlier; see `take_replies`.
+        let (mut served, mut undone) = (BTreeSet::new(), Vec::new());
+        for (reply, (command, frame)) in kept.iter_mut().zip(writes).rev() {
+            let Some((parts, merge)) = split(&table, command, &frame) else { continue };
+            let is_undone = reply.is_some_and(|reply| reply.starts_with(NOT_READY));
+            if is_undone && parts.iter().all(|(partition, _)| !served.contains(partition)) {
+                undone.push((command, parts, merge));
+                *reply = None;
+            } else {
+                served.extend(parts.iter().map(|(partition, _)| *partition));
+            }
+        }
+        let mut again = Elsewhere::default();
+        undone.into_iter().rev().for_each(|(command, parts, merge)| again.add(command, parts, merge));
+        self.reach(&table, &mut again.parts).await;
+        let merged = merge(again, self.session.protocol);
+        let mut merged = merged.iter();
+        for reply in kept {
+            self.output.extend_from_slice(reply.unwrap_or_else(|| merged.next().expect("one for each")));
+        }
     }
 
     /// Carries out a transaction on a partition that is led elsewhere.
@@ -126,31 +197,12 @@ impl Connection {
         if self.elsewhere.is_empty() {
             return;
         }
-        let Elsewhere { mut parts, replies } = std::mem::take(&mut self.elsewhere);
+        let mut elsewhere = std::mem::take(&mut self.elsewhere);
         let Some(table) = self.session.table() else {
-            return replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
+            return elsewhere.replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
         };
-        self.reach(&table, &mut parts).await;
-        let protocol = self.session.protocol;
-        let mut parts = parts.iter().map(|part| part.reply.as_deref().expect("every part has a reply by now"));
-        for merge in replies {
-            let out = &mut self.output;
-            match merge {
-                Merge::One => out.extend_from_slice(parts.next().expect("a part for each")),
-                Merge::Sum(count) => batch::sum(parts.by_ref().take(count), protocol, out),
-                Merge::Same(count) => {
-                    let mut taken = parts.by_ref().take(count);
-                    let first = taken.next().expect("at least one part");
-                    // An error is worth more than an OK.
-                    out.extend_from_slice(taken.find(|reply| reply.first() == Some(&b'-')).unwrap_or(first));
-                }
-                Merge::Gather(places) => {
-                    let count = places.len();
-                    gather(&places, &parts.by_ref().take(count).collect::<Vec<_>>(), protocol, out);
-                }
-                Merge::Arrays(count) => join_arrays(&parts.by_ref().take(count).collect::<Vec<_>>(), protocol, out),
-            }
-        }
+        self.reach(&table, &mut elsewhere.parts).await;
+        merge(elsewhere, self.session.protocol).iter().for_each(|reply| self.output.extend_from_slice(reply));
     }
 
     /// Has every part carried out by whoever leads its partition.
@@ -196,6 +248,29 @@ impl Connection {
             self.server.store.another_leader().await;
         }
     }
+}
+
+/// The replies of commands, made of those of their parts.
+fn merge(elsewhere: Elsewhere, protocol: Protocol) -> Vec<Vec<u8>> {
+    let mut parts = elsewhere.parts.into_iter().map(|part| part.reply.expect("every part has a reply by now"));
+    let mut take = |count: usize| parts.by_ref().take(count).collect::<Vec<_>>();
+    let merge = |merge| {
+        let mut out = Vec::new();
+        match merge {
+            Merge::One => return take(1).remove(0),
+            Merge::Sum(count) => batch::sum(take(count).iter().map(Vec::as_slice), protocol, &mut out),
+            Merge::Same(count) => {
+                let mut taken = take(count);
+                // An error is worth more than an OK.
+                let shown = taken.iter().position(|reply| reply.first() == Some(&b'-')).unwrap_or(0);
+                return taken.swap_remove(shown);
+            }
+            Merge::Gather(places) => gather(&places, &take(places.len()), protocol, &mut out),
+            Merge::Arrays(count) => join_arrays(&take(count), protocol, &mut out),
+        }
+        out
+    };
+    elsewhere.replies.into_iter().map(merge).collect()
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
@@ -267,6 +342,17 @@ fn take_replies(parts: &mut [Part], which: &[usize], answer: Result<Bytes, Reque
             part.reply = Some(last.to_vec());
         }
     }
+    // What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came
+    // before that stays undone.
+    let mut served = BTreeSet::new();
+    for at in which.iter().rev() {
+        let part = &mut parts[*at];
+        if part.reply.is_some() {
+            served.insert(part.partition);
+        } else if served.contains(&part.partition) {
+            part.reply = Some(error_reply(RequestError::NotReady));
+        }
+    }
 }
 
 fn error_reply(error: RequestError) -> Vec<u8> {
@@ -276,7 +362,7 @@ fn error_reply(error: RequestError) -> Vec<u8> {
 }
 
 /// Puts arrays together so that each element stands where it was asked for; places count from one.
-fn gather(places: &[Vec<usize>], replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+fn gather(places: &[Vec<usize>], replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
     let count = places.iter().map(Vec::len).sum();
     let mut elements: Vec<&[u8]> = vec![b""; count];
     for (places, reply) in places.iter().zip(replies) {
@@ -292,7 +378,7 @@ fn gather(places: &[Vec<usize>], replies: &[&[u8]], protocol: Protocol, out: &mu
     elements.into_iter().for_each(|element| out.extend_from_slice(element));
 }
 
-fn join_arrays(replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+fn join_arrays(replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
     let mut arrays = Vec::with_capacity(replies.len());
     for reply in replies {
         match array_elements(reply) {

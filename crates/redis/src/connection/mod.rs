@@ -20,7 +20,7 @@ mod table_commands;
 mod transactions;
 
 use crate::clients::Client;
-use crate::commands::{self, CommandError, Run};
+use crate::commands::{self, Command, CommandError, Run};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 pub(crate) use stream::Stream;
-use tessera_types::{RecordKey, UnixMillis};
+use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
@@ -52,6 +52,8 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// Writes that are not sent yet.
     writes: Batch,
+    /// The same writes, kept in case that they must be done elsewhere.
+    gathered: Vec<(&'static Command, OwnedFrame)>,
     /// Commands for other nodes that are not sent yet.
     elsewhere: Elsewhere,
     confined: Confined,
@@ -73,6 +75,7 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             writes: Batch::default(),
+            gathered: Vec::new(),
             elsewhere: Elsewhere::default(),
             confined: Confined::No,
             frame: Frame::default(),
@@ -231,6 +234,7 @@ impl Connection {
         let mut done = 0;
         while done < gets.len() {
             done += self.run_get_batch(input, &gets[done..], now);
+            self.reach_elsewhere().await;
             if self.output.len() >= REPLY_BYTES {
                 self.write_out().await?;
             }
@@ -282,6 +286,10 @@ impl Connection {
         };
         if let Err(error) = outcome {
             self.output.truncate(began);
+            if error == RequestError::NotReady && self.may_forward() {
+                self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
+                return batch.len();
+            }
             let line = CommandError::Request(error).line();
             batch.iter().for_each(|_| self.reply().error(&line));
             return batch.len();
@@ -343,11 +351,15 @@ impl Connection {
         match command.run {
             Run::Keyed(_) => {
                 self.settle().await;
+                let replied = self.output.len();
                 self.run_read(command, &owned, now).await;
+                self.take_if_not_ready(replied, command, &owned);
             }
             Run::Session(which) => {
                 self.settle().await;
+                let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
+                self.take_if_not_ready(replied, command, &owned);
             }
         }
         self.note_slow(&owned, began);

@@ -18,6 +18,12 @@ pub(super) struct OpenTransaction {
     pub(super) spoiled: bool,
 }
 
+impl OpenTransaction {
+    fn frames(&self) -> Vec<OwnedFrame> {
+        self.commands.iter().map(|(_, frame)| frame.clone()).collect()
+    }
+}
+
 /// Commands that are carried out although a transaction is open.
 pub(super) fn ends_or_looks_at(command: &Command) -> bool {
     use SessionCommand as S;
@@ -83,11 +89,17 @@ impl Connection {
                     .reply()
                     .error("EXECABORT Transaction discarded because the partition's leader changed since WATCH");
             }
-            return self.exec_elsewhere(at, transaction.commands.into_iter().map(|(_, frame)| frame).collect()).await;
+            return self.exec_elsewhere(at, transaction.frames()).await;
         }
+        let again = (self.may_forward() && watches.is_empty()).then(|| transaction.frames());
         let mut batch = Batch::default();
-        batch.push_transaction(partition.unwrap_or(0), transaction.commands, watches);
+        batch.push_transaction(at, transaction.commands, watches);
+        let replied = self.output.len();
         self.run_batch(batch).await;
+        if let Some(frames) = again.filter(|_| self.is_not_ready(replied)) {
+            self.output.truncate(replied);
+            self.exec_elsewhere(at, frames).await;
+        }
     }
 
     pub(super) fn watch(&mut self, keys: &[&[u8]], now: UnixMillis) {

@@ -119,6 +119,7 @@ struct Load {
     done: AtomicU64,
     unknown: AtomicU64,
     refused: AtomicU64,
+    refusals: Mutex<HashMap<String, u64>>,
 }
 
 impl Load {
@@ -172,6 +173,7 @@ impl Load {
             (Ok(Value::Bulk(bytes)), false) => (std::str::from_utf8(bytes).unwrap().parse().unwrap(), ended),
             (Ok(Value::Error(line)), _) if !line.contains("outcome unknown") => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
+                *self.refusals.lock().unwrap().entry(line.clone()).or_default() += 1;
                 return true;
             }
             (Ok(Value::Error(_)) | Err(_), true) => {
@@ -261,6 +263,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
         done: AtomicU64::new(0),
         unknown: AtomicU64::new(0),
         refused: AtomicU64::new(0),
+        refusals: Mutex::default(),
     });
     let clients: Vec<_> = (0..6)
         .map(|_| {
@@ -284,6 +287,90 @@ fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
     load.check(seed);
     let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
     let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
-    eprintln!("seed {seed}, {seconds} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused");
+    eprintln!(
+        "seed {seed}, {seconds} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused {:?}",
+        load.refusals.lock().unwrap()
+    );
     assert!(done > 100 * seconds, "{done} operations in {seconds} seconds");
+}
+
+/// The longest that a write through another node takes while `disturb` happens to a node, and how many fail.
+fn longest_write(port: u16, table: &str, disturb: impl FnOnce()) -> (Duration, u64) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4u32)
+            .map(|writer| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut client = Client::connect(port).unwrap();
+                    client.run(&format!("TABLE {table}"));
+                    let (mut longest, mut failed) = (Duration::ZERO, 0);
+                    for number in 0u64.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let began = Instant::now();
+                        let reply = client.run(&format!("SET w{writer}n{} {number}", number % 100));
+                        longest = longest.max(began.elapsed());
+                        failed += u64::from(!matches!(reply, Value::Simple(_)));
+                    }
+                    (longest, failed)
+                })
+            })
+            .collect();
+        disturb();
+        stop.store(true, Ordering::Relaxed);
+        let outcomes = writers.into_iter().map(|writer| writer.join().unwrap());
+        outcomes.fold((Duration::ZERO, 0), |(longest, failed), (took, more)| (longest.max(took), failed + more))
+    })
+}
+
+#[test]
+#[ignore = "a measurement; `make failover` runs it"]
+fn failover_takes() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine rocksdb --partitions 16 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let (mut gaps, mut all_failed) = (Vec::new(), 0);
+    for kill in 0..20 {
+        let at = kill % 3;
+        let port = cluster.ports[(at + 1) % 3].0;
+        let (gap, failed) = longest_write(port, "t", || {
+            std::thread::park_timeout(Duration::from_millis(500));
+            cluster.kill(at);
+            std::thread::park_timeout(Duration::from_secs(4));
+        });
+        gaps.push(gap);
+        all_failed += failed;
+        cluster.start_node(at);
+        cluster.wait_until_whole();
+        // Leaders go back to where they belong, or the next kill would hit nobody.
+        std::thread::park_timeout(Duration::from_secs(5));
+    }
+    gaps.sort_unstable();
+    eprintln!(
+        "longest write per kill: median {:?}, worst {:?}; {all_failed} writes unknown or refused",
+        gaps[10], gaps[19]
+    );
+}
+
+#[test]
+fn draining_a_node_fails_no_request() {
+    let cluster = Cluster::start(4);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    for (at, other) in [(0, 1), (2, 3)] {
+        let (longest, failed) = longest_write(cluster.ports[other].0, "t", || {
+            cluster.cli(other, &format!("node drain {}", at + 1)).unwrap();
+            wait_for("the node is empty", WHOLE, || {
+                let status = cluster.status(other)?;
+                let nodes = status["cluster"]["nodes"].as_array()?;
+                (nodes.iter().find(|node| node["id"] == at + 1)?["replicas"] == 0).then_some(())
+            });
+            cluster.cli(other, &format!("node drain {} --undo", at + 1)).unwrap();
+            cluster.wait_until_whole();
+        });
+        assert_eq!(failed, 0, "while node {} was drained", at + 1);
+        eprintln!("longest write while node {} was drained: {longest:?}", at + 1);
+    }
 }
