@@ -6,6 +6,7 @@ use crate::node::Host;
 use crate::table::{Table, group_of};
 use bytes::BytesMut;
 use parking_lot::Mutex;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,7 @@ impl Host {
                     self.leave(&mut held, group, &table, partition);
                 }
                 let Some(due) = due.filter(|_| !held.running.contains(&group)) else { continue };
-                if !held.replicas.contains_key(&group.0) {
+                if let Entry::Vacant(place) = held.replicas.entry(group.0) {
                     if self.replicas.leaving.lock().contains(&group) {
                         continue;
                     }
@@ -81,7 +82,7 @@ impl Host {
                         make_blank(&table, partition)?;
                         table.engine.make_durable(partition, &|| Ok(()))?;
                     }
-                    held.replicas.insert(group.0, due);
+                    place.insert(due);
                 }
                 held.running.insert(group);
                 starts.push((table.clone(), partition, self.group_start(&table, partition, due, placement)));
