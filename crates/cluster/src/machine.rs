@@ -117,7 +117,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         let changes = self.ahead != before;
         let ticket = CatalogTicket { outcome, reply };
         if !changes {
-            return Evaluated::NoChange { ticket };
+            return Evaluated::NoChange { ticket, confirm: false };
         }
         // One command a line: serde_json writes no line breaks.
         serde_json::to_writer(payload.writer(), &command).expect("commands have a JSON form");

@@ -73,8 +73,9 @@ pub trait StateMachine {
 pub enum Evaluated<T> {
     /// There is a payload. With `sync` the entry must be fsynced before it counts as persisted here.
     Replicate { ticket: T, sync: bool },
-    /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those.
-    NoChange { ticket: T },
+    /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those. With `confirm`
+    /// it also waits until a majority has confirmed the leader since, whatever its lease says.
+    NoChange { ticket: T, confirm: bool },
 }
 
 /// Committed entries of one group.

@@ -303,9 +303,10 @@ impl<M: StateMachine> Worker<M> {
         }
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
             Evaluated::Replicate { ticket, sync } => group.replicate(ticket, sync),
-            Evaluated::NoChange { ticket } => {
-                if let Some(ticket) = group.follow(ticket, || self.began.elapsed()) {
-                    self.machine.answer(ticket, Ok(()));
+            Evaluated::NoChange { ticket, confirm } => {
+                match group.follow(ticket, confirm, || self.began.elapsed()) {
+                    Some(ticket) => self.machine.answer(ticket, Ok(())),
+                    None => touch(&mut self.touched, group),
                 }
                 return;
             }

@@ -40,6 +40,8 @@ pub enum Verdict {
 /// Part of an operation on its way to a partition.
 pub(crate) struct WriteCommand {
     pub(crate) sync: bool,
+    /// Whether a majority must confirm the leader, should it turn out to change nothing.
+    pub(crate) confirm: bool,
     pub(crate) ticket: Ticket,
 }
 
@@ -104,17 +106,17 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
-        let WriteCommand { sync, ticket } = command;
+        let WriteCommand { sync, confirm, ticket } = command;
         let now = self.now;
         let HostedPartition { table, partition, overlay } = self.host(group).expect("a serving group's table is open");
         let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
-            return Evaluated::NoChange { ticket };
+            return Evaluated::NoChange { ticket, confirm };
         }
         let changes = transaction.into_changes();
         if changes.is_empty() {
-            return Evaluated::NoChange { ticket };
+            return Evaluated::NoChange { ticket, confirm };
         }
         let watched = &table.partitions[*partition as usize].watched;
         if !watched.is_empty() {

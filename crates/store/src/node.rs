@@ -384,6 +384,23 @@ impl Store {
         self.host.registry.tables.load().by_id.values().cloned().collect()
     }
 
+    /// Has an operation that only reads carried out by the partitions' loops, confirmed by a majority of each partition's
+    /// replicas: linearizable whatever clocks do.
+    pub fn read_confirmed(
+        &self,
+        table: &Table,
+        operation: &Arc<dyn Operation>,
+        partitions: impl IntoIterator<Item = u32>,
+    ) {
+        for (part, partition) in partitions.into_iter().enumerate() {
+            let ticket = Ticket::new(operation.clone(), part);
+            let command = WriteCommand { sync: false, confirm: true, ticket };
+            if let Err((command, error)) = table.submit(partition, command) {
+                command.ticket.answer(Err(error));
+            }
+        }
+    }
+
     /// The catalog as this node knows it.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.host.catalog.load_full()
@@ -455,7 +472,9 @@ impl Store {
             match &admitted {
                 Err(error) => ticket.answer(Err(error.clone())),
                 Ok(sync) => {
-                    if let Err((command, error)) = table.submit(partition, WriteCommand { sync: *sync, ticket }) {
+                    if let Err((command, error)) =
+                        table.submit(partition, WriteCommand { sync: *sync, confirm: false, ticket })
+                    {
                         command.ticket.answer(Err(error));
                     }
                 }

@@ -24,6 +24,17 @@ pub enum Durability {
     Hard,
 }
 
+/// How sure a read is to see what was acknowledged before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadMode {
+    /// The partition's leader answers under a lease: linearizable as long as clocks run about equally fast.
+    #[default]
+    Single,
+    /// A majority of the replicas confirms the leader for each read: linearizable whatever clocks do.
+    Majority,
+}
+
 /// What records are to their users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -89,6 +100,7 @@ macro_rules! text_form {
 use crate::Partitioner;
 text_form!(EngineKind, "engine", Memory = "memory", Rocksdb = "rocksdb");
 text_form!(Durability, "durability", Hard = "hard", Soft = "soft", None = "none");
+text_form!(ReadMode, "read mode", Single = "single", Majority = "majority");
 text_form!(Model, "model", Kv = "kv");
 text_form!(WhenFull, "full policy", Refuse = "refuse", Evict = "evict");
 text_form!(UsageScenario, "usage scenario", Normal = "normal", PreferWrite = "prefer_write", BulkLoad = "bulk_load");
@@ -109,6 +121,7 @@ mod tests {
         check(EngineKind::ALL);
         check(Durability::ALL);
         check(Model::ALL);
+        check(ReadMode::ALL);
         check(WhenFull::ALL);
         check(UsageScenario::ALL);
         check(Partitioner::ALL);

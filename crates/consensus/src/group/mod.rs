@@ -119,6 +119,8 @@ pub(crate) struct Group<T> {
     lease: Option<Duration>,
     /// Tickets that changed nothing and came when there was no lease: index to be applied first, and when they came.
     unconfirmed: Vec<(u64, Duration, T)>,
+    /// When confirmation was last asked for.
+    asked: Duration,
     /// The term in which this replica asked another one to take over, which then need not wait for a lease to end.
     handed_over: u64,
     /// The leader last told.
@@ -235,6 +237,7 @@ impl<T> Group<T> {
             serving: None,
             lease: Some(Duration::ZERO),
             unconfirmed: Vec::new(),
+            asked: Duration::ZERO,
             handed_over: 0,
             told_leader: (0, 0),
             in_pass: false,
@@ -280,7 +283,7 @@ impl<T> Group<T> {
         self.heartbeat_ticks += 1;
         if self.is_leader() && self.heartbeat_ticks >= HEARTBEAT_TICKS {
             self.heartbeat_ticks = 0;
-            self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
+            self.ask_for_confirmation(now);
             // Raft asks only once an entry of its term is committed; until then it just makes itself heard.
             if !self.node.raft.commit_to_current_term() {
                 self.node.ping();
@@ -289,6 +292,12 @@ impl<T> Group<T> {
         }
         // What could not be proposed while another replica was to take over is tried again.
         self.node.has_ready() || !self.building.is_empty()
+    }
+
+    /// Has the other members confirm that this one leads, as of `now` or later.
+    fn ask_for_confirmation(&mut self, now: Duration) {
+        self.asked = self.asked.max(now);
+        self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
     }
 
     /// Ticks without a leader after which this replica calls an election: another number for each replica and term, as
@@ -360,8 +369,9 @@ impl<T> Group<T> {
     }
 
     /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest
-    /// on, and nobody else leads. `now` is asked for the time since the worker began if that matters.
-    pub(crate) fn follow(&mut self, ticket: T, now: impl FnOnce() -> Duration) -> Option<T> {
+    /// on, and nobody else leads; with `confirm` a majority is to say so, not a lease. `now` is asked for the time since the
+    /// worker began if that matters.
+    pub(crate) fn follow(&mut self, ticket: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
         if !self.building.is_empty() {
             // That its entry is committed will tell that nobody else led.
             self.building_tickets.push(ticket);
@@ -370,7 +380,7 @@ impl<T> Group<T> {
         let last = self.node.raft.raft_log.last_index();
         if let Some(until) = self.lease {
             let now = now();
-            if now >= until {
+            if confirm || now >= until {
                 self.unconfirmed.push((last, now, ticket));
                 return None;
             }
@@ -425,6 +435,13 @@ impl<T> Group<T> {
             output.deposed.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
+        if self.is_leader()
+            && let Some((_, came, _)) = self.unconfirmed.last().filter(|(_, came, _)| *came > self.asked)
+        {
+            // One question for all that wait; those that come before its answer wait for the next one.
+            let came = *came;
+            self.ask_for_confirmation(came);
+        }
         if leads.1 != raft::INVALID_ID && leads != self.told_leader {
             self.told_leader = leads;
             output.leaders.push((self.id, leads.0, from_raft(leads.1)));

@@ -22,7 +22,7 @@ impl StateMachine for Sums {
 
     fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut BytesMut) -> Evaluated<Self::Ticket> {
         if command.number == 0 {
-            return Evaluated::NoChange { ticket: command.reply };
+            return Evaluated::NoChange { ticket: command.reply, confirm: false };
         }
         payload.extend_from_slice(&command.number.to_le_bytes());
         Evaluated::Replicate { ticket: command.reply, sync: command.sync }

@@ -116,6 +116,7 @@ pub enum SessionCommand {
     Object,
     Quit,
     RandomKey,
+    Reads,
     Reset,
     Scan,
     Select,
@@ -250,6 +251,8 @@ pub static COMMANDS: &[Command] = &[
         "Chooses when writes of this connection are answered",
     )
     .differs("Tessera's own: DURABILITY hard|soft|none|table; alone, tells the present one."),
+    session(Connection, "reads", -1, SESSION, "Tessera", S::Reads, "Chooses how sure reads of this connection are")
+        .differs("Tessera's own: READS single|majority; alone, tells the present one."),
     // Server
     session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
         .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),

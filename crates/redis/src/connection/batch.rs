@@ -23,6 +23,14 @@ pub(super) struct Batch {
     replies: Vec<Awaited>,
 }
 
+/// What a batch is for.
+#[derive(Clone, Copy)]
+pub(super) enum Mode {
+    Write(Option<Durability>),
+    /// Nothing is written, and what is read must be confirmed.
+    Read,
+}
+
 /// What one part does.
 enum Work {
     Command(&'static Command, OwnedFrame),
@@ -87,20 +95,16 @@ impl Batch {
     }
 
     /// Sends everything, waits, and writes the replies in order.
-    pub(super) async fn run(
-        self,
-        store: &Store,
-        table: &Table,
-        durability: Option<Durability>,
-        protocol: Protocol,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol, out: &mut Vec<u8>) {
         let Self { work, partitions, replies } = self;
         let progress = Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], waiting: work.len() };
         let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
         if !partitions.is_empty() {
             let operation: Arc<dyn Operation> = sent.clone();
-            store.write(table, durability, &operation, partitions);
+            match mode {
+                Mode::Write(durability) => store.write(table, durability, &operation, partitions),
+                Mode::Read => store.read_confirmed(table, &operation, partitions),
+            }
             sent.finished.notified().await;
         }
         let progress = sent.progress.lock();

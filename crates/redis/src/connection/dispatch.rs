@@ -1,7 +1,8 @@
 //! From commands on keys to the partitions that hold them.
 
 use super::Connection;
-use super::batch::{self, Batch};
+use super::batch::{self, Batch, Mode};
+use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::session::{self, Session};
 use crate::commands::{Call, Command, CommandError, FanOut};
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_store::{Table, Transaction};
-use tessera_types::{RecordKey, RequestError, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// How often a read that several writes overtook is tried here before the partition's owner makes it.
 const READ_TRIES: usize = 4;
@@ -133,9 +134,14 @@ impl Connection {
     }
 
     pub(super) async fn run_batch(&mut self, batch: Batch) {
-        let Session { table, durability, protocol, .. } = &self.session;
+        let mode = Mode::Write(self.session.durability);
+        self.run_batch_as(mode, batch).await;
+    }
+
+    async fn run_batch_as(&mut self, mode: Mode, batch: Batch) {
+        let Session { table, protocol, .. } = &self.session;
         match table {
-            Some(table) => batch.run(&self.server.store, table, *durability, *protocol, &mut self.output).await,
+            Some(table) => batch.run(&self.server.store, table, mode, *protocol, &mut self.output).await,
             None => self.reply().error(session::NO_TABLE),
         }
     }
@@ -145,6 +151,9 @@ impl Connection {
         let Some(table) = self.session.table() else {
             return self.reply().error(session::NO_TABLE);
         };
+        if self.session.reads == ReadMode::Majority {
+            return self.read_confirmed(&table, command, frame).await;
+        }
         if command.fan_out == FanOut::Gather {
             return self.run_gather(&table, frame, now);
         }
@@ -164,6 +173,22 @@ impl Connection {
             let parts = begins.zip(&ends).map(|(from, to)| &replies[from - began..to - began]);
             batch::sum(parts, self.session.protocol, &mut self.output);
         }
+    }
+
+    /// Has the partitions' loops make a read, confirmed by a majority of the replicas.
+    async fn read_confirmed(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame) {
+        let Some((parts, merge)) = elsewhere::split(table, command, frame) else {
+            return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+        };
+        let mut replies = Vec::new();
+        for (partition, frame) in parts {
+            let mut batch = Batch::default();
+            batch.push(command, std::iter::once((partition, frame)));
+            let began = self.output.len();
+            self.run_batch_as(Mode::Read, batch).await;
+            replies.push(self.output.split_off(began));
+        }
+        merge.write(replies, self.session.protocol, &mut self.output);
     }
 
     /// Runs a read of one partition so that all it sees is of one instant.

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_store::{Answer, Leader, RequestFailure, Table};
-use tessera_types::{Durability, NodeId, RecordKey, RequestError, TableId};
+use tessera_types::{Durability, NodeId, ReadMode, RecordKey, RequestError, TableId};
 
 /// How long commands wait for their partition to get a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ struct Part {
 }
 
 /// How a reply is made of those of the next parts.
-enum Merge {
+pub(super) enum Merge {
     One,
     Sum(usize),
     Same(usize),
@@ -208,7 +208,7 @@ impl Connection {
     /// Has every part carried out by whoever leads its partition.
     async fn reach(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
         let began = Instant::now();
-        let (protocol, durability) = (self.session.protocol, self.session.durability);
+        let Session { protocol, durability, reads, .. } = self.session;
         loop {
             let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
             for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.reply.is_none()) {
@@ -220,7 +220,7 @@ impl Connection {
             }
             let mut asked = Vec::new();
             for (leader, which) in by_leader {
-                let request = encode(table.id(), protocol, durability, which.iter().map(|at| &parts[*at]));
+                let request = encode(table.id(), protocol, durability, reads, which.iter().map(|at| &parts[*at]));
                 let server = self.server.clone();
                 asked.push((
                     which,
@@ -253,29 +253,42 @@ impl Connection {
 /// The replies of commands, made of those of their parts.
 fn merge(elsewhere: Elsewhere, protocol: Protocol) -> Vec<Vec<u8>> {
     let mut parts = elsewhere.parts.into_iter().map(|part| part.reply.expect("every part has a reply by now"));
-    let mut take = |count: usize| parts.by_ref().take(count).collect::<Vec<_>>();
-    let merge = |merge| {
+    let merge = |merge: Merge| {
         let mut out = Vec::new();
-        match merge {
-            Merge::One => return take(1).remove(0),
-            Merge::Sum(count) => batch::sum(take(count).iter().map(Vec::as_slice), protocol, &mut out),
-            Merge::Same(count) => {
-                let mut taken = take(count);
-                // An error is worth more than an OK.
-                let shown = taken.iter().position(|reply| reply.first() == Some(&b'-')).unwrap_or(0);
-                return taken.swap_remove(shown);
-            }
-            Merge::Gather(places) => gather(&places, &take(places.len()), protocol, &mut out),
-            Merge::Arrays(count) => join_arrays(&take(count), protocol, &mut out),
-        }
+        merge.write(parts.by_ref().take(merge.parts()).collect(), protocol, &mut out);
         out
     };
     elsewhere.replies.into_iter().map(merge).collect()
 }
 
+impl Merge {
+    /// How many replies become one.
+    fn parts(&self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Sum(count) | Self::Same(count) | Self::Arrays(count) => *count,
+            Self::Gather(places) => places.len(),
+        }
+    }
+
+    pub(super) fn write(&self, replies: Vec<Vec<u8>>, protocol: Protocol, out: &mut Vec<u8>) {
+        match self {
+            Self::One => out.extend_from_slice(&replies[0]),
+            Self::Sum(_) => batch::sum(replies.iter().map(Vec::as_slice), protocol, out),
+            Self::Same(_) => {
+                // An error is worth more than an OK.
+                let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
+                out.extend_from_slice(error.unwrap_or(&replies[0]));
+            }
+            Self::Gather(places) => gather(places, &replies, protocol, out),
+            Self::Arrays(_) => join_arrays(&replies, protocol, out),
+        }
+    }
+}
+
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
 /// cannot be split, which say so themselves.
-fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Option<(Vec<(u32, OwnedFrame)>, Merge)> {
+pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Option<(Vec<(u32, OwnedFrame)>, Merge)> {
     let args = frame.arguments();
     let partition_of = |key: &[u8]| table.partition_of(&RecordKey::new(key, b""));
     match command.run {
@@ -397,18 +410,20 @@ fn array_elements(reply: &[u8]) -> Option<(usize, &[u8])> {
     Some((count, &reply[line + 2..]))
 }
 
-/// A request between nodes: `u32 table | u8 protocol | u8 durability`, then commands of which some are confined to a
-/// partition: `u32 partition | u32 length | RESP`.
+/// A request between nodes: `u32 table | u8 protocol | u8 durability | u8 read mode`, then commands of which some are
+/// confined to a partition: `u32 partition | u32 length | RESP`.
 fn encode<'a>(
     table: TableId,
     protocol: Protocol,
     durability: Option<Durability>,
+    reads: ReadMode,
     parts: impl Iterator<Item = &'a Part>,
 ) -> Vec<u8> {
     let mut out = BytesMut::new();
     out.put_u32_le(table.0);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.put_u8(durability.map_or(0, |durability| 1 + durability as u8));
+    out.put_u8(reads as u8);
     let mut open: Option<(u32, usize)> = None;
     for part in parts {
         let confined = if part.is_confined { part.partition } else { ANY };
@@ -472,6 +487,8 @@ fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
         3 => Some(Durability::Hard),
         _ => None,
     };
+    session.reads =
+        if request.try_get_u8().ok()? == ReadMode::Majority as u8 { ReadMode::Majority } else { ReadMode::Single };
     session.update();
     Some(session)
 }

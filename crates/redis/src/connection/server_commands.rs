@@ -62,6 +62,7 @@ impl Connection {
                 Ok(())
             }
             S::RandomKey => self.random_key(command, frame, now).await,
+            S::Reads => self.reads(&args),
             S::Reset => {
                 self.session = Session::new(&self.server);
                 self.session.show(&self.client);

@@ -9,7 +9,7 @@ use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tessera_store::{Table, Watch};
-use tessera_types::{Durability, Limits, TableId};
+use tessera_types::{Durability, Limits, ReadMode, TableId};
 
 pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
 
@@ -19,12 +19,13 @@ pub(super) struct Session {
     pub(super) user: Option<User>,
     pub(super) table: Option<Arc<Table>>,
     pub(super) durability: Option<Durability>,
+    pub(super) reads: ReadMode,
     pub(super) transaction: Option<OpenTransaction>,
     /// Watched keys, each with whether it existed when the watch began.
     pub(super) watches: Vec<(Watch, bool)>,
     pub(super) name: String,
     pub(super) library: (String, String),
-    /// Whether a GET needs no further look: the user may read, and no transaction is open.
+    /// Whether a GET needs no further look: the user may read, no transaction is open, and a lease is enough.
     pub(super) reads_freely: bool,
 }
 
@@ -35,6 +36,7 @@ impl Session {
             user: None,
             table: None,
             durability: None,
+            reads: ReadMode::default(),
             transaction: None,
             watches: Vec::new(),
             name: String::new(),
@@ -68,7 +70,7 @@ impl Session {
     /// Recomputes what follows from the rest.
     pub(super) fn update(&mut self) {
         let may_read = self.user.as_ref().is_some_and(|user| user.may_read);
-        self.reads_freely = may_read && self.transaction.is_none();
+        self.reads_freely = may_read && self.transaction.is_none() && self.reads == ReadMode::Single;
     }
 
     pub(super) fn show(&self, client: &Client) {

@@ -276,6 +276,22 @@ impl Connection {
         Ok(())
     }
 
+    pub(super) fn reads(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+        let [_, word] = args else {
+            if args.len() > 2 {
+                return Err(CommandError::arity("reads"));
+            }
+            let text = self.session.reads.as_str();
+            self.reply().bulk(text.as_bytes());
+            return Ok(());
+        };
+        let word = String::from_utf8_lossy(word).to_lowercase();
+        self.session.reads = word.parse().map_err(|error| CommandError::Reply(format!("ERR {error}").into()))?;
+        self.session.update();
+        self.reply().ok();
+        Ok(())
+    }
+
     pub(super) fn durability(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let [_, word] = args else {
             if args.len() > 2 {

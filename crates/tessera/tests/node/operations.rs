@@ -76,8 +76,8 @@ fn what_cannot_start_says_why_and_exits_with_its_code() {
     let path = data.path().to_str().unwrap();
     let node = Node::start(data.path(), &[]);
     let (redis, admin) = (free_port(), free_port());
-    let ports = [format!("redis.port={redis}"), format!("admin.port={admin}")];
-    let with_ports = ["--set", &ports[0], "--set", &ports[1]];
+    let ports = [format!("redis.port={redis}"), format!("admin.port={admin}"), format!("cluster.port={}", free_port())];
+    let with_ports = ["--set", &ports[0], "--set", &ports[1], "--set", &ports[2]];
     let (code, message) = start_and_fail(&[&["--data-dir", path], &with_ports[..]].concat());
     assert!(code == Some(5) && message.contains("in use by another process"), "{code:?} {message}");
     let taken = format!("redis.port={}", node.redis_port);
@@ -161,6 +161,7 @@ fn users_passwords_and_permissions() {
     let (redis_port, admin_port) = (free_port(), free_port());
     let mut command = tessera();
     command.args(["start", "--config", config.to_str().unwrap(), "--data-dir"]).arg(data.path().join("data"));
+    command.args(["--set", &format!("cluster.port={}", free_port())]);
     command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
     command.args(["--set", "logging.filter=warn"]);
     let _process = crate::server::Process::start(&mut command);

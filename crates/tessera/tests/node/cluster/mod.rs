@@ -7,7 +7,7 @@
 
 mod linearizability;
 
-use crate::resp_client::{Client, Value, encode};
+use crate::resp_client::{Client, Value, encode, words};
 use crate::server::{Node, free_port, tessera, wait_for};
 use linearizability::Operation;
 use rand::rngs::StdRng;
@@ -137,6 +137,11 @@ impl Load {
                 let table = random.random_range(0..TABLES.len());
                 connection = Client::connect(port).ok().map(|client| (client, table));
                 let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
+                // Half of the clients trust leases, the others have reads confirmed.
+                let reads = if seed % 2 == 0 { "READS majority" } else { "READS single" };
+                if let Some((client, _)) = &mut connection {
+                    let _ = client.call(&words(reads));
+                }
                 match connection.as_mut().map(|(client, _)| client.call(&choose)) {
                     Some(Ok(Value::Simple(_))) => {}
                     _ => {
