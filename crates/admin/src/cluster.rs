@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tessera_store::{CatalogCommand, Leader, Placement, Store, TableState};
+use tessera_store::{CatalogCommand, Placement, Store, TableState};
 use tessera_types::{ClusterId, NodeId, RequestError, TableId};
 
 /// A node not heard of for so long is called silent.
@@ -60,11 +60,7 @@ struct PartitionPlacement {
 }
 
 fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
-    match store.table(table)?.leader_of(partition) {
-        Leader::Here => Some(store.node()),
-        Leader::Node(node) => Some(node),
-        Leader::Unknown => None,
-    }
+    store.table(table)?.known_leader(partition)
 }
 
 pub(crate) fn info(store: &Store) -> ClusterInfo {

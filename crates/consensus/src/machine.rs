@@ -53,6 +53,11 @@ pub trait StateMachine {
     /// committed entries.
     fn deposed(&mut self, _group: GroupId) {}
 
+    /// Whether nobody has read from the group since this was last asked.
+    fn is_idle(&mut self, _group: GroupId) -> bool {
+        true
+    }
+
     /// A replica lags so far behind that the log does not help it: returns a log index and the state of the group as of
     /// then, now or through [`crate::Inbox::offer_snapshot`] later. It is asked again until there is one.
     fn snapshot(&mut self, _group: GroupId) -> Option<(u64, Vec<u8>)> {

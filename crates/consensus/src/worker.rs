@@ -17,7 +17,7 @@ use ahash::AHashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_types::ReplicaId;
+use tessera_types::{NodeId, ReplicaId};
 use tokio::sync::Notify;
 
 /// After how many ticks the loop looks at the log's health and tries again what failed.
@@ -46,6 +46,8 @@ enum Message<C> {
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
+    Wake(GroupId),
+    WakeLedBy(NodeId),
     Look(Look),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
@@ -129,6 +131,16 @@ impl<C> Inbox<C> {
     /// Gives a group a [snapshot](StateMachine::snapshot) that reflects the log up to `index`.
     pub fn offer_snapshot(&self, group: GroupId, index: u64, snapshot: Vec<u8>) {
         self.push(Message::Snapshot(group, index, snapshot));
+    }
+
+    /// Wakes a group that may [rest](crate::group), since somebody wants to read.
+    pub fn wake(&self, group: GroupId) {
+        self.push(Message::Wake(group));
+    }
+
+    /// Wakes groups whose leader is on a node that is not heard of any more.
+    pub fn wake_led_by(&self, node: NodeId) {
+        self.push(Message::WakeLedBy(node));
     }
 
     /// Shows all groups of the worker.
@@ -262,6 +274,13 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
+                Message::Wake(id) => {
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        group.wake(self.began.elapsed());
+                        touch(&mut self.touched, group);
+                    }
+                }
+                Message::WakeLedBy(node) => self.groups.values_mut().for_each(|group| group.wake_if_led_by(node)),
                 Message::Look(look) => look(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
@@ -272,8 +291,17 @@ impl<M: StateMachine> Worker<M> {
 
     fn tick(&mut self) {
         let now = self.began.elapsed();
-        for group in self.groups.values_mut() {
-            if group.tick(now) {
+        for group in self.groups.values_mut().filter(|group| !group.is_resting()) {
+            let mut is_touched = group.tick(now);
+            if group.is_tired() {
+                if self.machine.is_idle(group.id) {
+                    group.lie_down();
+                    is_touched = true;
+                } else {
+                    group.stay_awake();
+                }
+            }
+            if is_touched {
                 touch(&mut self.touched, group);
             }
         }

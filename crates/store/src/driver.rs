@@ -17,6 +17,8 @@ const ROUND: Duration = Duration::from_millis(500);
 const MOVES: usize = 4;
 /// A replica on a node not heard of for so long is not asked to lead.
 const QUIET: Duration = Duration::from_secs(2);
+/// Groups led by a node not heard of for so long look for another leader; nodes that live are heard of twice as often.
+const SILENT: Duration = Duration::from_secs(1);
 /// How long after asking a replica to lead it is asked again.
 const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 /// Rounds between two reminders of who leads what.
@@ -53,6 +55,7 @@ impl Rounds {
 
     async fn round(&mut self, number: u64) {
         self.host().know_peers();
+        self.host().wake_what_waits();
         let host = self.host().clone();
         let settled = tokio::task::spawn_blocking(move || host.settle_replicas(true)).await;
         if let Ok(Err(error)) = settled {
@@ -142,6 +145,16 @@ fn moved(view: &GroupView, members: Vec<tessera_types::ReplicaId>) -> CatalogCom
 }
 
 impl Host {
+    /// Groups that rest do not notice that their leader's node is gone.
+    fn wake_what_waits(&self) {
+        for node in self.catalog.load().nodes().filter(|node| node.id != self.identity.node) {
+            if self.transport.silence(node.id).is_none_or(|silence| silence >= SILENT) {
+                self.inboxes.iter().for_each(|inbox| inbox.wake_led_by(node.id));
+                self.catalog_inbox.wake_led_by(node.id);
+            }
+        }
+    }
+
     /// Dials the nodes that the catalog names.
     fn know_peers(&self) {
         let catalog = self.catalog.load();

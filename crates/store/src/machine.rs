@@ -89,6 +89,8 @@ struct HostedPartition {
     table: Arc<Table>,
     partition: u32,
     overlay: Overlay,
+    /// Reads counted when it was last asked whether there were any.
+    reads_seen: u64,
 }
 
 impl PartitionsMachine {
@@ -108,7 +110,8 @@ impl StateMachine for PartitionsMachine {
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
         let WriteCommand { sync, confirm, ticket } = command;
         let now = self.now;
-        let HostedPartition { table, partition, overlay } = self.host(group).expect("a serving group's table is open");
+        let HostedPartition { table, partition, overlay, .. } =
+            self.host(group).expect("a serving group's table is open");
         let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
@@ -205,8 +208,19 @@ impl StateMachine for PartitionsMachine {
 
     fn lease(&mut self, group: GroupId, until: Option<Instant>) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
-            table.partitions[*partition as usize].lease.set(until);
+            let state = &table.partitions[*partition as usize];
+            state.lease.set(until);
+            state.is_waking.store(false, Ordering::Release);
+            if until.is_some() {
+                self.host.opened.notify_waiters();
+            }
         }
+    }
+
+    fn is_idle(&mut self, group: GroupId) -> bool {
+        let Some(HostedPartition { table, partition, reads_seen, .. }) = self.host(group) else { return true };
+        let reads = table.partitions[*partition as usize].reads.load(Ordering::Relaxed);
+        std::mem::replace(reads_seen, reads) == reads
     }
 
     fn snapshot(&mut self, group: GroupId) -> Option<(u64, Vec<u8>)> {
@@ -233,7 +247,7 @@ impl StateMachine for PartitionsMachine {
 
     fn restore(&mut self, group: GroupId, index: u64, bytes: &[u8]) -> Result<(), String> {
         let host = self.host.clone();
-        let HostedPartition { table, partition, overlay } = self.host(group).ok_or("its table is not open")?;
+        let HostedPartition { table, partition, overlay, .. } = self.host(group).ok_or("its table is not open")?;
         *overlay = Overlay::default();
         snapshot::restore(&host, table, *partition, index, bytes).map_err(|error| error.to_string())
     }
@@ -256,7 +270,7 @@ impl PartitionsMachine {
             Entry::Vacant(place) => {
                 let (table, partition) = partition_of_group(group)?;
                 let table = self.host.registry.any(table)?;
-                Some(place.insert(HostedPartition { table, partition, overlay: Overlay::default() }))
+                Some(place.insert(HostedPartition { table, partition, overlay: Overlay::default(), reads_seen: 0 }))
             }
         }
     }

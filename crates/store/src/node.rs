@@ -8,7 +8,7 @@ use crate::maintenance::Maintenance;
 use crate::peers::{self, CatalogAnswer, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
 use crate::statistics::{self, StoreStatistics};
-use crate::table::{Leader, Partition, Table, group_of};
+use crate::table::{Partition, Table, group_of};
 use crate::{driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -367,7 +367,7 @@ impl Store {
     /// Whether every partition of every table has a leader, here or on another node.
     pub fn is_serving(&self) -> bool {
         let tables = self.host.registry.tables.load();
-        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.leader_of(at) != Leader::Unknown);
+        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.known_leader(at).is_some());
         !tables.by_id.is_empty() && tables.by_id.values().all(led)
     }
 
@@ -448,9 +448,9 @@ impl Store {
         self.host.transport.request(node, peers::FACE, request).await
     }
 
-    /// Waits until a partition may have got another leader, or a moment has passed.
-    pub async fn another_leader(&self) {
-        let _ = tokio::time::timeout(CATALOG_PAUSE, self.host.opened.notified()).await;
+    /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
+    pub async fn another_leader(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
     }
 
     /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its
@@ -573,11 +573,7 @@ impl Store {
     pub async fn truncate(&self, table: &Arc<Table>) -> Result<(), RequestError> {
         let mut by_node: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
         for partition in 0..table.schema.partitions {
-            let node = match table.leader_of(partition) {
-                Leader::Here => self.node(),
-                Leader::Node(node) => node,
-                Leader::Unknown => return Err(RequestError::NotReady),
-            };
+            let node = table.known_leader(partition).ok_or(RequestError::NotReady)?;
             by_node.entry(node).or_default().push(partition);
         }
         for (node, partitions) in by_node {

@@ -1,7 +1,6 @@
 //! What the store tells about itself.
 
 use crate::node::Host;
-use crate::table::Leader;
 use std::sync::atomic::Ordering;
 use tessera_consensus::log::LogStatistics;
 use tessera_engine::EngineStatistics;
@@ -41,7 +40,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
         memory_limit_bytes: host.memory.limit_bytes(),
         tables: tables
             .map(|table| {
-                let led = |partition: &u32| table.leader_of(*partition) != Leader::Unknown;
+                let led = |partition: &u32| table.known_leader(*partition).is_some();
                 let serving = (0..table.schema.partitions).filter(led).count();
                 TableStatistics {
                     id: table.id,

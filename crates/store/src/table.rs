@@ -35,6 +35,8 @@ pub struct Partition {
     pub(crate) is_serving: AtomicBool,
     /// Until when this node may answer reads.
     pub(crate) lease: Lease,
+    /// Whether the group was told that somebody wants to read, and has no lease.
+    pub(crate) is_waking: AtomicBool,
     /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
     leader: AtomicU64,
     pub(crate) reads: AtomicU64,
@@ -58,6 +60,7 @@ impl Partition {
             watched: Arc::default(),
             is_serving: AtomicBool::new(false),
             lease: Lease::default(),
+            is_waking: AtomicBool::new(false),
             leader: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -126,22 +129,43 @@ impl Table {
     /// while the lease held.
     #[inline]
     pub(crate) fn check_lease(&self, partition: u32) -> Result<(), RequestError> {
-        if self.partitions[partition as usize].lease.holds() { Ok(()) } else { Err(RequestError::NotReady) }
+        if self.partitions[partition as usize].lease.holds() {
+            return Ok(());
+        }
+        self.wake(partition);
+        Err(RequestError::NotReady)
     }
 
-    /// Who leads a partition, as far as this node knows.
+    /// The group may rest; then it has no lease.
+    fn wake(&self, partition: u32) {
+        let state = &self.partitions[partition as usize];
+        if state.is_serving.load(Ordering::Relaxed) && !state.is_waking.swap(true, Ordering::AcqRel) {
+            state.inbox.wake(group_of(self.id, partition));
+        }
+    }
+
+    /// The node that leads a partition, as far as this one knows. It may rest.
+    pub fn known_leader(&self, partition: u32) -> Option<NodeId> {
+        let state = &self.partitions[partition as usize];
+        if state.is_serving.load(Ordering::Acquire) {
+            return Some(self.node);
+        }
+        // This node was elected and does not serve yet, or no longer.
+        Some(state.leader().1).filter(|node| node.0 != 0 && *node != self.node)
+    }
+
+    /// Where a request for a partition goes now. Wakes a group that rests here.
     pub fn leader_of(&self, partition: u32) -> Leader {
         let state = &self.partitions[partition as usize];
         if state.is_serving.load(Ordering::Acquire) {
             // Without a lease it may have been overtaken.
-            return if state.lease.holds() { Leader::Here } else { Leader::Unknown };
+            if state.lease.holds() {
+                return Leader::Here;
+            }
+            self.wake(partition);
+            return Leader::Unknown;
         }
-        match state.leader().1 {
-            NodeId(0) => Leader::Unknown,
-            // Elected, and not serving yet; or no longer.
-            node if node == self.node => Leader::Unknown,
-            node => Leader::Node(node),
-        }
+        self.known_leader(partition).map_or(Leader::Unknown, Leader::Node)
     }
 
     fn not_serving(&self) -> RequestError {

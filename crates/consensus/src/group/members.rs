@@ -98,6 +98,7 @@ impl<T> Group<T> {
         };
         let transition = if changes.len() > 1 { ConfChangeTransition::Explicit } else { ConfChangeTransition::Auto };
         let changes = changes.iter().map(single).collect();
+        self.stir();
         self.propose_change(ConfChangeV2 { transition: transition as i32, changes, context: Vec::new() })
     }
 
@@ -118,6 +119,7 @@ impl<T> Group<T> {
     pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
         let is_possible = self.is_leader() && to != self.replica();
         if is_possible {
+            self.stir();
             self.handed_over = self.node.raft.term;
             self.lease = Some(Duration::ZERO);
             self.node.transfer_leader(to_raft(to));

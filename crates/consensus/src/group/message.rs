@@ -3,7 +3,7 @@
 //! Raft's own message goes as protobuf, without the entries' payloads; these follow it as they are:
 //!
 //! ```text
-//! u64 group | u32 length, Raft's message | u32 count, then per entry u8 sync, u32 length, payload
+//! u64 group | u8 flags (1: the group rests) | u32 length, Raft's message | u32 count, then per entry u8 sync, u32 length, payload
 //! ```
 
 use crate::GroupId;
@@ -16,6 +16,8 @@ use tessera_types::{NodeId, ReplicaId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerMessage {
     pub group: GroupId,
+    /// The leader has nothing to do, and this is its last heartbeat for now.
+    pub(crate) rests: bool,
     pub(crate) message: Message,
     /// One for each entry of the message.
     pub(crate) payloads: Vec<Payload>,
@@ -59,6 +61,7 @@ impl PeerMessage {
 
     pub fn encode(&self, out: &mut impl BufMut) {
         out.put_u64_le(self.group.0);
+        out.put_u8(u8::from(self.rests));
         out.put_u32_le(length(self.message.encoded_len()));
         self.message.encode(out).expect("the buffer grows");
         out.put_u32_le(length(self.payloads.len()));
@@ -72,6 +75,7 @@ impl PeerMessage {
     /// Reads what [`Self::encode`] wrote from the front of `bytes`; `None` if that is not a message.
     pub fn decode(bytes: &mut Bytes) -> Option<Self> {
         let group = GroupId(bytes.try_get_u64_le().ok()?);
+        let rests = bytes.try_get_u8().ok()? & 1 != 0;
         let message = Message::decode(take(bytes)?).ok()?;
         let count = bytes.try_get_u32_le().ok()? as usize;
         // Entries without payload still have their five bytes here, so the count cannot promise more than there is.
@@ -86,7 +90,7 @@ impl PeerMessage {
             Some(Payload { bytes: take(bytes)?, sync })
         };
         let payloads = (0..count).map(|_| payload(bytes)).collect::<Option<_>>()?;
-        Some(Self { group, message, payloads })
+        Some(Self { group, rests, message, payloads })
     }
 }
 
@@ -110,7 +114,7 @@ mod tests {
         let entries = vec![Entry { index: 7, term: 2, ..Default::default() }, Entry { index: 8, ..Default::default() }];
         let message = Message { from: 1, to: 2, term: 3, entries, ..Default::default() };
         let payloads = vec![Payload { bytes: Bytes::from_static(b"payload"), sync: true }, Payload::default()];
-        let message = PeerMessage { group: GroupId(9), message, payloads };
+        let message = PeerMessage { group: GroupId(9), rests: true, message, payloads };
         let mut encoded = BytesMut::new();
         message.encode(&mut encoded);
         let encoded = encoded.freeze();

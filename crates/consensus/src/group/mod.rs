@@ -13,6 +13,7 @@
 
 mod members;
 pub(crate) mod message;
+mod rest;
 mod storage;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
@@ -125,6 +126,7 @@ pub(crate) struct Group<T> {
     handed_over: u64,
     /// The leader last told.
     told_leader: (u64, u64),
+    rest: rest::Rest,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -240,6 +242,7 @@ impl<T> Group<T> {
             asked: Duration::ZERO,
             handed_over: 0,
             told_leader: (0, 0),
+            rest: rest::Rest::default(),
             in_pass: false,
         };
         for (index, change) in changes {
@@ -260,9 +263,10 @@ impl<T> Group<T> {
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
-        if self.is_alone && self.is_leader() {
+        if self.is_resting() || (self.is_alone && self.is_leader()) {
             return false;
         }
+        self.count_idle_tick();
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
         let patience = self.patience();
         self.node.raft.set_randomized_election_timeout(patience);
@@ -315,12 +319,14 @@ impl<T> Group<T> {
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
-        let PeerMessage { message, payloads, .. } = message;
+        let PeerMessage { message, payloads, rests, .. } = message;
+        let (kind, from) = (message.msg_type(), message.from);
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
         // Raft refuses what does not concern it, such as answers from nodes that are no members any more.
         let _ = self.node.step(message);
+        self.rest_or_stir(kind, from, rests);
     }
 
     pub(crate) fn replica(&self) -> ReplicaId {
@@ -363,6 +369,7 @@ impl<T> Group<T> {
 
     /// Takes a ticket for what was just appended to `building`. Returns the entry that closed, if one did.
     pub(crate) fn replicate(&mut self, ticket: T, sync: bool) -> Option<(u64, Bytes)> {
+        self.stir();
         self.building_sync |= sync;
         self.building_tickets.push(ticket);
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
@@ -381,6 +388,7 @@ impl<T> Group<T> {
         if let Some(until) = self.lease {
             let now = now();
             if confirm || now >= until {
+                self.stir();
                 self.unconfirmed.push((last, now, ticket));
                 return None;
             }
@@ -511,7 +519,8 @@ impl<T> Group<T> {
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
-            output.messages.push(PeerMessage { group: self.id, message, payloads });
+            let rests = self.tells_rest(&message);
+            output.messages.push(PeerMessage { group: self.id, rests, message, payloads });
         }
     }
 

@@ -112,6 +112,8 @@ struct World {
     /// Reads through the loop that wait for their answer: what they saw lacks these of what was acknowledged before.
     reads: HashMap<u64, Option<u64>>,
     loop_reads: u64,
+    /// How often a leader lay down.
+    rests: u64,
     /// Whoever holds a lease.
     readers: Vec<usize>,
     member_changes: u64,
@@ -151,6 +153,7 @@ impl World {
             lease_reads: 0,
             reads: HashMap::new(),
             loop_reads: 0,
+            rests: 0,
             readers: Vec::new(),
             member_changes: 0,
         };
@@ -291,6 +294,10 @@ impl World {
             {
                 replica.next_tick += TICK.div_f64(replica.clock_rate);
                 group.tick(now - replica.started);
+                if group.is_tired() {
+                    group.lie_down();
+                    self.rests += 1;
+                }
                 self.pass(at);
             }
             self.sync_disk(at);
@@ -312,6 +319,20 @@ impl World {
         if let (Some(number), Some(group)) = (last, &mut replica.group) {
             group.persisted(number);
             self.pass(at);
+        }
+    }
+
+    /// Each node wakes what waits for leaders on nodes that it does not hear of.
+    fn wake_what_waits(&mut self) {
+        for at in 0..self.replicas.len() {
+            for other in 0..self.replicas.len() {
+                let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
+                let is_heard = self.replicas[other].group.is_some() && !self.cut.contains(&(low, high));
+                let node = self.replicas[other].id.node;
+                if let Some(group) = self.replicas[at].group.as_mut().filter(|_| !is_heard) {
+                    group.wake_if_led_by(node);
+                }
+            }
         }
     }
 
@@ -463,6 +484,16 @@ impl World {
         replicas.collect()
     }
 
+    fn wake_leaders(&mut self) {
+        for at in 0..self.replicas.len() {
+            let replica = &mut self.replicas[at];
+            if let Some(group) = replica.group.as_mut().filter(|group| group.is_resting() && group.is_serving()) {
+                group.wake(self.now - replica.started);
+                self.pass(at);
+            }
+        }
+    }
+
     fn heal(&mut self) {
         self.cut.clear();
         self.loss = 0.0;
@@ -476,12 +507,17 @@ impl World {
 
 fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
     let mut world = World::new(seed, nodes, founders);
-    for _ in 0..steps {
+    for step in 0..steps {
         world.step();
-        if world.random.random_bool(0.3) {
+        if step % 200 == 0 {
+            world.wake_what_waits();
+        }
+        // At times nobody wants anything.
+        let is_quiet = step % 5_000 > 3_000;
+        if !is_quiet && world.random.random_bool(0.3) {
             world.write();
         }
-        if world.random.random_bool(0.01) {
+        if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
             world.disturb();
         }
         if nodes as usize > founders && world.random.random_bool(0.005) {
@@ -489,9 +525,16 @@ fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
         }
     }
     world.heal();
-    for _ in 0..4_000 {
+    for step in 0..4_000 {
         world.step();
+        if step % 200 == 0 {
+            world.wake_what_waits();
+            // A read wakes whoever leads and rests.
+            world.wake_leaders();
+        }
     }
+    world.wake_leaders();
+    (0..60).for_each(|_| world.step());
     let acknowledged: BTreeSet<_> = world.acknowledged.iter().copied().collect();
     let leader = world.readers.first().and_then(|at| world.replicas[*at].group.as_ref());
     let (voters, learners) =
@@ -526,6 +569,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
             ("elections", world.elections),
             ("snapshots", world.snapshots),
             ("changes of members", world.member_changes),
+            ("rests", world.rests),
             ("reads under a lease", world.lease_reads),
             ("reads through the loop", world.loop_reads),
         ] {
@@ -539,6 +583,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
     at_least("reads under a lease", 1);
     at_least("reads through the loop", worlds * 100);
     at_least("changes of members", worlds);
+    at_least("rests", worlds);
 }
 
 /// A replica that restarts has forgotten that it promised to take part in no election for a while.

@@ -23,6 +23,9 @@ use tessera_types::{Durability, NodeId, ReadMode, RecordKey, RequestError, Table
 
 /// How long commands wait for their partition to get a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries. A group that rests needs a moment to wake, an election half a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The code of [`RequestError::NotReady`], which means that nothing was done.
 const NOT_READY: &[u8] = b"-LOADING ";
 /// In a request: the commands are not confined to one partition.
@@ -207,7 +210,7 @@ impl Connection {
 
     /// Has every part carried out by whoever leads its partition.
     async fn reach(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
-        let began = Instant::now();
+        let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
         let Session { protocol, durability, reads, .. } = self.session;
         loop {
             let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
@@ -245,7 +248,8 @@ impl Connection {
                 }
                 return;
             }
-            self.server.store.another_leader().await;
+            self.server.store.another_leader(pause).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
 }

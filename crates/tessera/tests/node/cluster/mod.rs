@@ -138,7 +138,7 @@ impl Load {
                 connection = Client::connect(port).ok().map(|client| (client, table));
                 let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
                 // Half of the clients trust leases, the others have reads confirmed.
-                let reads = if seed % 2 == 0 { "READS majority" } else { "READS single" };
+                let reads = if seed.is_multiple_of(2) { "READS majority" } else { "READS single" };
                 if let Some((client, _)) = &mut connection {
                     let _ = client.call(&words(reads));
                 }
