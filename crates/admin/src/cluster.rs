@@ -136,6 +136,32 @@ impl ClusterInfo {
     }
 }
 
+/// Adds what the node knows of the cluster to the metrics.
+pub(crate) fn measure(store: &Store, gauges: &mut crate::metrics::Gauges) {
+    let cluster = info(store);
+    gauges.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
+    for node in &cluster.nodes {
+        let id = node.id.to_string();
+        let labels = [("node", id.as_str())];
+        gauges.set("tessera_node_replicas", "Replicas that a node holds or is to hold", &labels, node.replicas as f64);
+        gauges.set("tessera_node_leaders", "Partitions that a node leads", &labels, node.leaders as f64);
+        if let Some(seconds) = node.silent_seconds {
+            gauges.set("tessera_node_silent_seconds", "Since this node heard of another one", &labels, seconds);
+        }
+    }
+    for table in &cluster.tables {
+        let labels = [("table", table.name.as_str())];
+        let values: [(&str, &str, usize); 3] = [
+            ("tessera_table_leaderless_partitions", "Partitions without a leader", table.leaderless),
+            ("tessera_table_under_replicated_partitions", "Partitions that lack live replicas", table.under_replicated),
+            ("tessera_table_moving_partitions", "Partitions whose replicas move", table.moving),
+        ];
+        for (name, help, value) in values {
+            gauges.set(name, help, &labels, value as f64);
+        }
+    }
+}
+
 pub(crate) async fn show(State(server): State<AdminServer>) -> Json<ClusterInfo> {
     Json(info(&server.store))
 }

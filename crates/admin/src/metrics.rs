@@ -100,6 +100,7 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             engine.stall_micros as f64 / 1e6,
         );
     }
+    crate::cluster::measure(store, &mut gauges);
     extra(&mut gauges);
     let mut text = String::new();
     // Encoding into a string fails only where a metric's own encoding does.

@@ -100,6 +100,7 @@ pub enum SessionCommand {
     Acl,
     Auth,
     Client,
+    Cluster,
     Command,
     Config,
     DbSize,
@@ -256,6 +257,8 @@ pub static COMMANDS: &[Command] = &[
     // Server
     session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
         .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),
+    session(Server, "cluster", -2, SESSION, "3.0.0", S::Cluster, "Tells where slots are")
+        .differs("INFO, KEYSLOT, MYID, NODES, SHARDS, SLOTS on tables with the partitioner redis-slots. No node redirects; each answers all."),
     session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands")
         .differs("COUNT, DOCS, GETKEYS, INFO, LIST."),
     session(Server, "config", -2, ADMIN, "2.0.0", S::Config, "Reads and changes settings of the running node")

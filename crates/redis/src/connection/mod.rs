@@ -10,6 +10,7 @@
 
 mod batch;
 mod buffers;
+mod cluster_command;
 mod dispatch;
 mod elsewhere;
 mod frame;

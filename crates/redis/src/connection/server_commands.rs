@@ -27,6 +27,7 @@ impl Connection {
             S::Acl => self.acl(&args),
             S::Auth => self.auth(&args),
             S::Client => self.client_command(&args),
+            S::Cluster => self.cluster(&args),
             S::Command => self.command_command(&args),
             S::Config => self.config(&args),
             S::DbSize => {
@@ -612,7 +613,7 @@ fn client_name(name: &[u8]) -> Result<String, CommandError> {
     }
 }
 
-fn unknown_subcommand_named(command: &str, subcommand: &[u8]) -> CommandError {
+pub(super) fn unknown_subcommand_named(command: &str, subcommand: &[u8]) -> CommandError {
     let subcommand = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]);
     CommandError::Reply(format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.").into())
 }
