@@ -1,6 +1,6 @@
 //! Which nodes a partition's replicas go to. Pure functions of the catalog: the same on every node.
 
-use crate::{Catalog, CatalogCommand, Placement, TableState};
+use crate::{Catalog, CatalogCommand, Placement, TableEntry, TableState};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, TableId};
 
@@ -11,41 +11,90 @@ struct Load {
     leaders: usize,
 }
 
-type Loads = BTreeMap<NodeId, Load>;
-
-/// The load of nodes that may take replicas.
-fn loads(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Loads {
-    let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(|node| !node.is_draining);
-    let mut loads: Loads = catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
-    for placement in catalog.tables().flat_map(|table| &table.placement) {
-        for (at, replica) in placement.wanted.iter().enumerate() {
-            if let Some(load) = loads.get_mut(&replica.node) {
-                load.replicas += 1;
-                load.leaders += usize::from(at == 0);
-            }
-        }
-    }
-    loads
+/// The load of nodes that may take replicas: each table is to be spread evenly, and all together.
+#[derive(Clone, Debug)]
+struct Loads {
+    table: BTreeMap<NodeId, Load>,
+    all: BTreeMap<NodeId, Load>,
 }
 
-/// The nodes with the fewest replicas come first; among equals, the one with fewer leaders.
-fn least_loaded(loads: &Loads, count: usize, except: &[NodeId]) -> Vec<NodeId> {
-    let mut nodes: Vec<_> = loads.iter().filter(|(node, _)| !except.contains(node)).collect();
-    nodes.sort_by_key(|(node, load)| (**load, **node));
-    nodes.into_iter().take(count).map(|(node, _)| *node).collect()
+fn count<'a>(loads: &mut BTreeMap<NodeId, Load>, nodes: impl Iterator<Item = &'a NodeId>, change: isize) {
+    for (at, node) in nodes.enumerate() {
+        if let Some(load) = loads.get_mut(node) {
+            load.replicas = load.replicas.saturating_add_signed(change);
+            load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
+        }
+    }
+}
+
+fn nodes_of(placement: &Placement) -> Vec<NodeId> {
+    placement.wanted.iter().map(|replica| replica.node).collect()
+}
+
+impl Loads {
+    /// Of all tables, and of none yet.
+    fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
+        let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(|node| !node.is_draining);
+        let table: BTreeMap<_, _> =
+            catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
+        let mut all = table.clone();
+        for placement in catalog.tables().flat_map(|table| &table.placement) {
+            count(&mut all, nodes_of(placement).iter(), 1);
+        }
+        Self { table, all }
+    }
+
+    /// From now on for this table.
+    fn turn_to(&mut self, table: &TableEntry) {
+        self.table.values_mut().for_each(|load| *load = Load::default());
+        for placement in &table.placement {
+            count(&mut self.table, nodes_of(placement).iter(), 1);
+        }
+    }
+
+    fn count(&mut self, nodes: &[NodeId], change: isize) {
+        count(&mut self.table, nodes.iter(), change);
+        count(&mut self.all, nodes.iter(), change);
+    }
+
+    /// Of a node: in the table, and in all.
+    fn load(&self, node: NodeId) -> (Load, Load) {
+        let of = |loads: &BTreeMap<NodeId, Load>| loads.get(&node).copied().unwrap_or_default();
+        (of(&self.table), of(&self.all))
+    }
+
+    fn replicas(&self, node: NodeId) -> (usize, usize) {
+        let (table, all) = self.load(node);
+        (table.replicas, all.replicas)
+    }
+
+    fn leaders(&self, node: NodeId) -> (usize, usize) {
+        let (table, all) = self.load(node);
+        (table.leaders, all.leaders)
+    }
+
+    /// The nodes with the fewest replicas come first; among equals, those that lead least.
+    fn least_loaded(&self, count: usize, except: &[NodeId]) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = self.table.keys().copied().filter(|node| !except.contains(node)).collect();
+        nodes.sort_by_key(|node| (self.replicas(*node), self.leaders(*node), *node));
+        nodes.truncate(count);
+        nodes
+    }
+}
+
+/// Whether something should go from one who has `most` to one who has `least`, each in the table and in all: if that makes
+/// the table more even, or else all without making the table less so.
+fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
+    most.0 >= least.0 + 2 || (most.0 > least.0 && most.1 >= least.1 + 2)
 }
 
 /// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead.
 pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Vec<NodeId>> {
-    let mut loads = loads(catalog, &BTreeSet::new());
+    let mut loads = Loads::of(catalog, &BTreeSet::new());
     let mut place = |_| {
-        let mut nodes = least_loaded(&loads, replicas, &[]);
-        nodes.sort_by_key(|node| (loads[node].leaders, loads[node].replicas, *node));
-        for (at, node) in nodes.iter().enumerate() {
-            let load = loads.get_mut(node).expect("it was chosen from these");
-            load.replicas += 1;
-            load.leaders += usize::from(at == 0);
-        }
+        let mut nodes = loads.least_loaded(replicas, &[]);
+        nodes.sort_by_key(|node| (loads.leaders(*node), loads.replicas(*node), *node));
+        loads.count(&nodes, 1);
         nodes
     };
     (0..partitions).map(&mut place).collect()
@@ -54,7 +103,7 @@ pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) 
 /// What to do next so that every partition has its replicas, on nodes that live and stay, evenly spread. `silent` nodes
 /// are taken for lost. Returns at most `count` steps; each concerns another partition, none one that is still moving.
 pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) -> Vec<CatalogCommand> {
-    let mut loads = loads(catalog, silent);
+    let mut loads = Loads::of(catalog, silent);
     let mut moves = Vec::new();
     for table in catalog.tables().filter(|table| table.state == TableState::Active) {
         let replicas = usize::from(table.schema.replicas);
@@ -62,6 +111,7 @@ pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) ->
         if !table.schema.is_persistent() {
             continue;
         }
+        loads.turn_to(table);
         for (partition, placement) in (0..).zip(&table.placement) {
             if moves.len() == count {
                 return moves;
@@ -88,22 +138,22 @@ fn better(
     placement: &Placement,
     replicas: usize,
 ) -> Option<Vec<NodeId>> {
-    let before: Vec<NodeId> = placement.wanted.iter().map(|replica| replica.node).collect();
+    let before = nodes_of(placement);
     let mut nodes = before.clone();
     let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
     // A replica that cannot be replaced is better than none, unless its node is to be emptied and others remain.
     while let Some(lost) = nodes.iter().position(is_lost) {
-        match least_loaded(loads, 1, &nodes).first() {
+        match loads.least_loaded(1, &nodes).first() {
             Some(spare) => nodes[lost] = *spare,
             None if nodes.len() > 1 && !silent.contains(&nodes[lost]) => _ = nodes.remove(lost),
             None => break,
         }
     }
     if nodes.len() < replicas {
-        nodes.extend(least_loaded(loads, replicas - nodes.len(), &nodes));
+        nodes.extend(loads.least_loaded(replicas - nodes.len(), &nodes));
     }
     while nodes.len() > replicas {
-        let most = (0..nodes.len()).max_by_key(|at| loads.get(&nodes[*at]).copied().unwrap_or_default())?;
+        let most = (0..nodes.len()).max_by_key(|at| loads.replicas(nodes[*at]))?;
         nodes.remove(most);
     }
     if nodes == before {
@@ -112,34 +162,24 @@ fn better(
     if nodes == before {
         return None;
     }
-    let mut count = |nodes: &[NodeId], change: isize| {
-        for (at, node) in nodes.iter().enumerate() {
-            if let Some(load) = loads.get_mut(node) {
-                load.replicas = load.replicas.saturating_add_signed(change);
-                load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
-            }
-        }
-    };
-    count(&before, -1);
-    count(&nodes, 1);
+    loads.count(&before, -1);
+    loads.count(&nodes, 1);
     Some(nodes)
 }
 
-/// Moves one replica to a node with at least two fewer, or else the leader to a replica whose node leads at least two fewer.
+/// Moves one replica, or else the leader, from who has most to who has least.
 fn rebalance(loads: &Loads, nodes: &mut [NodeId]) {
-    let replicas = |node: &NodeId| loads.get(node).map_or(0, |load| load.replicas);
-    let leaders = |node: &NodeId| loads.get(node).map_or(0, |load| load.leaders);
-    if let Some(spare) = least_loaded(loads, 1, nodes).first()
-        && let Some(most) = nodes.iter().max_by_key(|node| replicas(node)).copied()
-        && replicas(&most) >= replicas(spare) + 2
+    if let Some(spare) = loads.least_loaded(1, nodes).first()
+        && let Some(most) = nodes.iter().copied().max_by_key(|node| loads.replicas(*node))
+        && is_uneven(loads.replicas(most), loads.replicas(*spare))
     {
         for node in nodes.iter_mut().filter(|node| **node == most) {
             *node = *spare;
         }
         return;
     }
-    let Some(least) = (0..nodes.len()).min_by_key(|at| (leaders(&nodes[*at]), *at)) else { return };
-    if leaders(&nodes[0]) >= leaders(&nodes[least]) + 2 {
+    let Some(least) = (0..nodes.len()).min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
+    if is_uneven(loads.leaders(nodes[0]), loads.leaders(nodes[least])) {
         nodes.swap(0, least);
     }
 }
@@ -193,19 +233,23 @@ mod tests {
     }
 
     fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
-        let loads = loads(catalog, silent);
-        let spread = |of: fn(&Load) -> usize| {
+        let mut loads = Loads::of(catalog, silent);
+        let spread = |loads: &BTreeMap<NodeId, Load>, of: fn(&Load) -> usize| {
             let all: Vec<_> = loads.values().map(of).collect();
             all.iter().max().unwrap() - all.iter().min().unwrap()
         };
-        assert!(spread(|load| load.replicas) <= 1, "{loads:?}");
-        assert!(spread(|load| load.leaders) <= 2, "{loads:?}");
+        assert!(spread(&loads.all, |load| load.replicas) <= 2, "{loads:?}");
+        for table in catalog.tables() {
+            loads.turn_to(table);
+            assert!(spread(&loads.table, |load| load.replicas) <= 1, "{loads:?}");
+            assert!(spread(&loads.table, |load| load.leaders) <= 2, "{loads:?}");
+        }
         for table in catalog.tables() {
             for placement in &table.placement {
                 let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
                 assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
-                assert_eq!(nodes.len(), usize::from(table.schema.replicas).min(loads.len()));
-                assert!(nodes.iter().all(|node| loads.contains_key(node)), "{placement:?}");
+                assert_eq!(nodes.len(), usize::from(table.schema.replicas).min(loads.all.len()));
+                assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
             }
         }
     }

@@ -5,7 +5,7 @@
 //!   1 message  | u8 kind | payload
 //!   2 request  | u64 number | u8 service | payload
 //!   3 response | u64 number | payload
-//!   4 alive    | (nothing; sent when there is nothing else to send)
+//!   4 alive    | (nothing; sent now and then, and answered by the same)
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};

@@ -71,7 +71,10 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
                             answers.wake.notify_one();
                         });
                     }
-                    (Frame::Alive, _) => {}
+                    (Frame::Alive, _) => {
+                        frame::alive(&mut answers.queue.lock());
+                        answers.wake.notify_one();
+                    }
                     (Frame::Response { .. } | Frame::Message { .. }, _) => {
                         return Err(io::Error::other("a frame that has no place here"));
                     }

@@ -20,8 +20,10 @@ const QUEUE_BYTES: usize = 256 << 20;
 const DIAL: Duration = Duration::from_secs(2);
 /// How long to wait before a node that could not be reached is dialled again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often a node hears that this one lives when there is nothing else to say.
+/// How often another node is told that this one lives, and says so of itself.
 const ALIVE: Duration = Duration::from_millis(500);
+/// A connection on which nothing has come for so long is of no use: whoever waits for an answer is told.
+const DEAD: Duration = Duration::from_secs(2);
 
 /// Why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +185,8 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
     let read = async {
         let mut input = BytesMut::with_capacity(64 << 10);
         loop {
-            if reader.read_buf(&mut input).await? == 0 {
+            let read = tokio::time::timeout(DEAD, reader.read_buf(&mut input)).await;
+            if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
                 return Ok(());
             }
             peer.heard();
@@ -198,9 +201,9 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
     };
     let write = async {
         let mut output = BytesMut::new();
+        let mut last_alive = Instant::now();
         loop {
-            // Whoever is silent is missed.
-            let _ = tokio::time::timeout(ALIVE, peer.wake.notified()).await;
+            let _ = tokio::time::timeout(ALIVE.saturating_sub(last_alive.elapsed()), peer.wake.notified()).await;
             {
                 let mut state = peer.state.lock();
                 if state.is_closed {
@@ -209,7 +212,8 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
                 std::mem::swap(&mut state.queue, &mut output);
                 state.handed_over = state.next_number;
             }
-            if output.is_empty() {
+            if last_alive.elapsed() >= ALIVE {
+                last_alive = Instant::now();
                 frame::alive(&mut output);
             }
             writer.write_all(&output).await?;

@@ -1,7 +1,7 @@
 //! A client that sends what it is told and shows what comes back.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A reply of either protocol.
@@ -62,7 +62,13 @@ pub fn words(text: &str) -> Vec<Vec<u8>> {
 
 impl Client {
     pub fn connect(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        Self::connect_to("127.0.0.1", port)
+    }
+
+    pub fn connect_to(host: &str, port: u16) -> io::Result<Self> {
+        let address = SocketAddr::new(host.parse().map_err(io::Error::other)?, port);
+        // Over a link that is cut, no answer ever comes.
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;

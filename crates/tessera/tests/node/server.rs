@@ -108,7 +108,13 @@ impl Node {
 
     pub fn spawn(data: &Path, redis_port: u16, admin_port: u16, settings: &[&str]) -> Self {
         let mut command = tessera();
-        command.arg("start").arg("--data-dir").arg(data);
+        command.arg("start");
+        Self::spawn_with(command, data, redis_port, admin_port, settings)
+    }
+
+    /// `command` ends with `start`.
+    pub fn spawn_with(mut command: Command, data: &Path, redis_port: u16, admin_port: u16, settings: &[&str]) -> Self {
+        command.arg("--data-dir").arg(data);
         // Small enough that segments end and checkpoints happen during tests.
         for setting in ["logging.filter=warn", "log.segment_bytes=4194304", "rocksdb.block_cache_bytes=33554432"] {
             command.args(["--set", setting]);

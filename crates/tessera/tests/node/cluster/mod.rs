@@ -1,4 +1,4 @@
-//! Clusters of real processes: nodes killed, stopped for a while and drained, while clients go on.
+//! Clusters of real processes: nodes killed, stopped for a while and drained, links cut, while clients go on.
 //!
 //! Clients read and write registers through whatever node they like. What they saw must have an order
 //! ([`linearizability`]), for tables on both engines, with hard durability and the default read mode.
@@ -6,10 +6,12 @@
 //! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer.
 
 mod linearizability;
+mod net;
 
 use crate::resp_client::{Client, Value, encode, words};
 use crate::server::{Node, free_port, tessera, wait_for};
 use linearizability::Operation;
+use net::Net;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -28,14 +30,20 @@ struct Cluster {
     /// Ports of each: Redis, admin, and for other nodes.
     ports: Vec<(u16, u16, u16)>,
     nodes: Vec<Option<Node>>,
+    /// Nodes are hosts of their own there; else all are on loopback.
+    net: Option<Net>,
 }
 
 impl Cluster {
     /// Starts a cluster and waits until every node knows every other one.
     fn start(count: usize) -> Self {
+        Self::start_in(None, count)
+    }
+
+    fn start_in(net: Option<Net>, count: usize) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let mut cluster = Self { data: TempDir::new().unwrap(), ports, nodes };
+        let mut cluster = Self { data: TempDir::new().unwrap(), ports, nodes, net };
         for at in 0..count {
             cluster.start_node(at);
             // One after the other, so that node numbers follow.
@@ -48,16 +56,33 @@ impl Cluster {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         if at > 0 {
-            settings.push(format!("cluster.join=[\"127.0.0.1:{}\"]", self.ports[0].2));
+            settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));
         }
+        let mut command = tessera();
+        if let Some(net) = &self.net {
+            for face in ["redis", "admin", "cluster"] {
+                settings.push(format!("{face}.bind=\"{}\"", self.host(at)));
+            }
+            settings.push("insecure=true".into());
+            command = Command::new("ip");
+            command.args(["netns", "exec", &net.name(at), env!("CARGO_BIN_EXE_tessera")]);
+        }
+        command.arg("start");
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let directory = self.data.path().join(at.to_string());
-        self.nodes[at] = Some(Node::spawn(&directory, redis, admin, &settings));
+        self.nodes[at] = Some(Node::spawn_with(command, &directory, redis, admin, &settings));
+    }
+
+    fn host(&self, at: usize) -> String {
+        self.net.as_ref().map_or("127.0.0.1".into(), |net| net.address(at))
+    }
+
+    fn admin(&self, at: usize) -> String {
+        format!("http://{}:{}", self.host(at), self.ports[at].1)
     }
 
     fn status(&self, at: usize) -> Option<serde_json::Value> {
-        let admin = self.ports[at].1;
-        let output = tessera().args(["status", "--json", "--admin", &format!("http://127.0.0.1:{admin}")]).output();
+        let output = tessera().args(["status", "--json", "--admin", &self.admin(at)]).output();
         serde_json::from_slice(&output.unwrap().stdout).ok()
     }
 
@@ -66,8 +91,7 @@ impl Cluster {
     }
 
     fn cli(&self, at: usize, arguments: &str) -> Result<String, String> {
-        let admin = format!("http://127.0.0.1:{}", self.ports[at].1);
-        let output = tessera().args(arguments.split(' ')).args(["--admin", &admin]).output().unwrap();
+        let output = tessera().args(arguments.split(' ')).args(["--admin", &self.admin(at)]).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
         } else {
@@ -98,7 +122,7 @@ impl Cluster {
     }
 
     fn client(&self, at: usize) -> Client {
-        Client::connect(self.ports[at].0).unwrap()
+        Client::connect_to(&self.host(at), self.ports[at].0).unwrap()
     }
 }
 
@@ -111,7 +135,8 @@ const KEYS: u32 = 12;
 
 struct Load {
     began: Instant,
-    redis_ports: Vec<u16>,
+    /// Host and port of each node.
+    addresses: Vec<(String, u16)>,
     histories: Histories,
     /// Values are never used twice.
     next_value: AtomicU64,
@@ -133,9 +158,9 @@ impl Load {
         let mut connection: Option<(Client, usize)> = None;
         while !self.stop.load(Ordering::Relaxed) {
             if connection.is_none() || random.random_bool(0.02) {
-                let port = *self.redis_ports.choose(&mut random).unwrap();
+                let (host, port) = self.addresses.choose(&mut random).unwrap();
                 let table = random.random_range(0..TABLES.len());
-                connection = Client::connect(port).ok().map(|client| (client, table));
+                connection = Client::connect_to(host, *port).ok().map(|client| (client, table));
                 let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
                 // Half of the clients trust leases, the others have reads confirmed.
                 let reads = if seed.is_multiple_of(2) { "READS majority" } else { "READS single" };
@@ -210,12 +235,16 @@ struct Faults {
     stops: u32,
     drains: u32,
     replica_changes: u32,
+    cuts: u32,
 }
 
 fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
     let at = random.random_range(0..cluster.nodes.len());
     let pause = Duration::from_millis(random.random_range(300..2_500));
     let another = (at + 1) % cluster.nodes.len();
+    if cluster.net.is_some() && random.random_bool(0.6) {
+        return cut(cluster, random, at, pause, faults);
+    }
     match random.random_range(0..10) {
         0..4 => {
             cluster.kill(at);
@@ -248,20 +277,59 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
     std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
 }
 
+/// Cuts a node off, or one of its links, or one direction of that; often while replicas move.
+fn cut(cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration, faults: &mut Faults) {
+    let nodes = cluster.nodes.len();
+    let other = (at + random.random_range(1..nodes)) % nodes;
+    let whole = random.random_bool(0.5);
+    let one_way = random.random_bool(0.3);
+    let net = cluster.net.as_ref().expect("there are links");
+    for peer in (0..nodes).filter(|peer| *peer != at && (whole || *peer == other)) {
+        net.cut(at, peer);
+        if !one_way {
+            net.cut(peer, at);
+        }
+    }
+    let is_moving = random.random_bool(0.4);
+    if is_moving {
+        let _ = cluster.cli(other, &format!("node drain {}", at + 1));
+    }
+    std::thread::park_timeout(pause);
+    cluster.net.as_ref().expect("there are links").heal();
+    if is_moving {
+        std::thread::park_timeout(pause);
+        let _ = cluster.cli(other, &format!("node drain {} --undo", at + 1));
+    }
+    faults.cuts += 1;
+}
+
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
+    chaos(Cluster::start(3));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links() {
+    let Some(net) = Net::new(4) else {
+        eprintln!("skipped: network namespaces need root and iproute2");
+        return;
+    };
+    net.enter();
+    chaos(Cluster::start_in(Some(net), 4));
+}
+
+fn chaos(mut cluster: Cluster) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = number("TESSERA_CHAOS_SECONDS").unwrap_or(15);
     let seed = number("TESSERA_SEED").unwrap_or(1);
     let mut random = StdRng::seed_from_u64(seed);
-    let mut cluster = Cluster::start(3);
     for (name, options) in TABLES {
         cluster.cli(0, &format!("table create {name} {options} --partitions 4 --replicas 3")).unwrap();
     }
     cluster.wait_until_whole();
     let load = Arc::new(Load {
         began: Instant::now(),
-        redis_ports: cluster.ports.iter().map(|(redis, ..)| *redis).collect(),
+        addresses: (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect(),
         histories: Mutex::default(),
         next_value: AtomicU64::new(1),
         stop: AtomicBool::new(false),

@@ -1,0 +1,89 @@
+//! Hosts with addresses, and links between them that can be cut: network namespaces, joined by a bridge in one more, in
+//! which the test's own threads live. Needs root, and `ip` of iproute2.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+
+/// Hosts of one test.
+pub struct Net {
+    /// Namespaces are named `PREFIX-hub`, `PREFIX-0`, `PREFIX-1` and so on.
+    prefix: String,
+    hosts: usize,
+}
+
+fn ip(arguments: &str) -> bool {
+    let mut command = Command::new("ip");
+    command.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+impl Net {
+    /// `None` if this process may not make namespaces here.
+    pub fn new(hosts: usize) -> Option<Self> {
+        let net = Self { prefix: format!("tessera{}", std::process::id()), hosts };
+        let hub = net.hub();
+        let make_hub = [
+            format!("netns add {hub}"),
+            format!("-n {hub} link set lo up"),
+            format!("-n {hub} link add bridge0 type bridge"),
+            format!("-n {hub} link set bridge0 up"),
+            format!("-n {hub} addr add 10.77.0.254/24 dev bridge0"),
+        ];
+        let make_hosts = (0..hosts).flat_map(|at| {
+            let (name, address) = (net.name(at), net.address(at));
+            [
+                format!("netns add {name}"),
+                format!("-n {hub} link add port{at} type veth peer name eth0 netns {name}"),
+                format!("-n {hub} link set port{at} master bridge0 up"),
+                format!("-n {name} addr add {address}/24 dev eth0"),
+                format!("-n {name} link set eth0 up"),
+                format!("-n {name} link set lo up"),
+            ]
+        });
+        // What was made so far goes with `net` if one of them fails.
+        let is_made = make_hub.into_iter().chain(make_hosts).all(|arguments| ip(&arguments));
+        is_made.then_some(net)
+    }
+
+    fn hub(&self) -> String {
+        format!("{}-hub", self.prefix)
+    }
+
+    pub fn name(&self, at: usize) -> String {
+        format!("{}-{at}", self.prefix)
+    }
+
+    pub fn address(&self, at: usize) -> String {
+        format!("10.77.0.{}", at + 1)
+    }
+
+    /// Moves the calling thread, and what it starts from now on, to where all hosts can be reached.
+    pub fn enter(&self) {
+        let namespace = File::open(format!("/run/netns/{}", self.hub())).unwrap();
+        // SAFETY: a plain system call with a descriptor that is open.
+        let outcome = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+        assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// What one host sends another one is lost from now on.
+    pub fn cut(&self, from: usize, to: usize) {
+        // It may be cut already.
+        ip(&format!("-n {} route add blackhole {}/32", self.name(from), self.address(to)));
+    }
+
+    pub fn heal(&self) {
+        for from in 0..self.hosts {
+            for to in (0..self.hosts).filter(|to| *to != from) {
+                ip(&format!("-n {} route del blackhole {}/32", self.name(from), self.address(to)));
+            }
+        }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        (0..self.hosts).for_each(|at| _ = ip(&format!("netns del {}", self.name(at))));
+        ip(&format!("netns del {}", self.hub()));
+    }
+}
