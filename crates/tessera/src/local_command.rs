@@ -13,10 +13,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Ports of neighbouring nodes are so far apart.
 const PORT_STEP: u16 = 10;
-/// The port for other nodes before any offset.
+/// The ports before any offset: for other nodes, and for clients.
 const PEER_PORT: u16 = 29_015;
+const REDIS_PORT: u16 = 6_379;
 const READY: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
+/// After a node ended; long enough to see that the others go on.
+const RESTART: Duration = Duration::from_secs(5);
 /// How long nodes may take to stop.
 const STOP: Duration = Duration::from_secs(20);
 
@@ -43,10 +46,10 @@ struct Node {
     log: PathBuf,
 }
 
-/// Runs the nodes until SIGINT or SIGTERM, or until one of them ends by itself.
+/// Runs the nodes until SIGINT or SIGTERM. A node that ends by itself is started again.
 ///
 /// # Errors
-/// Why a node could not start, or that one ended.
+/// Why a node could not start, or that one ended before all served.
 pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
     let other = |error: std::io::Error| ExitError::Other(error.to_string());
     std::fs::create_dir_all(&args.data_dir).map_err(|error| ExitError::DataDirectory(error.to_string()))?;
@@ -59,7 +62,7 @@ pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
             nodes.push(start(args, number)?);
         }
         let outcome = tokio::select! {
-            outcome = watch(&mut nodes) => outcome,
+            outcome = watch(args, &mut nodes) => outcome,
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         };
@@ -101,19 +104,21 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     Ok(Node { number, child, admin: NodeArgs::of_offset(offset), log })
 }
 
-/// Waits until all serve, says so, then until one ends.
-async fn watch(nodes: &mut [Node]) -> Result<(), ExitError> {
+/// Waits until all serve, says so, and starts again those that end.
+async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
     let began = Instant::now();
     let mut is_ready = false;
     loop {
         for node in nodes.iter_mut() {
-            if let Ok(Some(status)) = node.child.try_wait() {
-                return Err(ExitError::Other(format!(
-                    "node {} ended by itself ({status}); its last words are in {}",
-                    node.number,
-                    node.log.display()
-                )));
+            let Ok(Some(status)) = node.child.try_wait() else { continue };
+            let (port, log) = (REDIS_PORT + args.port_offset + PORT_STEP * node.number, node.log.display());
+            let ended = format!("the node with port {port} ended by itself ({status}); its last words are in {log}");
+            if !is_ready {
+                return Err(ExitError::Other(ended));
             }
+            println!("{ended}; it is started again in {} seconds", RESTART.as_secs());
+            tokio::time::sleep(RESTART).await;
+            *node = start(args, node.number)?;
         }
         if !is_ready && nodes.iter().all(|node| serves(node, nodes.len())) {
             is_ready = true;
