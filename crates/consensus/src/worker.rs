@@ -107,12 +107,15 @@ impl<C> Inbox<C> {
         self.push(Message::Durable(group, index));
     }
 
-    /// Delivers a message from another replica. Drops it when the inbox is full: Raft copes with lost messages.
-    pub fn deliver(&self, message: PeerMessage) {
-        let mut messages = self.messages.lock();
-        if messages.len() < self.limit {
-            messages.push(Message::Peer(message));
-            drop(messages);
+    /// Delivers messages from other replicas. Drops them when the inbox is full: Raft copes with lost messages.
+    pub fn deliver(&self, messages: Vec<PeerMessage>) {
+        if messages.is_empty() {
+            return;
+        }
+        let mut queue = self.messages.lock();
+        if queue.len() < self.limit {
+            queue.extend(messages.into_iter().map(Message::Peer));
+            drop(queue);
             self.wake.notify_one();
         }
     }

@@ -156,8 +156,12 @@ impl Host {
         }))
     }
 
+    pub(crate) fn worker_of(&self, table: TableId, partition: u32) -> usize {
+        (table.0 as usize + partition as usize) % self.inboxes.len()
+    }
+
     pub(crate) fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
-        &self.inboxes[(table.0 as usize + partition as usize) % self.inboxes.len()]
+        &self.inboxes[self.worker_of(table, partition)]
     }
 
     /// Tells other nodes that this one leads a partition.

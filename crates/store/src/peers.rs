@@ -70,17 +70,17 @@ pub(crate) struct PeerHandler {
 }
 
 impl Handler for PeerHandler {
-    fn message(&self, from: NodeId, kind: u8, mut payload: Bytes) {
+    fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>) {
         let Some(store) = self.store.get() else { return };
-        match kind {
-            GROUP => {
-                if let Some(message) = PeerMessage::decode(&mut payload) {
-                    store.host.deliver(message);
-                }
+        let mut of_groups = Vec::with_capacity(messages.len());
+        for (kind, mut payload) in messages.drain(..) {
+            match kind {
+                GROUP => of_groups.extend(PeerMessage::decode(&mut payload)),
+                LEADS => store.host.others_lead(from, payload),
+                _ => {}
             }
-            LEADS => store.host.others_lead(from, payload),
-            _ => {}
         }
+        store.host.deliver(of_groups);
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
@@ -143,11 +143,19 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
 }
 
 impl Host {
-    fn deliver(&self, message: PeerMessage) {
-        if message.group == CATALOG_GROUP {
-            self.catalog_inbox.deliver(message);
-        } else if let Some((table, partition)) = partition_of_group(message.group) {
-            self.inbox_of(table, partition).deliver(message);
+    /// Hands messages to the workers of their groups, all of a worker's at once.
+    fn deliver(&self, messages: Vec<PeerMessage>) {
+        let (mut catalog, mut by_worker) = (Vec::new(), vec![Vec::new(); self.inboxes.len()]);
+        for message in messages {
+            if message.group == CATALOG_GROUP {
+                catalog.push(message);
+            } else if let Some((table, partition)) = partition_of_group(message.group) {
+                by_worker[self.worker_of(table, partition)].push(message);
+            }
+        }
+        self.catalog_inbox.deliver(catalog);
+        for (inbox, messages) in self.inboxes.iter().zip(by_worker) {
+            inbox.deliver(messages);
         }
     }
 
@@ -176,7 +184,7 @@ impl Host {
         }
         match node {
             _ if payload.is_empty() => {}
-            Some(node) => self.transport.send(node, LEADS, |out| out.put_slice(&payload)),
+            Some(node) => self.transport.send(node, LEADS, &[payload], |payload, out| out.put_slice(payload)),
             None => self.transport.broadcast(LEADS, &payload),
         }
     }
@@ -187,8 +195,11 @@ pub(crate) struct GroupMessages(pub(crate) Arc<tessera_transport::Transport>);
 
 impl tessera_consensus::Transport for GroupMessages {
     fn send(&self, messages: Vec<PeerMessage>) {
-        for message in messages {
-            self.0.send(message.destination(), GROUP, |out| message.encode(out));
+        let mut messages = messages;
+        // Stable: what goes to one node keeps its order.
+        messages.sort_by_key(PeerMessage::destination);
+        for messages in messages.chunk_by(|one, other| one.destination() == other.destination()) {
+            self.0.send(messages[0].destination(), GROUP, messages, |message, out| message.encode(out));
         }
     }
 }

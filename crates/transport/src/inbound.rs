@@ -52,6 +52,7 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
     let answers = Arc::new(Answers::default());
     let read = async {
         let mut input = BytesMut::with_capacity(64 << 10);
+        let mut messages = Vec::new();
         loop {
             if reader.read_buf(&mut input).await? == 0 {
                 return Ok(());
@@ -61,7 +62,7 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
             }
             while let Some(frame) = frame::take(&mut input)? {
                 match (frame, from) {
-                    (Frame::Message { kind, payload }, Some(node)) => transport.handler.message(node, kind, payload),
+                    (Frame::Message { kind, payload }, Some(_)) => messages.push((kind, payload)),
                     (Frame::Request { number, service, payload }, from) => {
                         let answer = transport.handler.request(from, service, payload);
                         let answers = answers.clone();
@@ -79,6 +80,10 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
                         return Err(io::Error::other("a frame that has no place here"));
                     }
                 }
+            }
+            if let Some(node) = from.filter(|_| !messages.is_empty()) {
+                transport.handler.messages(node, &mut messages);
+                messages.clear();
             }
         }
     };

@@ -30,8 +30,8 @@ pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
 /// What a node does with what others send it.
 pub trait Handler: Send + Sync + 'static {
-    /// Takes a message. Must not wait.
-    fn message(&self, from: NodeId, kind: u8, payload: Bytes);
+    /// Takes the messages that came at one time, each with its kind. Must not wait.
+    fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>);
 
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
@@ -100,17 +100,17 @@ impl Transport {
         self.peers.read().get(&node).cloned()
     }
 
-    /// Sends a message that `write` appends. It may get lost, but never stays behind a later one.
-    pub fn send(&self, to: NodeId, kind: u8, write: impl FnOnce(&mut BytesMut)) {
+    /// Sends messages of one kind, each of which `write` appends. They may get lost, but none stays behind a later one.
+    pub fn send<M>(&self, to: NodeId, kind: u8, messages: &[M], write: impl Fn(&M, &mut BytesMut)) {
         if let Some(peer) = self.peer(to) {
-            peer.send(kind, write);
+            peer.send(kind, messages, write);
         }
     }
 
     /// Sends a message to all other nodes.
     pub fn broadcast(&self, kind: u8, payload: &[u8]) {
         for peer in self.peers.read().values() {
-            peer.send(kind, |out| out.extend_from_slice(payload));
+            peer.send(kind, &[payload], |payload, out| out.extend_from_slice(payload));
         }
     }
 

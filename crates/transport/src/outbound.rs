@@ -93,14 +93,16 @@ impl Peer {
         Some(self.began.elapsed().saturating_sub(Duration::from_millis(heard)))
     }
 
-    pub(crate) fn send(&self, kind: u8, write: impl FnOnce(&mut BytesMut)) {
+    pub(crate) fn send<M>(&self, kind: u8, messages: &[M], write: impl Fn(&M, &mut BytesMut)) {
         let mut state = self.state.lock();
         // Nothing is kept for a node that cannot be reached: it is told the news when it can.
         if !state.is_connected || state.queue.len() > QUEUE_BYTES {
             return;
         }
         let was_empty = state.queue.is_empty();
-        frame::message(&mut state.queue, kind, write);
+        for message in messages {
+            frame::message(&mut state.queue, kind, |out| write(message, out));
+        }
         drop(state);
         if was_empty {
             self.wake.notify_one();

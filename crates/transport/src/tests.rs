@@ -7,8 +7,8 @@ struct Echo {
 }
 
 impl Handler for Echo {
-    fn message(&self, from: NodeId, kind: u8, payload: Bytes) {
-        self.messages.lock().push((from, kind, payload));
+    fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>) {
+        self.messages.lock().extend(messages.drain(..).map(|(kind, payload)| (from, kind, payload)));
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
@@ -61,7 +61,7 @@ async fn nodes_talk_and_find_one_another_again() {
     knows(&one, &two);
     let answer = until(async || one.transport.request(NodeId(2), 1, b"hello").await.ok()).await;
     assert_eq!(&answer[..], b"1 hello");
-    one.transport.send(NodeId(2), 5, |out| out.extend_from_slice(b"news"));
+    one.transport.send(NodeId(2), 5, &[b"news"], |news, out| out.extend_from_slice(*news));
     until(async || (!two.echo.messages.lock().is_empty()).then_some(())).await;
     assert_eq!(two.echo.messages.lock()[0], (NodeId(1), 5, Bytes::from_static(b"news")));
     assert!(one.transport.silence(NodeId(2)).is_some_and(|silence| silence < Duration::from_secs(5)));
