@@ -251,11 +251,19 @@ pub struct StoreWorker {
     partitions: Worker<PartitionsMachine>,
     /// The first worker also drives the catalog.
     catalog: Option<Worker<CatalogMachine<OpenTables>>>,
+    /// And has the connections to other nodes on its thread: most of what comes there is for the loop.
+    peers: Option<(Arc<Transport>, std::net::TcpListener)>,
 }
 
 impl StoreWorker {
     /// Runs until [`Store::shut_down`].
     pub async fn run(self) {
+        if let Some((transport, listener)) = self.peers {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => _ = tokio::spawn(transport.serve(listener)),
+                Err(error) => tracing::error!(%error, "other nodes cannot be heard"),
+            }
+        }
         match self.catalog {
             Some(catalog) => _ = tokio::join!(self.partitions.run(), catalog.run()),
             None => self.partitions.run().await,
@@ -287,10 +295,7 @@ impl Store {
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());
-        let transport = {
-            let _entered = runtime.enter();
-            Transport::new(identity, handler.clone())
-        };
+        let transport = Transport::new(identity, handler.clone());
         let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
         let replicas =
             Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;
@@ -330,26 +335,20 @@ impl Store {
             .map(|inbox| {
                 let machine = PartitionsMachine::new(host.clone());
                 let worker = Worker::new(machine, inbox.clone(), Some(log.clone()));
-                StoreWorker { partitions: worker.with_transport(messages.clone()), catalog: None }
+                StoreWorker { partitions: worker.with_transport(messages.clone()), catalog: None, peers: None }
             })
             .collect();
         let limits = host.config.limits.clone();
         let machine = CatalogMachine::new(host.directory.catalog(), file, limits, OpenTables(host.clone()));
         let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
         workers[0].catalog = Some(catalog.with_transport(messages));
+        workers[0].peers = Some((transport, listener));
         let maintenance = Maintenance::start(host.clone());
         let store = Self { host, maintenance: Arc::new(maintenance) };
         let _ = handler.store.set(store.clone());
         let driver = store.clone();
-        let run = move || {
-            runtime.block_on(async move {
-                match tokio::net::TcpListener::from_std(listener) {
-                    Ok(listener) => _ = tokio::join!(transport.serve(listener), driver::run(driver)),
-                    Err(error) => tracing::error!(%error, "other nodes cannot be heard"),
-                }
-            });
-        };
-        std::thread::Builder::new().name("peers".into()).spawn(run).map_err(OpenError::Transport)?;
+        let run = move || runtime.block_on(driver::run(driver));
+        std::thread::Builder::new().name("driver".into()).spawn(run).map_err(OpenError::Transport)?;
         Ok((store, workers))
     }
 

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tessera_types::{ClusterId, NodeId};
 use tokio::net::TcpListener;
@@ -47,20 +47,19 @@ pub struct Identity {
     pub node: NodeId,
 }
 
-/// The connections of one node. Lives on the runtime that it is made on.
+/// The connections of one node. They live on the runtime that it [serves](Transport::serve) on.
 pub struct Transport {
     identity: Identity,
     handler: Arc<dyn Handler>,
     peers: RwLock<HashMap<NodeId, Arc<Peer>>>,
-    runtime: tokio::runtime::Handle,
+    /// Where connections live.
+    runtime: OnceLock<tokio::runtime::Handle>,
     began: Instant,
 }
 
 impl Transport {
-    /// # Panics
-    /// Outside of a tokio runtime.
     pub fn new(identity: Identity, handler: Arc<dyn Handler>) -> Arc<Self> {
-        let runtime = tokio::runtime::Handle::current();
+        let runtime = OnceLock::new();
         Arc::new(Self { identity, handler, peers: RwLock::default(), runtime, began: Instant::now() })
     }
 
@@ -68,14 +67,19 @@ impl Transport {
         self.identity
     }
 
-    /// Takes connections from other nodes until it is dropped.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        inbound::serve(self, listener).await;
+    /// Takes connections from other nodes until the future is dropped, and makes those to them on the same runtime.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn serve(self: Arc<Self>, listener: TcpListener) -> impl Future<Output = ()> + Send {
+        let _ = self.runtime.set(tokio::runtime::Handle::current());
+        inbound::serve(self, listener)
     }
 
     /// Makes the nodes that this one talks to those given, each under its address `HOST:PORT`. A node that comes back
-    /// under another address is dialled there from now on.
+    /// under another address is dialled there from now on. Does nothing yet before it serves.
     pub fn set_peers(self: &Arc<Self>, addresses: &HashMap<NodeId, String>) {
+        let Some(runtime) = self.runtime.get() else { return };
         let mut peers = self.peers.write();
         peers.retain(|node, peer| {
             let stays = addresses.contains_key(node);
@@ -89,7 +93,7 @@ impl Transport {
                 Some(peer) => peer.set_address(address),
                 None => {
                     let peer = Peer::new(self.identity, *node, address.clone(), self.began);
-                    self.runtime.spawn(outbound::run(peer.clone(), self.handler.clone()));
+                    runtime.spawn(outbound::run(peer.clone(), self.handler.clone()));
                     peers.insert(*node, peer);
                 }
             }

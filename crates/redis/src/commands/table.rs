@@ -489,7 +489,7 @@ pub static COMMANDS: &[Command] = &[
         .differs("Commands on whole tables or the connection cannot be queued."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
-        .differs("Watched keys must be in the partition of the transaction."),
+        .differs("Watched keys must be in the partition of the transaction, and the connection with the node that leads it."),
 ];
 
 const SLOW_READ_SESSION: Flags = Flags { in_multi: false, ..SLOW_READ };
