@@ -2,6 +2,7 @@
 //! node that leads the catalog for all.
 
 use crate::node::{Host, Store};
+use crate::peers;
 use crate::table::{group_of, partition_of_group};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Rounds {
             Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
             Step::HandOver(to) => {
                 let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
-                let is_there = host.transport.silence(to.node).is_some_and(|silence| silence < QUIET);
+                let is_there = host.may_lead(to.node);
                 if is_there && !lately {
                     self.handed_over.insert(view.id, Instant::now());
                     host.inbox_of(table, partition).hand_over(view.id, to);
@@ -138,6 +139,46 @@ impl Rounds {
     }
 }
 
+/// How long a node that stops waits for others to lead.
+const HAND_OVER: Duration = Duration::from_secs(3);
+
+impl Store {
+    /// Lets other nodes lead what this one leads, as far as they can, so that clients notice nothing when it stops.
+    pub async fn hand_over(&self) {
+        let began = Instant::now();
+        self.host.transport.broadcast(peers::STOPS, &[]);
+        let mut asked = BTreeSet::new();
+        while began.elapsed() < HAND_OVER && self.hand_over_once(&mut asked).await {
+            tokio::time::sleep(ROUND / 50).await;
+        }
+    }
+
+    /// Returns whether there was something that another node could lead.
+    async fn hand_over_once(&self, asked: &mut BTreeSet<GroupId>) -> bool {
+        let mut views = look(&self.host.catalog_inbox).await;
+        for inbox in &self.host.inboxes {
+            views.extend(look(inbox).await);
+        }
+        let mut waits = false;
+        for view in views.iter().filter(|view| view.is_serving) {
+            let heirs = view.voters.iter().filter(|voter| **voter != view.replica && self.host.may_lead(voter.node));
+            let lag = |heir: &&tessera_types::ReplicaId| {
+                view.lag.iter().find(|(id, _)| id == *heir).map_or(0, |(_, lag)| *lag)
+            };
+            let Some(heir) = heirs.min_by_key(lag) else { continue };
+            waits = true;
+            // Asked once: what does not come of it comes of an election when this node is gone.
+            if asked.insert(view.id) {
+                match partition_of_group(view.id) {
+                    Some((table, partition)) => self.host.inbox_of(table, partition).hand_over(view.id, *heir),
+                    None => self.host.catalog_inbox.hand_over(view.id, *heir),
+                }
+            }
+        }
+        waits
+    }
+}
+
 fn moved(view: &GroupView, members: Vec<tessera_types::ReplicaId>) -> CatalogCommand {
     let (table, partition) = partition_of_group(view.id).expect("a partition's group");
     debug_assert_eq!(group_of(table, partition), view.id);
@@ -153,6 +194,12 @@ impl Host {
                 self.catalog_inbox.wake_led_by(node.id);
             }
         }
+    }
+
+    /// Whether another node is there, and means to stay.
+    fn may_lead(&self, node: NodeId) -> bool {
+        let is_there = self.transport.silence(node).is_some_and(|silence| silence < QUIET);
+        is_there && !self.stopping.lock().contains(&node)
     }
 
     /// Dials the nodes that the catalog names.

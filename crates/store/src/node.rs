@@ -13,7 +13,7 @@ use crate::{driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -72,6 +72,8 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    /// Nodes that said that they stop: nobody asks them to lead.
+    pub(crate) stopping: Mutex<HashSet<NodeId>>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) opened: tokio::sync::Notify,
     /// Carries out what clients asked other nodes.
@@ -315,6 +317,7 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
             face: OnceLock::new(),
         });

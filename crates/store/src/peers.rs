@@ -11,9 +11,11 @@ use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Handler};
 use tessera_types::{NodeId, RequestError, TableId};
 
-/// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term.
+/// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term; that the sender
+/// is about to stop.
 pub(crate) const GROUP: u8 = 1;
 pub(crate) const LEADS: u8 = 2;
+pub(crate) const STOPS: u8 = 3;
 
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
@@ -77,6 +79,7 @@ impl Handler for PeerHandler {
             match kind {
                 GROUP => of_groups.extend(PeerMessage::decode(&mut payload)),
                 LEADS => store.host.others_lead(from, payload),
+                STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}
             }
         }
@@ -111,6 +114,8 @@ impl Handler for PeerHandler {
 
     fn connected(&self, node: NodeId) {
         if let Some(store) = self.store.get() {
+            // It has started again.
+            store.host.stopping.lock().remove(&node);
             store.host.tell_leading(Some(node));
         }
     }

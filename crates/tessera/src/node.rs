@@ -75,6 +75,7 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
             _ = interrupt.recv() => tracing::info!("interrupted, stopping"),
             _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
         }
+        store.hand_over().await;
         store.shut_down();
         let _ = stop.send(());
         // An admin request that does not end must not keep the node.

@@ -428,6 +428,20 @@ fn failover_takes() {
 }
 
 #[test]
+fn stopping_a_node_fails_no_request_made_to_others() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let port = cluster.ports[1].0;
+    let (longest, failed) = longest_write(port, "t", || {
+        let mut node = cluster.nodes[0].take().unwrap();
+        assert_eq!(node.process.terminate(), Some(0));
+    });
+    assert_eq!(failed, 0);
+    eprintln!("longest write while a node stopped: {longest:?}");
+}
+
+#[test]
 fn draining_a_node_fails_no_request() {
     let cluster = Cluster::start(4);
     cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
