@@ -1,6 +1,6 @@
 //! Opens and closes tables as the catalog says.
 
-use crate::node::Host;
+use crate::host::Host;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogListener};

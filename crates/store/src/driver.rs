@@ -1,8 +1,9 @@
 //! What makes the cluster what the catalog says: a round twice a second, on every node for the groups it leads, and on the
 //! node that leads the catalog for all.
 
-use crate::node::{Host, Store};
+use crate::host::Host;
 use crate::peers;
+use crate::store::Store;
 use crate::table::{group_of, partition_of_group};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

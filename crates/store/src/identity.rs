@@ -1,12 +1,15 @@
 //! Who this node is: given once, kept in the data directory.
 
+use crate::config::StoreConfig;
+use crate::data_directory::DataDirectory;
 use crate::peers;
+use crate::store::OpenError;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tessera_cluster::{Addresses, Catalog};
+use tessera_cluster::{Addresses, Catalog, CatalogFile};
 use tessera_transport::Identity;
 use tessera_types::{ClusterId, NodeId};
 
@@ -22,7 +25,7 @@ struct IdentityFile {
 }
 
 /// Reads the identity; `None` for a node that has none yet.
-pub(crate) fn load(path: &Path) -> io::Result<Option<Identity>> {
+fn load(path: &Path) -> io::Result<Option<Identity>> {
     match fs::read(path) {
         Ok(bytes) => {
             let file: IdentityFile = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
@@ -33,14 +36,41 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Identity>> {
     }
 }
 
-pub(crate) fn save(path: &Path, identity: Identity) -> io::Result<()> {
+fn save(path: &Path, identity: Identity) -> io::Result<()> {
     let file = IdentityFile { cluster: identity.cluster, node: identity.node };
     tessera_cluster::save_json(path, &file)
 }
 
 /// The identity of the first node of a new cluster.
-pub(crate) fn of_new_cluster() -> Identity {
-    Identity { cluster: ClusterId(rand::random()), node: NodeId(1) }
+fn of_new_cluster() -> Identity {
+    Identity { cluster: ClusterId(rand::random()), node: FIRST_NODE }
+}
+
+/// The node that founds a cluster.
+pub(crate) const FIRST_NODE: NodeId = NodeId(1);
+
+/// Who this node is: as it was before, or a newcomer to a cluster, or the first of a new one.
+pub(crate) fn establish(
+    config: &StoreConfig,
+    directory: &DataDirectory,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Identity, OpenError> {
+    let failed = |error| OpenError::File("node.json", error);
+    if let Some(identity) = load(&directory.identity()).map_err(failed)? {
+        return Ok(identity);
+    }
+    let (identity, catalog) = if config.join.is_empty() {
+        (of_new_cluster(), Catalog::of_new_cluster(config.addresses.clone()))
+    } else {
+        let welcome = runtime.block_on(join(&config.join, &config.addresses)).map_err(OpenError::Join)?;
+        (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
+    };
+    // The catalog first: without identity it counts for nothing.
+    let file = CatalogFile { applied_index: 0, catalog };
+    file.save(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
+    save(&directory.identity(), identity).map_err(failed)?;
+    tracing::info!(cluster = %identity.cluster, node = %identity.node, "this node has an identity now");
+    Ok(identity)
 }
 
 /// What a node that lets another one in tells it.
@@ -55,7 +85,7 @@ pub(crate) struct Welcome {
 ///
 /// # Errors
 /// What the last one said when none did in time.
-pub(crate) async fn join(seeds: &[String], addresses: &Addresses) -> Result<Welcome, String> {
+async fn join(seeds: &[String], addresses: &Addresses) -> Result<Welcome, String> {
     let began = Instant::now();
     let request = serde_json::to_vec(addresses).expect("addresses have a JSON form");
     loop {

@@ -3,21 +3,24 @@
 //!
 //! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
 
+mod catalog_changes;
 mod catalog_listener;
 mod change_set;
+mod clear;
 mod config;
 mod data_directory;
 mod driver;
+mod host;
 mod identity;
 mod lease;
 mod machine;
 mod maintenance;
-mod node;
 mod overlay;
 mod peers;
 mod replicas;
 mod snapshot;
 mod statistics;
+mod store;
 mod table;
 mod transaction;
 mod watch;
@@ -25,9 +28,9 @@ mod watch;
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use machine::{Operation, Verdict};
-pub use node::{OpenError, Store, StoreWorker};
 pub use peers::ServeFace;
 pub use statistics::{StoreStatistics, TableStatistics};
+pub use store::{OpenError, Store, StoreWorker};
 pub use table::{Leader, Partition, Table};
 pub use tessera_cluster::{
     Addresses, Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, TableEntry, TableState,

@@ -1,6 +1,6 @@
 //! The state machine of a worker's partitions: from operations to log entries to records.
 
-use crate::node::Host;
+use crate::host::Host;
 use crate::overlay::Overlay;
 use crate::table::{Table, partition_of_group};
 use crate::transaction::Transaction;

@@ -1,7 +1,7 @@
 //! What a node does for its tables while nobody asks: removing expired records, making state durable so that the log
 //! can shrink, and purging dropped tables.
 
-use crate::node::Host;
+use crate::host::Host;
 use crate::table::{Table, group_of};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
 //! What nodes say to each other.
 
+use crate::host::Host;
 use crate::identity::Welcome;
-use crate::node::{Host, Store};
+use crate::store::Store;
 use crate::table::partition_of_group;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};

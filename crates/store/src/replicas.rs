@@ -2,7 +2,7 @@
 //! takes part in anything, and is forgotten before its node takes another one of the same partition. So a replica never
 //! goes on with what an earlier one left behind.
 
-use crate::node::Host;
+use crate::host::Host;
 use crate::table::{Table, group_of};
 use bytes::BytesMut;
 use parking_lot::Mutex;

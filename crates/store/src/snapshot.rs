@@ -1,6 +1,6 @@
 //! A partition's records on their way to another node.
 
-use crate::node::Host;
+use crate::host::Host;
 use crate::table::Table;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};

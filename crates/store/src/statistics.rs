@@ -1,6 +1,6 @@
 //! What the store tells about itself.
 
-use crate::node::Host;
+use crate::host::Host;
 use std::sync::atomic::Ordering;
 use tessera_consensus::log::LogStatistics;
 use tessera_engine::EngineStatistics;

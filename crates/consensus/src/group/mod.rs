@@ -3,14 +3,8 @@
 //! A group is a step function: messages, ticks and the log's news go in, and what is to be logged, sent and applied
 //! comes out ([`PassOutput`]). It does no I/O and reads no clock, so the same code runs in the worker's loop and in
 //! simulation.
-//!
-//! **Reads under a lease.** Every [`HEARTBEAT_TICKS`] a leader asks its peers to confirm it. A majority that answered had
-//! heard of it after the question was sent, and whoever has heard of a leader takes part in no election for
-//! [`ELECTION_TICKS`] of his own clock; neither does a replica that has just started, since it may have promised that
-//! before. So from the question on, for the length of [`LEASE`], nobody else leads, as long as no clock runs more than
-//! a tenth faster than another. For that time a leader that has applied the entry that opened its term may answer reads
-//! by itself.
 
+mod lease;
 mod members;
 pub(crate) mod message;
 mod rest;
@@ -48,10 +42,6 @@ const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
 /// A snapshot that brought no answer in so many ticks is sent again.
 const SNAPSHOT_TICKS: usize = 100;
-/// How long a confirmed leader may answer reads. A follower counts from the first tick after it heard of the leader,
-/// hence the tick less; a tenth less for clocks that run apart.
-const LEASE: Duration = Duration::from_millis((ELECTION_TICKS as u64 - 1) * 50 * 9 / 10);
-
 /// How a group is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
@@ -298,12 +288,6 @@ impl<T> Group<T> {
         self.node.has_ready() || !self.building.is_empty()
     }
 
-    /// Has the other members confirm that this one leads, as of `now` or later.
-    fn ask_for_confirmation(&mut self, now: Duration) {
-        self.asked = self.asked.max(now);
-        self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
-    }
-
     /// Ticks without a leader after which this replica calls an election: another number for each replica and term, as
     /// Raft wants it, but not by Raft's own dice, so that a simulated world repeats.
     fn patience(&self) -> usize {
@@ -375,49 +359,6 @@ impl<T> Group<T> {
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
     }
 
-    /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest
-    /// on, and nobody else leads; with `confirm` a majority is to say so, not a lease. `now` is asked for the time since the
-    /// worker began if that matters.
-    pub(crate) fn follow(&mut self, ticket: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
-        if !self.building.is_empty() {
-            // That its entry is committed will tell that nobody else led.
-            self.building_tickets.push(ticket);
-            return None;
-        }
-        let last = self.node.raft.raft_log.last_index();
-        if let Some(until) = self.lease {
-            let now = now();
-            if confirm || now >= until {
-                self.stir();
-                self.unconfirmed.push((last, now, ticket));
-                return None;
-            }
-        }
-        if last <= self.applied {
-            return Some(ticket);
-        }
-        self.tickets.push_back((last, ticket));
-        None
-    }
-
-    /// A majority confirmed this leader after `asked`.
-    fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
-        for (index, came, ticket) in std::mem::take(&mut self.unconfirmed) {
-            if came > asked {
-                self.unconfirmed.push((index, came, ticket));
-                continue;
-            }
-            let place = self.tickets.partition_point(|(earlier, _)| *earlier <= index);
-            self.tickets.insert(place, (index, ticket));
-            output.confirmed.push(self.id);
-        }
-    }
-
-    pub(super) fn set_lease(&mut self, until: Option<Duration>, output: &mut PassOutput) {
-        self.lease = until;
-        output.leases.push((self.id, until));
-    }
-
     /// Proposes what was put together. Returns the entry's index and payload; `None` also if the group leads no longer,
     /// which the next [`Self::collect`] tells.
     pub(crate) fn propose(&mut self) -> Option<(u64, Bytes)> {
@@ -443,13 +384,7 @@ impl<T> Group<T> {
             output.deposed.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
-        if self.is_leader()
-            && let Some((_, came, _)) = self.unconfirmed.last().filter(|(_, came, _)| *came > self.asked)
-        {
-            // One question for all that wait; those that come before its answer wait for the next one.
-            let came = *came;
-            self.ask_for_confirmation(came);
-        }
+        self.ask_for_those_who_wait();
         if leads.1 != raft::INVALID_ID && leads != self.told_leader {
             self.told_leader = leads;
             output.leaders.push((self.id, leads.0, from_raft(leads.1)));
@@ -521,18 +456,6 @@ impl<T> Group<T> {
             }
             let rests = self.tells_rest(&message);
             output.messages.push(PeerMessage { group: self.id, rests, message, payloads });
-        }
-    }
-
-    fn extend_lease(&mut self, context: &[u8], output: &mut PassOutput) {
-        let Ok(asked) = <[u8; 8]>::try_from(context) else { return };
-        if !self.is_serving() {
-            return;
-        }
-        let asked = Duration::from_nanos(u64::from_le_bytes(asked));
-        self.confirm(asked, output);
-        if !self.is_alone && self.handed_over != self.node.raft.term {
-            self.set_lease(Some(asked + LEASE), output);
         }
     }
 
@@ -637,11 +560,6 @@ impl<T> Group<T> {
             self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
         }
         begins
-    }
-
-    /// Until when nobody else leads; `None` is for ever.
-    pub(crate) fn lease(&self) -> Option<Duration> {
-        self.lease
     }
 
     /// Drops applied entries from memory, except those that another replica may still ask for.

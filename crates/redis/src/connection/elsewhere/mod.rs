@@ -6,20 +6,23 @@
 //! because the partition had no leader there, is tried again for a while: this is how requests outlast a failover. A write
 //! of which it is not known whether it was done is never tried again.
 
+mod merge;
+mod request;
+
+use super::Connection;
 use super::frame::OwnedFrame;
 use super::session::Session;
-use super::{Connection, Stream, batch};
-use crate::clients::Client;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::{Protocol, Reply, reply_length};
-use crate::server::RedisServer;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use merge::Merge;
+pub(crate) use request::carry_out;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_store::{Answer, Leader, RequestFailure, Table};
-use tessera_types::{Durability, NodeId, ReadMode, RecordKey, RequestError, TableId};
+use tessera_store::{Leader, RequestFailure, Table};
+use tessera_types::{NodeId, RecordKey, RequestError};
 
 /// How long commands wait for their partition to get a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,8 +31,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The code of [`RequestError::NotReady`], which means that nothing was done.
 const NOT_READY: &[u8] = b"-LOADING ";
-/// In a request: the commands are not confined to one partition.
-const ANY: u32 = u32::MAX;
 
 /// What has gathered.
 #[derive(Default)]
@@ -47,16 +48,6 @@ struct Part {
     /// The last one's reply counts.
     commands: Vec<OwnedFrame>,
     reply: Option<Vec<u8>>,
-}
-
-/// How a reply is made of those of the next parts.
-pub(super) enum Merge {
-    One,
-    Sum(usize),
-    Same(usize),
-    /// Arrays: for each part, where its elements belong.
-    Gather(Vec<Vec<usize>>),
-    Arrays(usize),
 }
 
 impl Elsewhere {
@@ -223,7 +214,8 @@ impl Connection {
             }
             let mut asked = Vec::new();
             for (leader, which) in by_leader {
-                let request = encode(table.id(), protocol, durability, reads, which.iter().map(|at| &parts[*at]));
+                let request =
+                    request::encode(table.id(), protocol, durability, reads, which.iter().map(|at| &parts[*at]));
                 let server = self.server.clone();
                 asked.push((
                     which,
@@ -263,31 +255,6 @@ fn merge(elsewhere: Elsewhere, protocol: Protocol) -> Vec<Vec<u8>> {
         out
     };
     elsewhere.replies.into_iter().map(merge).collect()
-}
-
-impl Merge {
-    /// How many replies become one.
-    fn parts(&self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Sum(count) | Self::Same(count) | Self::Arrays(count) => *count,
-            Self::Gather(places) => places.len(),
-        }
-    }
-
-    pub(super) fn write(&self, replies: Vec<Vec<u8>>, protocol: Protocol, out: &mut Vec<u8>) {
-        match self {
-            Self::One => out.extend_from_slice(&replies[0]),
-            Self::Sum(_) => batch::sum(replies.iter().map(Vec::as_slice), protocol, out),
-            Self::Same(_) => {
-                // An error is worth more than an OK.
-                let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
-                out.extend_from_slice(error.unwrap_or(&replies[0]));
-            }
-            Self::Gather(places) => gather(places, &replies, protocol, out),
-            Self::Arrays(_) => join_arrays(&replies, protocol, out),
-        }
-    }
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
@@ -378,125 +345,6 @@ fn error_reply(error: RequestError) -> Vec<u8> {
     reply
 }
 
-/// Puts arrays together so that each element stands where it was asked for; places count from one.
-fn gather(places: &[Vec<usize>], replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
-    let count = places.iter().map(Vec::len).sum();
-    let mut elements: Vec<&[u8]> = vec![b""; count];
-    for (places, reply) in places.iter().zip(replies) {
-        let Some(mut rest) = array_elements(reply).map(|(_, elements)| elements) else {
-            return out.extend_from_slice(reply); // an error
-        };
-        for place in places {
-            let (element, after) = rest.split_at(reply_length(rest).unwrap_or(rest.len()));
-            (elements[place - 1], rest) = (element, after);
-        }
-    }
-    Reply::new(out, protocol).array(count);
-    elements.into_iter().for_each(|element| out.extend_from_slice(element));
-}
-
-fn join_arrays(replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
-    let mut arrays = Vec::with_capacity(replies.len());
-    for reply in replies {
-        match array_elements(reply) {
-            Some(array) => arrays.push(array),
-            None => return out.extend_from_slice(reply),
-        }
-    }
-    Reply::new(out, protocol).array(arrays.iter().map(|(count, _)| count).sum());
-    arrays.into_iter().for_each(|(_, elements)| out.extend_from_slice(elements));
-}
-
-/// Number of an array's elements, and their bytes.
-fn array_elements(reply: &[u8]) -> Option<(usize, &[u8])> {
-    let line = memchr::memmem::find(reply, b"\r\n")?;
-    let count = std::str::from_utf8(reply[..line].strip_prefix(b"*")?).ok()?.parse().ok()?;
-    Some((count, &reply[line + 2..]))
-}
-
-/// A request between nodes: `u32 table | u8 protocol | u8 durability | u8 read mode`, then commands of which some are
-/// confined to a partition: `u32 partition | u32 length | RESP`.
-fn encode<'a>(
-    table: TableId,
-    protocol: Protocol,
-    durability: Option<Durability>,
-    reads: ReadMode,
-    parts: impl Iterator<Item = &'a Part>,
-) -> Vec<u8> {
-    let mut out = BytesMut::new();
-    out.put_u32_le(table.0);
-    out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
-    out.put_u8(durability.map_or(0, |durability| 1 + durability as u8));
-    out.put_u8(reads as u8);
-    let mut open: Option<(u32, usize)> = None;
-    for part in parts {
-        let confined = if part.is_confined { part.partition } else { ANY };
-        if open.is_none_or(|(before, _)| before != confined) {
-            close(&mut out, open);
-            out.put_u32_le(confined);
-            out.put_u32_le(0);
-            open = Some((confined, out.len()));
-        }
-        for command in &part.commands {
-            let args = command.arguments();
-            out.put_slice(format!("*{}\r\n", args.len()).as_bytes());
-            for arg in args {
-                out.put_slice(format!("${}\r\n", arg.len()).as_bytes());
-                out.put_slice(arg);
-                out.put_slice(b"\r\n");
-            }
-        }
-    }
-    close(&mut out, open);
-    out.to_vec()
-}
-
-fn close(out: &mut BytesMut, open: Option<(u32, usize)>) {
-    if let Some((_, began)) = open {
-        let length = u32::try_from(out.len() - began).expect("a pipeline is shorter than 4 GiB");
-        out[began - 4..began].copy_from_slice(&length.to_le_bytes());
-    }
-}
-
-/// Carries out what [`encode`] wrote. Returns the replies, nothing if the table is not known here.
-pub(crate) fn carry_out(server: Arc<RedisServer>, request: Bytes) -> Answer {
-    Box::pin(carry_out_now(server, request))
-}
-
-async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Bytes {
-    let mut connection = match session_for(&server, &mut request) {
-        Some(session) => Connection::of_another_node(server, session),
-        None => return Bytes::new(),
-    };
-    while let (Ok(confined), Ok(length)) = (request.try_get_u32_le(), request.try_get_u32_le()) {
-        if length as usize > request.len() {
-            break;
-        }
-        connection.confined = Some(confined).filter(|partition| *partition != ANY).map_or(Confined::Here, Confined::To);
-        connection.input = request.split_to(length as usize).to_vec();
-        if connection.process().await.is_err() {
-            break;
-        }
-    }
-    std::mem::take(&mut connection.output).into()
-}
-
-fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
-    let table = server.store.table(TableId(request.try_get_u32_le().ok()?))?;
-    let mut session = Session::of_another_node(table);
-    session.protocol = if request.try_get_u8().ok()? == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-    session.durability = match request.try_get_u8().ok()? {
-        1 => Some(Durability::None),
-        2 => Some(Durability::Soft),
-        3 => Some(Durability::Hard),
-        _ => None,
-    };
-    session.reads =
-        if request.try_get_u8().ok()? == ReadMode::Majority as u8 { ReadMode::Majority } else { ReadMode::Single };
-    session.update();
-    Some(session)
-}
-
 /// What a connection may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confined {
@@ -511,14 +359,5 @@ pub(super) enum Confined {
 impl Confined {
     fn is_none(self) -> bool {
         self == Self::No
-    }
-}
-
-impl Connection {
-    fn of_another_node(server: Arc<RedisServer>, session: Session) -> Self {
-        let client = Arc::new(Client::of_another_node());
-        let mut connection = Self::new(server, client, Stream::Nowhere);
-        connection.session = session;
-        connection
     }
 }

@@ -1,0 +1,94 @@
+//! Reads under a lease, and answers that a majority confirmed.
+//!
+//! Every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS) a leader asks its peers to confirm it. A majority that answered had
+//! heard of it after the question was sent, and whoever has heard of a leader takes part in no election for
+//! [`ELECTION_TICKS`] of his own clock; neither does a replica that has just started, since it may have promised that
+//! before. So from the question on, for the length of [`LEASE`], nobody else leads, as long as no clock runs more than
+//! a tenth faster than another. For that time a leader that has applied the entry that opened its term may answer reads
+//! by itself.
+
+use super::{ELECTION_TICKS, Group, PassOutput};
+use std::time::Duration;
+
+/// How long a confirmed leader may answer reads. A follower counts from the first tick after it heard of the leader,
+/// hence the tick less; a tenth less for clocks that run apart.
+const LEASE: Duration = Duration::from_millis((ELECTION_TICKS as u64 - 1) * 50 * 9 / 10);
+
+impl<T> Group<T> {
+    /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest
+    /// on, and nobody else leads; with `confirm` a majority is to say so, not a lease. `now` is asked for the time since the
+    /// worker began if that matters.
+    pub(crate) fn follow(&mut self, ticket: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
+        if !self.building.is_empty() {
+            // That its entry is committed will tell that nobody else led.
+            self.building_tickets.push(ticket);
+            return None;
+        }
+        let last = self.node.raft.raft_log.last_index();
+        if let Some(until) = self.lease {
+            let now = now();
+            if confirm || now >= until {
+                self.stir();
+                self.unconfirmed.push((last, now, ticket));
+                return None;
+            }
+        }
+        if last <= self.applied {
+            return Some(ticket);
+        }
+        self.tickets.push_back((last, ticket));
+        None
+    }
+
+    /// A majority confirmed this leader after `asked`.
+    fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
+        for (index, came, ticket) in std::mem::take(&mut self.unconfirmed) {
+            if came > asked {
+                self.unconfirmed.push((index, came, ticket));
+                continue;
+            }
+            let place = self.tickets.partition_point(|(earlier, _)| *earlier <= index);
+            self.tickets.insert(place, (index, ticket));
+            output.confirmed.push(self.id);
+        }
+    }
+
+    pub(super) fn set_lease(&mut self, until: Option<Duration>, output: &mut PassOutput) {
+        self.lease = until;
+        output.leases.push((self.id, until));
+    }
+
+    /// Has the other members confirm that this one leads, as of `now` or later.
+    pub(super) fn ask_for_confirmation(&mut self, now: Duration) {
+        self.asked = self.asked.max(now);
+        self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
+    }
+
+    pub(super) fn extend_lease(&mut self, context: &[u8], output: &mut PassOutput) {
+        let Ok(asked) = <[u8; 8]>::try_from(context) else { return };
+        if !self.is_serving() {
+            return;
+        }
+        let asked = Duration::from_nanos(u64::from_le_bytes(asked));
+        self.confirm(asked, output);
+        if !self.is_alone && self.handed_over != self.node.raft.term {
+            self.set_lease(Some(asked + LEASE), output);
+        }
+    }
+
+    /// Until when nobody else leads; `None` is for ever.
+    pub(crate) fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+
+    /// Asks for confirmation if somebody waits for it who came after the last time.
+    pub(super) fn ask_for_those_who_wait(&mut self) {
+        if self.is_leader()
+            && let Some((_, came, _)) = self.unconfirmed.last().filter(|(_, came, _)| *came > self.asked)
+        {
+            // One question for all that wait; those that come before its answer wait for the next one.
+            let came = *came;
+            self.ask_for_confirmation(came);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Changing the catalog, from any node.
+
+use crate::peers::{self, CatalogAnswer};
+use crate::store::Store;
+use std::time::{Duration, Instant};
+use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
+use tessera_transport::RequestFailure;
+use tessera_types::RequestError;
+
+/// How long the answer to a change of the catalog waits for the partitions that it started.
+const CREATED_SERVES: Duration = Duration::from_secs(10);
+/// How long a change of the catalog is tried while nobody leads it.
+const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
+/// Between two tries.
+const CATALOG_PAUSE: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Changes the catalog and returns what was concerned once the change is durable and carried out here.
+    ///
+    /// Cancellation: the change may still be carried out.
+    ///
+    /// # Errors
+    /// The catalog's reason inside, the node's outside.
+    pub async fn change_catalog(&self, command: CatalogCommand) -> Result<Result<Changed, CatalogError>, RequestError> {
+        let began = Instant::now();
+        loop {
+            match self.try_to_change_catalog(&command).await {
+                Err(RequestError::NotReady) if began.elapsed() < CATALOG_PATIENCE => {
+                    tokio::time::sleep(CATALOG_PAUSE).await;
+                }
+                Ok(Ok(changed)) => {
+                    if let (Changed::Table(id), CatalogCommand::Create { .. }) = (changed, &command) {
+                        // Whoever created a table wants to use it here.
+                        while self.table(id).is_none() && began.elapsed() < CATALOG_PATIENCE {
+                            tokio::time::sleep(CATALOG_PAUSE / 10).await;
+                        }
+                        self.wait_until_serving(CREATED_SERVES).await;
+                    }
+                    return Ok(Ok(changed));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_to_change_catalog(
+        &self,
+        command: &CatalogCommand,
+    ) -> Result<Result<Changed, CatalogError>, RequestError> {
+        match self.catalog_leader() {
+            Some(leader) if leader != self.node() => {
+                let request = serde_json::to_vec(command).expect("commands have a JSON form");
+                match self.host.transport.request(leader, peers::CATALOG, &request).await {
+                    Ok(answer) => match serde_json::from_slice::<CatalogAnswer>(&answer) {
+                        Ok(answer) => answer.into(),
+                        Err(_) => Err(RequestError::NotReady), // a node that has just started
+                    },
+                    Err(RequestFailure::NotSent) => Err(RequestError::NotReady),
+                    Err(RequestFailure::Lost) => Err(RequestError::Interrupted),
+                }
+            }
+            _ => self.change_catalog_here(command.clone()).await,
+        }
+    }
+
+    pub(crate) async fn change_catalog_here(
+        &self,
+        command: CatalogCommand,
+    ) -> Result<Result<Changed, CatalogError>, RequestError> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let reply = Box::new(move |outcome| _ = sender.send(outcome));
+        if self.host.catalog_inbox.submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {
+            return Err(RequestError::Busy);
+        }
+        match receiver.await {
+            Ok(outcome) => outcome.map_err(crate::machine::request_error),
+            Err(_) => Err(RequestError::Interrupted),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a node has: open tables with their engines, groups, the log, and what it knows of the cluster.
+
+use crate::config::StoreConfig;
+use crate::data_directory::DataDirectory;
+use crate::machine::WriteCommand;
+use crate::peers::{self, ServeFace};
+use crate::replicas::Replicas;
+use crate::table::{Partition, Table, group_of};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
+use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
+use tessera_consensus::{GroupId, Inbox, SharedLog};
+use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
+use tessera_transport::{Identity, Transport};
+use tessera_types::{EngineKind, NodeId, TableId, TableSchema};
+/// The tables that can be reached, swapped as a whole when the catalog changes.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) tables: ArcSwap<Tables>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) by_id: BTreeMap<TableId, Arc<Table>>,
+    pub(crate) by_name: HashMap<String, Arc<Table>>,
+    /// Every open table, dropped ones that can be recalled included.
+    open: BTreeMap<TableId, Arc<Table>>,
+}
+
+impl Registry {
+    pub(crate) fn any(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.load().open.get(&id).cloned()
+    }
+
+    pub(crate) fn open_tables(&self) -> Vec<Arc<Table>> {
+        self.tables.load().open.values().cloned().collect()
+    }
+}
+
+/// What opens tables and hands their partitions to workers.
+pub(crate) struct Host {
+    pub(crate) config: StoreConfig,
+    pub(crate) directory: DataDirectory,
+    pub(crate) log: Arc<SharedLog>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) inboxes: Vec<Arc<Inbox<WriteCommand>>>,
+    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) rocks: Arc<RocksStore>,
+    /// What the log held at the start of groups that are not open yet.
+    pub(crate) recovered: Mutex<HashMap<GroupId, RecoveredGroup>>,
+    pub(crate) identity: Identity,
+    pub(crate) transport: Arc<Transport>,
+    /// The catalog as this node knows it, and whether it names no other node.
+    pub(crate) catalog: ArcSwap<Catalog>,
+    pub(crate) is_alone: AtomicBool,
+    pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
+    /// The node that leads the catalog's group, as far as this one knows; zero is none.
+    pub(crate) catalog_leader: AtomicU32,
+    pub(crate) replicas: Replicas,
+    /// Nodes that said that they stop: nobody asks them to lead.
+    pub(crate) stopping: Mutex<HashSet<NodeId>>,
+    /// Told whenever a partition gets a leader, here or elsewhere.
+    pub(crate) opened: tokio::sync::Notify,
+    /// Carries out what clients asked other nodes.
+    pub(crate) face: OnceLock<ServeFace>,
+}
+
+impl Host {
+    /// Makes the open tables those of the catalog.
+    pub(crate) fn follow(&self, catalog: &Catalog) -> Result<(), EngineError> {
+        let mut tables = Tables::default();
+        let before = self.registry.tables.load_full();
+        for entry in catalog.tables() {
+            let table = match before.open.get(&entry.id) {
+                Some(table) => table.clone(),
+                None => self.open_table(entry)?,
+            };
+            let is_dropped = entry.state != TableState::Active;
+            if *table.settings.load_full() != entry.settings || *table.name.load_full() != entry.name {
+                table.engine.apply_settings(&entry.settings)?;
+                table.settings.store(Arc::new(entry.settings.clone()));
+                table.name.store(Arc::new(entry.name.clone()));
+            }
+            table.is_dropped.store(is_dropped, Ordering::Release);
+            if !is_dropped {
+                tables.by_id.insert(entry.id, table.clone());
+                tables.by_name.insert(entry.name.clone(), table.clone());
+            }
+            tables.open.insert(entry.id, table);
+        }
+        let after = Arc::new(tables);
+        self.registry.tables.store(after.clone());
+        self.catalog.store(Arc::new(catalog.clone()));
+        self.is_alone.store(catalog.nodes().count() <= 1, Ordering::Relaxed);
+        // Groups are started when the registry knows their table: the state machine looks it up there.
+        self.settle_replicas(false)?;
+        for (id, table) in before.open.iter().filter(|(id, _)| !after.open.contains_key(id)) {
+            self.purge(*id, table);
+        }
+        Ok(())
+    }
+
+    fn open_table(&self, entry: &TableEntry) -> Result<Arc<Table>, EngineError> {
+        let schema = &entry.schema;
+        let engine: Box<dyn Engine> = match schema.engine {
+            EngineKind::Memory => {
+                let directory = schema.is_persistent().then(|| self.directory.memory_table(entry.id));
+                Box::new(MemoryEngine::open(schema.partitions, self.memory.clone(), directory)?)
+            }
+            EngineKind::Rocksdb => Box::new(self.rocks.open_table(&column_family(entry.id), schema.partitions)?),
+        };
+        engine.apply_settings(&entry.settings)?;
+        let partitions = (0..schema.partitions)
+            .map(|partition| Partition::new(self.inbox_of(entry.id, partition).clone()))
+            .collect();
+        Ok(Arc::new(Table {
+            id: entry.id,
+            schema: schema.clone(),
+            limits: Arc::new(self.config.limits.clone()),
+            name: ArcSwap::from_pointee(entry.name.clone()),
+            settings: ArcSwap::from_pointee(entry.settings.clone()),
+            engine,
+            partitions,
+            is_dropped: AtomicBool::new(false),
+            node: self.identity.node,
+        }))
+    }
+
+    pub(crate) fn worker_of(&self, table: TableId, partition: u32) -> usize {
+        (table.0 as usize + partition as usize) % self.inboxes.len()
+    }
+
+    pub(crate) fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
+        &self.inboxes[self.worker_of(table, partition)]
+    }
+
+    /// Tells other nodes that this one leads a partition.
+    pub(crate) fn tell_leads(&self, table: &Table, partition: u32) {
+        let (term, _) = table.partitions[partition as usize].leader();
+        let message = [group_of(table.id, partition).0.to_le_bytes(), term.to_le_bytes()].concat();
+        self.transport.broadcast(peers::LEADS, &message);
+    }
+
+    /// A table's schema as it is now: the number of replicas may have been altered.
+    pub(crate) fn schema(&self, table: &Table) -> TableSchema {
+        self.catalog.load().get(table.id).map_or_else(|| table.schema.clone(), |entry| entry.schema.clone())
+    }
+
+    fn purge(&self, id: TableId, table: &Arc<Table>) {
+        if let Err(error) = self.leave_table(id, table) {
+            tracing::warn!(table = %table.name.load(), %error, "a dropped table's replicas are still written down");
+        }
+        let outcome = match table.schema.engine {
+            EngineKind::Rocksdb => self.rocks.drop_table(&column_family(id)).map_err(|error| error.to_string()),
+            EngineKind::Memory => match std::fs::remove_dir_all(self.directory.memory_table(id)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+                _ => Ok(()),
+            },
+        };
+        match outcome {
+            Ok(()) => tracing::info!(table = %table.name.load(), number = %id, "purged a dropped table"),
+            Err(error) => tracing::warn!(table = %table.name.load(), %error, "files of a dropped table are left over"),
+        }
+    }
+
+    /// Groups of tables that were purged just before a crash.
+    pub(crate) fn forget_unknown_groups(&self) {
+        let records: Vec<_> = self.recovered.lock().drain().map(|(group, _)| LogRecord::Removed { group }).collect();
+        self.log.submit(LogBatch { records, ..Default::default() });
+    }
+}
+
+fn column_family(id: TableId) -> String {
+    format!("table-{id}")
+}

@@ -1,0 +1,327 @@
+//! What every face calls, and how a node's store opens and ends.
+
+use crate::catalog_listener::OpenTables;
+use crate::config::StoreConfig;
+use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::host::Host;
+use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, sync_for};
+use crate::maintenance::Maintenance;
+use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
+use crate::replicas::Replicas;
+use crate::statistics::{self, StoreStatistics};
+use crate::table::Table;
+use crate::{driver, identity};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica};
+use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
+use tessera_engine::{EngineError, MemoryBudget, RocksStore};
+use tessera_transport::{RequestFailure, Transport};
+use tessera_types::{ClusterId, Durability, NodeId, RequestError, TableId, UnixMillis};
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    DataDirectory(#[from] DataDirectoryError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error("{0}: {1}")]
+    File(&'static str, std::io::Error),
+    #[error("the cluster does not let this node in: {0}")]
+    Join(String),
+    #[error("the connections between nodes cannot be set up: {0}")]
+    Transport(std::io::Error),
+}
+
+/// The store of one node. Cheap to clone; [`Store::shut_down`] ends it.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) host: Arc<Host>,
+    maintenance: Arc<Maintenance>,
+}
+
+/// The loop of one worker, to be run on the thread that also runs its core's connections.
+pub struct StoreWorker {
+    partitions: Worker<PartitionsMachine>,
+    /// The first worker also drives the catalog.
+    catalog: Option<Worker<CatalogMachine<OpenTables>>>,
+    /// And has the connections to other nodes on its thread: most of what comes there is for the loop.
+    peers: Option<(Arc<Transport>, std::net::TcpListener)>,
+}
+
+impl StoreWorker {
+    /// Runs until [`Store::shut_down`].
+    pub async fn run(self) {
+        if let Some((transport, listener)) = self.peers {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => _ = tokio::spawn(transport.serve(listener)),
+                Err(error) => tracing::error!(%error, "other nodes cannot be heard"),
+            }
+        }
+        match self.catalog {
+            Some(catalog) => _ = tokio::join!(self.partitions.run(), catalog.run()),
+            None => self.partitions.run().await,
+        }
+    }
+}
+
+impl Store {
+    /// Opens the data directory and recovers what is in it, or joins a cluster first. The store serves once its workers
+    /// run; see [`Self::wait_until_serving`]. Other nodes are heard on `listener`, on a thread of its own.
+    ///
+    /// # Errors
+    /// If the directory cannot be used or holds damaged data, or the cluster does not let the node in.
+    pub fn open(config: StoreConfig, listener: std::net::TcpListener) -> Result<(Self, Vec<StoreWorker>), OpenError> {
+        assert!(config.workers > 0, "a store has at least one worker");
+        let directory = DataDirectory::open(&config.data_directory)?;
+        // What was left of snapshots is of no use, and may be missing.
+        let _ = std::fs::remove_dir_all(directory.snapshots());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Transport)?;
+        let identity = identity::establish(&config, &directory, &runtime)?;
+        let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
+        let file = file.unwrap_or_default();
+        let log_config = LogConfig {
+            segment_bytes: config.log_segment_bytes,
+            soft_sync_interval: config.soft_sync_interval,
+            ..LogConfig::default()
+        };
+        let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
+        let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
+        let handler = Arc::new(PeerHandler::default());
+        let transport = Transport::new(identity, handler.clone());
+        let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
+        let replicas =
+            Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;
+        let host = Arc::new(Host {
+            memory: Arc::new(MemoryBudget::new(&config.memory)),
+            inboxes: (0..config.workers).map(|_| Inbox::new(config.queued_writes)).collect(),
+            registry: Arc::default(),
+            recovered: Mutex::new(recovered),
+            config,
+            directory,
+            log: log.clone(),
+            rocks,
+            identity,
+            transport: transport.clone(),
+            catalog: ArcSwap::from_pointee(file.catalog.clone()),
+            is_alone: AtomicBool::new(true),
+            catalog_inbox: Inbox::new(10_000),
+            catalog_leader: AtomicU32::new(0),
+            replicas,
+            stopping: Mutex::default(),
+            opened: tokio::sync::Notify::new(),
+            face: OnceLock::new(),
+        });
+        let founder = catalog_replica(identity::FIRST_NODE);
+        let settings = GroupSettings {
+            persistent: true,
+            applied: file.applied_index,
+            replica: host.own_catalog_replica(),
+            founders: if identity.node == identity::FIRST_NODE { vec![founder] } else { Vec::new() },
+        };
+        host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
+        host.follow(&file.catalog)?;
+
+        let messages = Arc::new(GroupMessages(transport.clone()));
+        let mut workers: Vec<_> = host
+            .inboxes
+            .iter()
+            .map(|inbox| {
+                let machine = PartitionsMachine::new(host.clone());
+                let worker = Worker::new(machine, inbox.clone(), Some(log.clone()));
+                StoreWorker { partitions: worker.with_transport(messages.clone()), catalog: None, peers: None }
+            })
+            .collect();
+        let limits = host.config.limits.clone();
+        let machine = CatalogMachine::new(host.directory.catalog(), file, limits, OpenTables(host.clone()));
+        let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
+        workers[0].catalog = Some(catalog.with_transport(messages));
+        workers[0].peers = Some((transport, listener));
+        let maintenance = Maintenance::start(host.clone());
+        let store = Self { host, maintenance: Arc::new(maintenance) };
+        let _ = handler.store.set(store.clone());
+        let driver = store.clone();
+        let run = move || runtime.block_on(driver::run(driver));
+        std::thread::Builder::new().name("driver".into()).spawn(run).map_err(OpenError::Transport)?;
+        Ok((store, workers))
+    }
+
+    /// Waits until every partition serves, or `timeout` is over. Returns whether they all do.
+    pub async fn wait_until_serving(&self, timeout: Duration) -> bool {
+        let all = async {
+            loop {
+                let opened = self.host.opened.notified();
+                if self.is_serving() {
+                    return;
+                }
+                // The pause covers a table that appears between the check and the wait.
+                let _ = tokio::time::timeout(Duration::from_millis(50), opened).await;
+            }
+        };
+        tokio::time::timeout(timeout, all).await.is_ok()
+    }
+
+    /// Whether every partition of every table has a leader, here or on another node.
+    pub fn is_serving(&self) -> bool {
+        let tables = self.host.registry.tables.load();
+        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.known_leader(at).is_some());
+        !tables.by_id.is_empty() && tables.by_id.values().all(led)
+    }
+
+    pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
+        self.host.registry.tables.load().by_id.get(&id).cloned()
+    }
+
+    pub fn table_named(&self, name: &str) -> Option<Arc<Table>> {
+        self.host.registry.tables.load().by_name.get(name).cloned()
+    }
+
+    /// Active tables by number.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.host.registry.tables.load().by_id.values().cloned().collect()
+    }
+
+    /// Has an operation that only reads carried out by the partitions' loops, confirmed by a majority of each partition's
+    /// replicas: linearizable whatever clocks do.
+    pub fn read_confirmed(
+        &self,
+        table: &Table,
+        operation: &Arc<dyn Operation>,
+        partitions: impl IntoIterator<Item = u32>,
+    ) {
+        for (part, partition) in partitions.into_iter().enumerate() {
+            let ticket = Ticket::new(operation.clone(), part);
+            let command = WriteCommand { sync: false, confirm: true, ticket };
+            if let Err((command, error)) = table.submit(partition, command) {
+                command.ticket.answer(Err(error));
+            }
+        }
+    }
+
+    /// The catalog as this node knows it.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.host.catalog.load_full()
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.host.identity.node
+    }
+
+    pub fn cluster(&self) -> ClusterId {
+        self.host.identity.cluster
+    }
+
+    /// The node that leads the catalog, as far as this one knows.
+    pub fn catalog_leader(&self) -> Option<NodeId> {
+        Some(NodeId(self.host.catalog_leader.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
+    }
+
+    /// Whether this node is the only one of its cluster.
+    pub fn is_alone(&self) -> bool {
+        self.host.is_alone.load(Ordering::Relaxed)
+    }
+
+    /// How long ago another node was last heard of.
+    pub fn silence(&self, node: NodeId) -> Option<Duration> {
+        self.host.transport.silence(node)
+    }
+
+    /// Replicas on this node.
+    pub fn replicas_held(&self) -> usize {
+        self.host.replicas_held()
+    }
+
+    /// Has requests that clients made to other nodes carried out here.
+    pub fn serve_face(&self, serve: ServeFace) {
+        assert!(self.host.face.set(serve).is_ok(), "one face forwards");
+    }
+
+    /// Has another node carry out what a client asked this one.
+    ///
+    /// # Errors
+    /// Whether it may have been carried out.
+    pub async fn ask_face(&self, node: NodeId, request: &[u8]) -> Result<Bytes, RequestFailure> {
+        self.host.transport.request(node, peers::FACE, request).await
+    }
+
+    /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
+    pub async fn another_leader(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
+    }
+
+    /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its
+    /// own, also when this refuses it.
+    ///
+    /// Cancellation: none; once sent, an operation runs to its end.
+    pub fn write(
+        &self,
+        table: &Table,
+        durability: Option<Durability>,
+        operation: &Arc<dyn Operation>,
+        partitions: impl IntoIterator<Item = u32>,
+    ) {
+        let is_backlogged = table.schema.is_persistent() && self.host.log.is_backlogged();
+        let admitted =
+            sync_for(table, durability).and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
+        for (part, partition) in partitions.into_iter().enumerate() {
+            let ticket = Ticket::new(operation.clone(), part);
+            match &admitted {
+                Err(error) => ticket.answer(Err(error.clone())),
+                Ok(sync) => {
+                    if let Err((command, error)) =
+                        table.submit(partition, WriteCommand { sync: *sync, confirm: false, ticket })
+                    {
+                        command.ticket.answer(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// When records of a table dropped now are purged.
+    pub fn purge_time(&self) -> UnixMillis {
+        let retention = u64::try_from(self.host.config.drop_retention.as_millis()).unwrap_or(u64::MAX);
+        let now = UnixMillis::now();
+        now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
+    }
+
+    /// Compacts a table's files on this node. Blocks for as long as that takes.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn compact(&self, table: &Table) -> Result<(), RequestError> {
+        table.engine.compact().map_err(crate::table::request_error)
+    }
+
+    pub fn log_status(&self) -> LogStatus {
+        self.host.log.status()
+    }
+
+    pub fn statistics(&self) -> StoreStatistics {
+        statistics::gather(&self.host)
+    }
+
+    /// Stops taking writes, makes durable what was taken, and closes the files. Workers end by themselves.
+    pub fn shut_down(&self) {
+        self.maintenance.stop();
+        for inbox in &self.host.inboxes {
+            inbox.stop();
+        }
+        self.host.catalog_inbox.stop();
+    }
+
+    /// The rest of [`Self::shut_down`], once the workers have ended.
+    pub fn close(&self) {
+        self.host.log.close();
+        self.host.rocks.shut_down();
+    }
+}
