@@ -28,6 +28,7 @@ struct NodeInfo {
     peer: String,
     redis: String,
     admin: String,
+    zone: String,
     is_draining: bool,
     /// Since the node that tells last heard of it; absent for that one itself, and for nodes never heard of.
     silent_seconds: Option<f64>,
@@ -92,9 +93,10 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
     }
     let nodes = catalog.nodes().map(|node| NodeInfo {
         id: node.id,
-        peer: node.addresses.peer.clone(),
-        redis: node.addresses.redis.clone(),
-        admin: node.addresses.admin.clone(),
+        peer: node.site.peer.clone(),
+        redis: node.site.redis.clone(),
+        admin: node.site.admin.clone(),
+        zone: node.site.zone.clone(),
         is_draining: node.is_draining,
         silent_seconds: silence(node.id).filter(|_| node.id != store.node()),
         is_silent: is_silent(node.id),

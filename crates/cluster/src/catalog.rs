@@ -20,19 +20,22 @@ pub struct Catalog {
     next_incarnation: u32,
 }
 
-/// Where a node can be reached, each as `HOST:PORT`.
+/// Where a node is: addresses, each as `HOST:PORT`, and what it shares its fate with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Addresses {
-    /// By other nodes.
+pub struct Site {
+    /// For other nodes.
     pub peer: String,
     pub redis: String,
     pub admin: String,
+    /// A rack, a room, a data centre: replicas are kept apart by it. Empty for a zone of its own.
+    #[serde(default)]
+    pub zone: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEntry {
     pub id: NodeId,
-    pub addresses: Addresses,
+    pub site: Site,
     /// Its replicas are to move elsewhere.
     #[serde(default)]
     pub is_draining: bool,
@@ -121,12 +124,12 @@ pub enum CatalogCommand {
     },
     /// Lets a new node in, and gives it its number.
     AddNode {
-        addresses: Addresses,
+        site: Site,
     },
     /// A node is found elsewhere now.
-    SetAddresses {
+    SetSite {
         node: NodeId,
-        addresses: Addresses,
+        site: Site,
     },
     /// Moves a node's replicas elsewhere, or no longer.
     Drain {
@@ -195,7 +198,7 @@ const DEFAULT_TABLE_PARTITIONS: u32 = 16;
 
 impl Catalog {
     /// The catalog of a new cluster: its first node, and the table `default`.
-    pub fn of_new_cluster(addresses: Addresses) -> Self {
+    pub fn of_new_cluster(site: Site) -> Self {
         let first = NodeId(1);
         let schema = TableSchema {
             engine: EngineKind::Rocksdb,
@@ -206,7 +209,7 @@ impl Catalog {
             replicas: TableSchema::default_replicas(Durability::Hard),
         };
         let mut catalog = Self { next_node: 2, ..Self::default() };
-        catalog.nodes.insert(first, NodeEntry { id: first, addresses, is_draining: false });
+        catalog.nodes.insert(first, NodeEntry { id: first, site, is_draining: false });
         catalog.insert("default", schema, TableSettings::default());
         catalog
     }
@@ -306,14 +309,14 @@ impl Catalog {
                 });
                 Ok(Changed::Other)
             }
-            CatalogCommand::AddNode { addresses } => {
+            CatalogCommand::AddNode { site } => {
                 let id = NodeId(self.next_node);
                 self.next_node += 1;
-                self.nodes.insert(id, NodeEntry { id, addresses: addresses.clone(), is_draining: false });
+                self.nodes.insert(id, NodeEntry { id, site: site.clone(), is_draining: false });
                 Ok(Changed::Node(id))
             }
-            CatalogCommand::SetAddresses { node, addresses } => {
-                self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?.addresses = addresses.clone();
+            CatalogCommand::SetSite { node, site } => {
+                self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?.site = site.clone();
                 Ok(Changed::Node(*node))
             }
             CatalogCommand::Drain { node, is_draining } => {
@@ -439,7 +442,7 @@ mod tests {
     #[test]
     fn a_table_lives_is_dropped_recalled_and_purged() {
         let limits = Limits::default();
-        let mut catalog = Catalog::of_new_cluster(Addresses::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default());
         let mut apply = |command| catalog.apply(&command, &limits);
         let drop = |name: &str, at| CatalogCommand::Drop { name: name.into(), purge_at: UnixMillis::new(at) };
         assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(1))));
@@ -462,7 +465,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_and_changes_nothing() {
         let limits = Limits { tables: 2, ..Limits::default() };
-        let mut catalog = Catalog::of_new_cluster(Addresses::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default());
         let before = catalog.clone();
         let of = |schema| CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
         let volatile = TableSchema { durability: Durability::None, ..schema(EngineKind::Rocksdb) };

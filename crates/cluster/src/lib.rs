@@ -9,9 +9,7 @@ mod machine;
 mod members;
 mod placement;
 
-pub use catalog::{
-    Addresses, Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, TableEntry, TableState,
-};
+pub use catalog::{Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, Site, TableEntry, TableState};
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, save_json,
 };

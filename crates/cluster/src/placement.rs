@@ -16,6 +16,8 @@ struct Load {
 struct Loads {
     table: BTreeMap<NodeId, Load>,
     all: BTreeMap<NodeId, Load>,
+    /// Of nodes that are in one.
+    zones: BTreeMap<NodeId, String>,
 }
 
 fn count<'a>(loads: &mut BTreeMap<NodeId, Load>, nodes: impl Iterator<Item = &'a NodeId>, change: isize) {
@@ -41,7 +43,9 @@ impl Loads {
         for placement in catalog.tables().flat_map(|table| &table.placement) {
             count(&mut all, nodes_of(placement).iter(), 1);
         }
-        Self { table, all }
+        let in_zone = catalog.nodes().filter(|node| !node.site.zone.is_empty());
+        let zones = in_zone.map(|node| (node.id, node.site.zone.clone())).collect();
+        Self { table, all, zones }
     }
 
     /// From now on for this table.
@@ -73,12 +77,23 @@ impl Loads {
         (table.leaders, all.leaders)
     }
 
-    /// The nodes with the fewest replicas come first; among equals, those that lead least.
-    fn least_loaded(&self, count: usize, except: &[NodeId]) -> Vec<NodeId> {
-        let mut nodes: Vec<_> = self.table.keys().copied().filter(|node| !except.contains(node)).collect();
-        nodes.sort_by_key(|node| (self.replicas(*node), self.leaders(*node), *node));
-        nodes.truncate(count);
-        nodes
+    /// Nodes to join `others`: in zones of their own if there are some, then those with the fewest replicas, then those
+    /// that lead least.
+    fn least_loaded(&self, count: usize, others: &[NodeId]) -> Vec<NodeId> {
+        let mut chosen = others.to_vec();
+        for _ in 0..count {
+            let spare = self.table.keys().copied().filter(|node| !chosen.contains(node));
+            let key = |node: &NodeId| (self.is_near(*node, &chosen), self.replicas(*node), self.leaders(*node), *node);
+            let Some(next) = spare.min_by_key(key) else { break };
+            chosen.push(next);
+        }
+        chosen.split_off(others.len())
+    }
+
+    /// Whether a node is in a zone with one of `others`.
+    fn is_near(&self, node: NodeId, others: &[NodeId]) -> bool {
+        let zone = self.zones.get(&node);
+        zone.is_some() && others.iter().any(|other| *other != node && self.zones.get(other) == zone)
     }
 }
 
@@ -169,14 +184,20 @@ fn better(
 
 /// Moves one replica, or else the leader, from who has most to who has least.
 fn rebalance(loads: &Loads, nodes: &mut [NodeId]) {
-    if let Some(spare) = loads.least_loaded(1, nodes).first()
-        && let Some(most) = nodes.iter().copied().max_by_key(|node| loads.replicas(*node))
-        && is_uneven(loads.replicas(most), loads.replicas(*spare))
-    {
-        for node in nodes.iter_mut().filter(|node| **node == most) {
-            *node = *spare;
+    // The one that shares a zone goes first; among equals, the one whose node has most.
+    let worst = nodes.iter().copied().max_by_key(|node| (loads.is_near(*node, nodes), loads.replicas(*node)));
+    if let Some(worst) = worst {
+        let others: Vec<NodeId> = nodes.iter().copied().filter(|node| *node != worst).collect();
+        let spare = loads.least_loaded(2, &others).into_iter().find(|spare| *spare != worst);
+        let gets_apart = |spare: NodeId| loads.is_near(worst, nodes) && !loads.is_near(spare, &others);
+        let stays_apart = |spare: NodeId| loads.is_near(worst, nodes) || !loads.is_near(spare, &others);
+        let is_better = |spare: &NodeId| {
+            gets_apart(*spare) || (stays_apart(*spare) && is_uneven(loads.replicas(worst), loads.replicas(*spare)))
+        };
+        if let Some(spare) = spare.filter(is_better) {
+            nodes.iter_mut().filter(|node| **node == worst).for_each(|node| *node = spare);
+            return;
         }
-        return;
     }
     let Some(least) = (0..nodes.len()).min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
     if is_uneven(loads.leaders(nodes[0]), loads.leaders(nodes[least])) {
@@ -187,12 +208,12 @@ fn rebalance(loads: &Loads, nodes: &mut [NodeId]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Addresses;
+    use crate::Site;
     use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
 
     fn cluster(nodes: u32) -> Catalog {
-        let mut catalog = Catalog::of_new_cluster(Addresses::default());
-        (1..nodes).for_each(|_| apply(&mut catalog, CatalogCommand::AddNode { addresses: Addresses::default() }));
+        let mut catalog = Catalog::of_new_cluster(Site::default());
+        (1..nodes).for_each(|_| apply(&mut catalog, CatalogCommand::AddNode { site: Site::default() }));
         catalog
     }
 
@@ -262,7 +283,7 @@ mod tests {
             create(&mut catalog, 64, replicas);
             settle(&mut catalog, &none);
             check(&catalog, &none);
-            apply(&mut catalog, CatalogCommand::AddNode { addresses: Addresses::default() });
+            apply(&mut catalog, CatalogCommand::AddNode { site: Site::default() });
             settle(&mut catalog, &none);
             check(&catalog, &none);
             let silent = BTreeSet::from([NodeId(1)]);
@@ -276,6 +297,29 @@ mod tests {
             assert_eq!(catalog.replicas_on(NodeId(1)), 0, "{nodes} nodes, {replicas} replicas");
             apply(&mut catalog, CatalogCommand::RemoveNode { node: NodeId(1) });
         }
+    }
+
+    #[test]
+    fn replicas_keep_to_different_zones() {
+        let none = BTreeSet::new();
+        let mut catalog = cluster(6);
+        create(&mut catalog, 32, 3);
+        settle(&mut catalog, &none);
+        for node in 1..=6 {
+            let site = Site { zone: ["a", "b", "c"][node as usize % 3].into(), ..Site::default() };
+            apply(&mut catalog, CatalogCommand::SetSite { node: NodeId(node), site });
+        }
+        settle(&mut catalog, &none);
+        check(&catalog, &none);
+        let zone = |replica: &tessera_types::ReplicaId| catalog.node(replica.node).unwrap().site.zone.clone();
+        for placement in catalog.tables().flat_map(|table| &table.placement) {
+            let zones: BTreeSet<_> = placement.wanted.iter().map(zone).collect();
+            assert_eq!(zones.len(), placement.wanted.len(), "{placement:?}");
+        }
+        // A zone that is lost leaves two; what must be near is better than none.
+        let silent = BTreeSet::from([NodeId(1), NodeId(4)]);
+        settle(&mut catalog, &silent);
+        check(&catalog, &silent);
     }
 
     #[test]

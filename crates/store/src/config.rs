@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
-use tessera_cluster::Addresses;
+use tessera_cluster::Site;
 use tessera_engine::{MemoryConfig, RocksConfig};
 use tessera_types::Limits;
 
@@ -24,7 +24,7 @@ pub struct StoreConfig {
     /// Age at which the state of idle tables is made durable although nobody needs the log's space.
     pub flush_age: Duration,
     /// Where this node can be reached.
-    pub addresses: Addresses,
+    pub site: Site,
     /// Nodes of a cluster to join, as `HOST:PORT`. Empty, or with an identity in the data directory already, it joins none.
     pub join: Vec<String>,
     /// How long a node may be silent until its replicas are replaced.
@@ -47,7 +47,7 @@ impl StoreConfig {
             soft_sync_interval: Duration::from_millis(100),
             drop_retention: Duration::from_secs(86_400),
             flush_age: Duration::from_secs(600),
-            addresses: Addresses::default(),
+            site: Site::default(),
             join: Vec::new(),
             replace_after: Duration::from_secs(300),
             queued_writes: 200_000,

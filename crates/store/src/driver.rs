@@ -206,16 +206,15 @@ impl Host {
     /// Dials the nodes that the catalog names.
     fn know_peers(&self) {
         let catalog = self.catalog.load();
-        let addresses = catalog.nodes().map(|node| (node.id, node.addresses.peer.clone()));
+        let addresses = catalog.nodes().map(|node| (node.id, node.site.peer.clone()));
         self.transport.set_peers(&addresses.collect());
     }
 
     /// Has the catalog name the addresses that this node has now.
     async fn keep_address(&self, store: &Store) {
-        let known = self.catalog.load().node(self.identity.node).map(|node| node.addresses.clone());
-        if known.is_some_and(|known| known != self.config.addresses) {
-            let command =
-                CatalogCommand::SetAddresses { node: self.identity.node, addresses: self.config.addresses.clone() };
+        let known = self.catalog.load().node(self.identity.node).map(|node| node.site.clone());
+        if known.is_some_and(|known| known != self.config.site) {
+            let command = CatalogCommand::SetSite { node: self.identity.node, site: self.config.site.clone() };
             // Tried again in the next round.
             let _ = store.change_catalog(command).await;
         }

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tessera_cluster::{Addresses, Catalog, CatalogFile};
+use tessera_cluster::{Catalog, CatalogFile, Site};
 use tessera_transport::Identity;
 use tessera_types::{ClusterId, NodeId};
 
@@ -60,9 +60,9 @@ pub(crate) fn establish(
         return Ok(identity);
     }
     let (identity, catalog) = if config.join.is_empty() {
-        (of_new_cluster(), Catalog::of_new_cluster(config.addresses.clone()))
+        (of_new_cluster(), Catalog::of_new_cluster(config.site.clone()))
     } else {
-        let welcome = runtime.block_on(join(&config.join, &config.addresses)).map_err(OpenError::Join)?;
+        let welcome = runtime.block_on(join(&config.join, &config.site)).map_err(OpenError::Join)?;
         (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
     };
     // The catalog first: without identity it counts for nothing.
@@ -85,9 +85,9 @@ pub(crate) struct Welcome {
 ///
 /// # Errors
 /// What the last one said when none did in time.
-async fn join(seeds: &[String], addresses: &Addresses) -> Result<Welcome, String> {
+async fn join(seeds: &[String], site: &Site) -> Result<Welcome, String> {
     let began = Instant::now();
-    let request = serde_json::to_vec(addresses).expect("addresses have a JSON form");
+    let request = serde_json::to_vec(site).expect("site have a JSON form");
     loop {
         let mut error = String::new();
         for seed in seeds {

@@ -33,7 +33,7 @@ pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
 pub use table::{Leader, Partition, Table};
 pub use tessera_cluster::{
-    Addresses, Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, TableEntry, TableState,
+    Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, Site, TableEntry, TableState,
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};

@@ -7,7 +7,7 @@ use crate::table::partition_of_group;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
-use tessera_cluster::{Addresses, CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
+use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed, Site};
 use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Handler};
 use tessera_types::{NodeId, RequestError, TableId};
@@ -137,8 +137,8 @@ async fn clear(store: &Store, request: &[u8]) -> Result<(), String> {
 }
 
 async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
-    let addresses: Addresses = serde_json::from_slice(request).map_err(|error| error.to_string())?;
-    let changed = store.change_catalog(CatalogCommand::AddNode { addresses }).await;
+    let site: Site = serde_json::from_slice(request).map_err(|error| error.to_string())?;
+    let changed = store.change_catalog(CatalogCommand::AddNode { site }).await;
     match changed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
         Changed::Node(node) => {
             let catalog = (*store.catalog()).clone();

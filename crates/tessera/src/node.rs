@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_store::{Addresses, OpenError, Store, StoreConfig, StoreWorker};
+use tessera_store::{OpenError, Site, Store, StoreConfig, StoreWorker};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,10 +39,10 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     let admin_listener = listen(admin_address, false)?;
     let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
     let peer_listener = listen(peer_address, false)?;
-    let addresses = addresses(config, peer_address.port(), redis_address.port(), admin_address.port());
+    let site = site(config, peer_address.port(), redis_address.port(), admin_address.port());
 
     let (store, store_workers) =
-        Store::open(store_config(config, workers, addresses), peer_listener).map_err(|error| match error {
+        Store::open(store_config(config, workers, site), peer_listener).map_err(|error| match error {
             OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
             error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
             other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
@@ -180,23 +180,24 @@ fn raise_file_limit() {
 }
 
 /// Where others find this node.
-fn addresses(config: &Config, peer: u16, redis: u16, admin: u16) -> Addresses {
+fn site(config: &Config, peer: u16, redis: u16, admin: u16) -> Site {
     let at = |bind: IpAddr, port: u16| {
         let host =
             if config.cluster.advertise.is_empty() { bind.to_string() } else { config.cluster.advertise.clone() };
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     };
-    Addresses {
+    Site {
         peer: at(config.cluster.bind, peer),
         redis: at(config.redis.bind, redis),
         admin: at(config.admin.bind, admin),
+        zone: config.cluster.zone.clone(),
     }
 }
 
-fn store_config(config: &Config, workers: usize, addresses: Addresses) -> StoreConfig {
+fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
     StoreConfig {
         workers,
-        addresses,
+        site,
         join: config.cluster.join.clone(),
         replace_after: Duration::from_secs(config.cluster.replace_after_seconds),
         limits: config.limits.clone(),

@@ -18,7 +18,7 @@ fn slots_of(partition: u32, partitions: u32) -> Option<RangeInclusive<u32>> {
 
 /// Host and port of an address.
 fn host_and_port(node: &NodeEntry) -> (&str, i64) {
-    let (host, port) = node.addresses.redis.rsplit_once(':').unwrap_or((&node.addresses.redis, "0"));
+    let (host, port) = node.site.redis.rsplit_once(':').unwrap_or((&node.site.redis, "0"));
     (host.trim_matches(['[', ']']), port.parse().unwrap_or(0))
 }
 

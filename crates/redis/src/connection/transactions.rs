@@ -123,7 +123,7 @@ impl Connection {
     /// Why a key cannot be watched through this node, if so.
     fn led_elsewhere(&self, table: &Table, key: &[u8]) -> Option<String> {
         let Leader::Node(node) = table.leader_of(table.partition_of(&RecordKey::new(key, b""))) else { return None };
-        let address = self.server.store.catalog().node(node).map(|node| node.addresses.redis.clone())?;
+        let address = self.server.store.catalog().node(node).map(|node| node.site.redis.clone())?;
         Some(format!("ERR WATCH needs a connection to the node that leads the key's partition: node {node}, {address}"))
     }
 

@@ -74,6 +74,8 @@ pub struct ClusterSection {
     /// Host name or address under which others find this node; empty for `bind`.
     pub advertise: String,
     pub join: Vec<String>,
+    /// Empty for none.
+    pub zone: String,
     pub replace_after_seconds: u64,
 }
 
@@ -139,7 +141,14 @@ impl Default for Config {
 
 impl Default for ClusterSection {
     fn default() -> Self {
-        Self { bind: LOOPBACK, port: 29_015, advertise: String::new(), join: Vec::new(), replace_after_seconds: 300 }
+        Self {
+            bind: LOOPBACK,
+            port: 29_015,
+            advertise: String::new(),
+            join: Vec::new(),
+            zone: String::new(),
+            replace_after_seconds: 300,
+        }
     }
 }
 
