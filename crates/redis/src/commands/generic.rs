@@ -3,7 +3,8 @@
 use super::CommandError;
 use super::call::{Call, Outcome, Value};
 use super::options::is;
-use tessera_types::{Expiry, RequestError};
+use sha2::{Digest, Sha256};
+use tessera_types::{Expiry, RequestError, UnixMillis};
 
 pub fn del(call: &mut Call<'_, '_>) -> Outcome {
     let mut deleted = 0;
@@ -125,6 +126,28 @@ pub fn memory_usage(call: &mut Call<'_, '_>) -> Outcome {
 
 fn expiry_bytes(expiry: Expiry) -> usize {
     8 * (usize::from(expiry.key.is_some()) + usize::from(expiry.record.is_some()))
+}
+
+/// OBJECT DIGEST key: tells whether what is under the key has changed, expiry included.
+pub fn object_digest(call: &mut Call<'_, '_>) -> Outcome {
+    let digest = digest(call, call.args[2])?;
+    call.reply.bulk(digest.as_bytes());
+    Ok(())
+}
+
+/// SHA-256 of all that is under a key, in hexadecimal digits.
+pub fn digest(call: &Call<'_, '_>, key: &[u8]) -> Result<String, CommandError> {
+    let mut hash = Sha256::new();
+    for (sort_key, record) in call.records(key)? {
+        let millis = |time: Option<UnixMillis>| time.map_or(0, UnixMillis::get).to_le_bytes();
+        for part in [&sort_key[..], &[u8::from(record.is_field)], &record.value] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(millis(record.expiry.key));
+        hash.update(millis(record.expiry.record));
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// OBJECT ENCODING key: one of the names that clients know.

@@ -16,6 +16,6 @@ pub mod table;
 
 pub use call::Call;
 pub use error::CommandError;
-pub(crate) use generic::{memory_usage, object_encoding};
+pub(crate) use generic::{digest, memory_usage, object_digest, object_encoding};
 pub(crate) use hashes::parse_cursor;
 pub use table::{Command, FanOut, Flags, Group, Keys, Run, SessionCommand, find};

@@ -299,7 +299,7 @@ pub static COMMANDS: &[Command] = &[
     session(Generic, "keys", 2, SLOW_READ_SESSION, "1.0.0", S::Keys, "Lists keys that match a pattern")
         .differs("Refused beyond 1,000,000 matches; use SCAN."),
     session(Generic, "object", -2, SLOW_READ_MULTI, "2.2.3", S::Object, "Tells how a key is stored")
-        .differs("ENCODING only, with the name that Redis would give a value of that size."),
+        .differs("ENCODING, with the name that Redis would give a value of that size; DIGEST, Tessera's own, a digest of what is there."),
     keyed(Generic, "persist", 2, WRITE, One(1), "2.2.0", expiry::persist, "Removes a key's time to live"),
     keyed(Generic, "pexpire", -3, WRITE, One(1), "2.6.0", expiry::pexpire, "Sets a key's time to live in milliseconds"),
     keyed(
@@ -489,7 +489,7 @@ pub static COMMANDS: &[Command] = &[
         .differs("Commands on whole tables or the connection cannot be queued."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
-        .differs("Watched keys must be in the partition of the transaction, and the connection with the node that leads it."),
+        .differs("Watched keys must be in the partition of the transaction. On several nodes EXEC compares what is under a key: changed and changed back counts as unchanged."),
 ];
 
 const SLOW_READ_SESSION: Flags = Flags { in_multi: false, ..SLOW_READ };

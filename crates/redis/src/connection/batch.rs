@@ -4,7 +4,7 @@
 //! replies, and one wake-up when the last is there.
 
 use super::frame::OwnedFrame;
-use crate::commands::{Call, Command, CommandError, FanOut, Run, SessionCommand};
+use crate::commands::{self, Call, Command, CommandError, FanOut, Run, SessionCommand};
 use crate::number::parse_integer;
 use crate::resp::{Protocol, Reply};
 use parking_lot::Mutex;
@@ -23,6 +23,23 @@ pub(super) struct Batch {
     replies: Vec<Awaited>,
 }
 
+/// A watched key.
+pub(super) enum Watched {
+    /// On this node, which is told of writes; with whether the key existed.
+    Here(Watch, bool),
+    /// In a cluster: what was under the key, wherever it was.
+    Digest { key: Vec<u8>, digest: Vec<u8> },
+}
+
+impl Watched {
+    pub(super) fn key(&self) -> &[u8] {
+        match self {
+            Self::Here(watch, _) => watch.hash_key(),
+            Self::Digest { key, .. } => key,
+        }
+    }
+}
+
 /// What a batch is for.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
@@ -34,8 +51,8 @@ pub(super) enum Mode {
 /// What one part does.
 enum Work {
     Command(&'static Command, OwnedFrame),
-    /// The commands between MULTI and EXEC, and the watched keys, each with whether it existed.
-    Transaction(Vec<(&'static Command, OwnedFrame)>, Vec<(Watch, bool)>),
+    /// The commands between MULTI and EXEC, and the watched keys.
+    Transaction(Vec<(&'static Command, OwnedFrame)>, Vec<Watched>),
 }
 
 /// The reply to one command.
@@ -79,7 +96,7 @@ impl Batch {
         &mut self,
         partition: u32,
         commands: Vec<(&'static Command, OwnedFrame)>,
-        watches: Vec<(Watch, bool)>,
+        watches: Vec<Watched>,
     ) {
         self.work.push(Work::Transaction(commands, watches));
         self.partitions.push(partition);
@@ -222,18 +239,22 @@ pub(super) fn run(
 /// Runs the commands of a transaction, unless a watched key was written or has expired since it was watched.
 fn run_all(
     commands: &[(&'static Command, OwnedFrame)],
-    watches: &[(Watch, bool)],
+    watches: &[Watched],
     protocol: Protocol,
     out: &mut Vec<u8>,
     transaction: &mut Transaction<'_>,
 ) -> Verdict {
-    let is_overtaken = watches.iter().any(|(watch, existed)| {
-        let mut expired = || {
-            let mut unread = Vec::new();
-            let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
-            *existed && matches!(call.value(watch.hash_key()), Ok(None))
-        };
-        watch.is_touched() || expired()
+    let is_overtaken = watches.iter().any(|watched| {
+        let mut unread = Vec::new();
+        let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
+        match watched {
+            Watched::Here(watch, existed) => {
+                watch.is_touched() || (*existed && matches!(call.value(watch.hash_key()), Ok(None)))
+            }
+            Watched::Digest { key, digest } => {
+                commands::digest(&call, key).is_ok_and(|now| now.as_bytes() != &digest[..])
+            }
+        }
     });
     if is_overtaken {
         Reply::new(out, protocol).null_array();

@@ -56,6 +56,9 @@ impl Connection {
                 self.multi();
                 Ok(())
             }
+            S::Object if args[1].eq_ignore_ascii_case(b"DIGEST") => {
+                self.keyed_subcommand(command, frame, b"DIGEST", commands::object_digest, now).await
+            }
             S::Object => self.keyed_subcommand(command, frame, b"ENCODING", commands::object_encoding, now).await,
             S::Quit => {
                 self.reply().ok();
@@ -79,7 +82,7 @@ impl Connection {
                 Ok(())
             }
             S::Watch => {
-                self.watch(&args[1..], now);
+                let _: () = self.watch(&args[1..], now).await;
                 Ok(())
             }
         };

@@ -1,5 +1,6 @@
 //! What a connection has chosen: user, table, protocol, durability, an open transaction.
 
+use super::batch::Watched;
 use super::transactions::OpenTransaction;
 use crate::access::User;
 use crate::clients::Client;
@@ -8,7 +9,7 @@ use crate::resp::Protocol;
 use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
-use tessera_store::{Table, Watch};
+use tessera_store::Table;
 use tessera_types::{Durability, Limits, ReadMode, TableId};
 
 pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
@@ -21,8 +22,7 @@ pub(super) struct Session {
     pub(super) durability: Option<Durability>,
     pub(super) reads: ReadMode,
     pub(super) transaction: Option<OpenTransaction>,
-    /// Watched keys, each with whether it existed when the watch began.
-    pub(super) watches: Vec<(Watch, bool)>,
+    pub(super) watches: Vec<Watched>,
     pub(super) name: String,
     pub(super) library: (String, String),
     /// Whether a GET needs no further look: the user may read, no transaction is open, and a lease is enough.

@@ -1,11 +1,11 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use super::batch::Batch;
+use super::batch::{Batch, Watched};
 use super::frame::OwnedFrame;
 use super::{Connection, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
-use tessera_store::{Leader, Table, Transaction};
+use tessera_store::{Table, Transaction};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 /// What has been queued since MULTI.
@@ -19,8 +19,18 @@ pub(super) struct OpenTransaction {
 }
 
 impl OpenTransaction {
-    fn frames(&self) -> Vec<OwnedFrame> {
-        self.commands.iter().map(|(_, frame)| frame.clone()).collect()
+    /// The whole transaction, for another node.
+    fn frames(&self, watches: &[Watched]) -> Vec<OwnedFrame> {
+        let word = |word: &'static [u8]| OwnedFrame::from_arguments(std::iter::once(word));
+        let digests = watches.iter().filter_map(|watched| match watched {
+            Watched::Digest { key, digest } => Some([&key[..], digest]),
+            // Watched before the cluster had a second node.
+            Watched::Here(..) => None,
+        });
+        let watch = std::iter::once(&b"WATCH"[..]).chain(digests.flatten());
+        let watch = (!watches.is_empty()).then(|| OwnedFrame::from_arguments(watch));
+        let commands = self.commands.iter().map(|(_, frame)| frame.clone());
+        watch.into_iter().chain([word(b"MULTI")]).chain(commands).chain([word(b"EXEC")]).collect()
     }
 }
 
@@ -76,22 +86,17 @@ impl Connection {
         }
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let mut partition = transaction.partition;
-        for (watch, _) in &watches {
-            let watched = table.partition_of(&RecordKey::new(watch.hash_key(), b""));
+        for watched in &watches {
+            let watched = table.partition_of(&RecordKey::new(watched.key(), b""));
             if *partition.get_or_insert(watched) != watched {
                 return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
             }
         }
         let at = partition.unwrap_or(0);
         if self.may_forward() && !Self::is_here(&table, at) {
-            if !watches.is_empty() {
-                return self
-                    .reply()
-                    .error("EXECABORT Transaction discarded because the partition's leader changed since WATCH");
-            }
-            return self.exec_elsewhere(at, transaction.frames()).await;
+            return self.exec_elsewhere(at, transaction.frames(&watches)).await;
         }
-        let again = (self.may_forward() && watches.is_empty()).then(|| transaction.frames());
+        let again = self.may_forward().then(|| transaction.frames(&watches));
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);
         let replied = self.output.len();
@@ -102,29 +107,38 @@ impl Connection {
         }
     }
 
-    pub(super) fn watch(&mut self, keys: &[&[u8]], now: UnixMillis) {
+    pub(super) async fn watch(&mut self, keys: &[&[u8]], now: UnixMillis) {
         if self.session.transaction.is_some() {
             return self.reply().error("ERR WATCH inside MULTI is not allowed");
         }
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
-        for key in keys {
-            if let Some(line) = self.led_elsewhere(&table, key) {
-                return self.reply().error(&line);
+        if self.is_confined() {
+            // From another node, which has the digests from its client's WATCH.
+            for pair in keys.chunks_exact(2) {
+                self.session.watches.push(Watched::Digest { key: pair[0].to_vec(), digest: pair[1].to_vec() });
             }
+            return self.reply().ok();
+        }
+        if self.may_forward() {
+            match self.digests(&table, keys).await {
+                Ok(digests) => {
+                    let watched =
+                        keys.iter().zip(digests).map(|(key, digest)| Watched::Digest { key: key.to_vec(), digest });
+                    self.session.watches.extend(watched);
+                    self.reply().ok();
+                }
+                Err(error) => self.output.extend_from_slice(&error),
+            }
+            return;
+        }
+        for key in keys {
             let watch = table.watch(key);
             match exists(&table, key, now) {
-                Ok(existed) => self.session.watches.push((watch, existed)),
+                Ok(existed) => self.session.watches.push(Watched::Here(watch, existed)),
                 Err(error) => return self.reply().error(&error.line()),
             }
         }
         self.reply().ok();
-    }
-
-    /// Why a key cannot be watched through this node, if so.
-    fn led_elsewhere(&self, table: &Table, key: &[u8]) -> Option<String> {
-        let Leader::Node(node) = table.leader_of(table.partition_of(&RecordKey::new(key, b""))) else { return None };
-        let address = self.server.store.catalog().node(node).map(|node| node.site.redis.clone())?;
-        Some(format!("ERR WATCH needs a connection to the node that leads the key's partition: node {node}, {address}"))
     }
 
     pub(super) fn unwatch(&mut self) {

@@ -299,13 +299,18 @@ fn state(client: &mut Client) -> Vec<(Value, Value, Value, Value)> {
 }
 
 fn compare(cases: u32, engine: &str, table: &str, protocol: &str) {
-    let rules = Rules::read();
-    let peer = RedisPeer::start();
     let data = TempDir::new().unwrap();
     let node = Node::start(data.path(), &[]);
     node.cli(&format!("table create t --engine {engine} {table} --partitions 1"));
-    let mut clients = [Client::connect(peer.port).unwrap(), node.client()];
-    assert_eq!(clients[1].run("TABLE t"), Value::Simple("OK".into()));
+    compare_through(cases, node.client(), protocol);
+}
+
+/// Compares with redis-server what a connection answers that may use the table `t`.
+pub fn compare_through(cases: u32, mut client: Client, protocol: &str) {
+    let rules = Rules::read();
+    let peer = RedisPeer::start();
+    assert_eq!(client.run("TABLE t"), Value::Simple("OK".into()));
+    let mut clients = [Client::connect(peer.port).unwrap(), client];
     for client in &mut clients {
         client.run(&format!("HELLO {protocol}"));
     }

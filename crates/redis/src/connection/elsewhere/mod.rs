@@ -162,14 +162,38 @@ impl Connection {
         }
     }
 
-    /// Carries out a transaction on a partition that is led elsewhere.
+    /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
     pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
-        let word = |word: &'static [u8]| OwnedFrame::from_arguments(std::iter::once(word));
-        let commands = std::iter::once(word(b"MULTI")).chain(commands).chain(std::iter::once(word(b"EXEC")));
-        let commands = commands.collect();
         self.elsewhere.parts.push(Part { partition, is_confined: false, may_repeat: false, commands, reply: None });
         self.elsewhere.replies.push(Merge::One);
         self.reach_elsewhere().await;
+    }
+
+    /// Digests of what is under keys, wherever they are.
+    ///
+    /// # Errors
+    /// An error's reply.
+    pub(super) async fn digests(&mut self, table: &Arc<Table>, keys: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
+        let part = |key: &&[u8]| Part {
+            partition: table.partition_of(&RecordKey::new(key, b"")),
+            is_confined: false,
+            may_repeat: true,
+            commands: vec![OwnedFrame::from_arguments([&b"OBJECT"[..], b"DIGEST", key].into_iter())],
+            reply: None,
+        };
+        let mut parts: Vec<Part> = keys.iter().map(part).collect();
+        self.reach(table, &mut parts).await;
+        let digest = |part: Part| {
+            let reply = part.reply.unwrap_or_default();
+            // $64, the digits, each followed by a line break.
+            reply.strip_prefix(b"$64\r\n").and_then(|rest| rest.strip_suffix(b"\r\n")).map(<[u8]>::to_vec).ok_or(reply)
+        };
+        parts.into_iter().map(digest).collect()
+    }
+
+    /// Whether another node speaks here.
+    pub(super) fn is_confined(&self) -> bool {
+        !self.confined.is_none()
     }
 
     /// Carries a whole-table command out partition by partition, wherever each is led, and returns the replies.

@@ -367,6 +367,20 @@ fn chaos(mut cluster: Cluster) {
     assert!(done > 100 * seconds, "{done} operations in {seconds} seconds");
 }
 
+/// Every command of the differential test, on a partition that is led elsewhere: all of it is forwarded.
+#[test]
+fn commands_through_another_node_answer_as_redis() {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 1 --replicas 1").unwrap();
+    cluster.wait_until_whole();
+    let placement: serde_json::Value =
+        serde_json::from_str(&cluster.cli(0, "table placement t --json").unwrap()).unwrap();
+    let elsewhere = if placement[0]["leader"] == 1 { 1 } else { 0 };
+    for protocol in ["2", "3"] {
+        crate::differential::compare_through(200, cluster.client(elsewhere), protocol);
+    }
+}
+
 /// The longest that a write through another node takes while `disturb` happens to a node, and how many fail.
 fn longest_write(port: u16, table: &str, disturb: impl FnOnce()) -> (Duration, u64) {
     let stop = AtomicBool::new(false);
