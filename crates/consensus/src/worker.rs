@@ -258,8 +258,8 @@ impl<M: StateMachine> Worker<M> {
                 }
                 Message::ChangeMembers(id, changes) => {
                     if let Some(group) = self.groups.get_mut(&id) {
-                        // Refused for now: whoever wants it looks, and asks again.
-                        let _ = group.change_members(&changes);
+                        // If it is not begun now: whoever wants it looks, and asks again.
+                        group.change_members(&changes);
                         touch(&mut self.touched, group);
                     }
                 }
@@ -399,9 +399,7 @@ impl<M: StateMachine> Worker<M> {
             }
             for id in output.confirmed {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
-                while let Some(ticket) = group.next_answerable() {
-                    self.machine.answer(ticket, Ok(()));
-                }
+                answer(&mut self.machine, group);
             }
             for id in output.snapshots_wanted {
                 self.offer_snapshot(id);
@@ -472,9 +470,7 @@ impl<M: StateMachine> Worker<M> {
                 self.machine.lease(committed.group, group.lease().map(|until| self.began + until));
                 self.machine.serving(committed.group);
             }
-            while let Some(ticket) = group.next_answerable() {
-                self.machine.answer(ticket, Ok(()));
-            }
+            answer(&mut self.machine, group);
         }
     }
 
@@ -492,6 +488,13 @@ impl<M: StateMachine> Worker<M> {
                 self.machine.answer(ticket, Err(Failure::Interrupted));
             }
         }
+    }
+}
+
+/// Answers every ticket that needs no more waiting.
+fn answer<M: StateMachine>(machine: &mut M, group: &mut Group<M::Ticket>) {
+    while let Some(ticket) = group.next_answerable() {
+        machine.answer(ticket, Ok(()));
     }
 }
 

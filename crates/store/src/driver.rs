@@ -8,9 +8,7 @@ use crate::table::{group_of, partition_of_group};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_cluster::{
-    CATALOG_GROUP, CatalogCommand, Step, TableState, catalog_replica, next_catalog_step, next_moves, next_step,
-};
+use tessera_cluster::{CATALOG_GROUP, CatalogCommand, Step, TableState, next_catalog_step, next_moves, next_step};
 use tessera_consensus::{GroupId, GroupView, Inbox};
 use tessera_types::{NodeId, RequestError};
 
@@ -218,10 +216,5 @@ impl Host {
             // Tried again in the next round.
             let _ = store.change_catalog(command).await;
         }
-    }
-
-    /// The replica of the catalog's group that is here.
-    pub(crate) fn own_catalog_replica(&self) -> tessera_types::ReplicaId {
-        catalog_replica(self.identity.node)
     }
 }

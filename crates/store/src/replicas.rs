@@ -31,6 +31,8 @@ pub(crate) struct Replicas {
 struct Held {
     replicas: BTreeMap<u64, ReplicaId>,
     running: HashSet<GroupId>,
+    /// Whether the file says something else.
+    is_unsaved: bool,
 }
 
 impl Replicas {
@@ -40,12 +42,16 @@ impl Replicas {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        let held = Mutex::new(Held { replicas, running: HashSet::new() });
+        let held = Mutex::new(Held { replicas, ..Held::default() });
         Ok(Self { path: path.to_path_buf(), held, leaving: Mutex::default() })
     }
 
-    fn save(&self, held: &Held) -> Result<(), EngineError> {
-        tessera_cluster::save_json(&self.path, &held.replicas).map_err(EngineError::io(&self.path))
+    fn save(&self, held: &mut Held) -> Result<(), EngineError> {
+        if held.is_unsaved {
+            tessera_cluster::save_json(&self.path, &held.replicas).map_err(EngineError::io(&self.path))?;
+            held.is_unsaved = false;
+        }
+        Ok(())
     }
 
     /// The worker has let go of the group, and its records are gone.
@@ -58,43 +64,47 @@ impl Host {
     /// Makes the replicas that this node holds those that the catalog wants here. What takes long, such as making a
     /// partition blank, is left for later unless `may_wait`.
     pub(crate) fn settle_replicas(&self, may_wait: bool) -> Result<(), EngineError> {
-        let mut held = self.replicas.held.lock();
+        let mut guard = self.replicas.held.lock();
+        let held = &mut *guard;
         let catalog = self.catalog.load_full();
-        let mut starts = Vec::new();
-        let before = held.replicas.clone();
+        let (mut starts, mut outcome) = (Vec::new(), Ok(()));
         for entry in catalog.tables() {
             let Some(table) = self.registry.any(entry.id) else { continue };
             for (partition, placement) in (0..).zip(&entry.placement) {
                 let group = group_of(entry.id, partition);
                 let due = placement.on(self.identity.node);
                 if held.replicas.get(&group.0).is_some_and(|here| Some(*here) != due) {
-                    self.leave(&mut held, group, &table, partition);
+                    self.leave(held, group, &table, partition);
                 }
                 let Some(due) = due.filter(|_| !held.running.contains(&group)) else { continue };
                 if let Entry::Vacant(place) = held.replicas.entry(group.0) {
                     if self.replicas.leaving.lock().contains(&group) {
                         continue;
                     }
-                    if table.engine.applied_index(partition) > 0 {
+                    // What an earlier replica left may be gone from memory and come back after a crash.
+                    if table.engine.applied_index(partition) > 0 || table.engine.durable_index(partition)? > 0 {
                         if !may_wait {
                             continue;
                         }
-                        make_blank(&table, partition)?;
-                        table.engine.make_durable(partition, &|| Ok(()))?;
+                        let blank = make_blank(&table, partition)
+                            .and_then(|()| table.engine.make_durable(partition, &|| Ok(())));
+                        if let Err(error) = blank {
+                            outcome = Err(error);
+                            continue;
+                        }
                     }
                     place.insert(due);
+                    held.is_unsaved = true;
                 }
-                held.running.insert(group);
-                starts.push((table.clone(), partition, self.group_start(&table, partition, due, placement)));
+                starts.push((table.clone(), partition, due, placement));
             }
         }
-        if held.replicas != before {
-            self.replicas.save(&held)?;
+        self.replicas.save(held)?;
+        for (table, partition, due, placement) in starts {
+            held.running.insert(group_of(table.id, partition));
+            self.inbox_of(table.id, partition).start(self.group_start(&table, partition, due, placement));
         }
-        for (table, partition, start) in starts {
-            self.inbox_of(table.id, partition).start(start);
-        }
-        Ok(())
+        outcome
     }
 
     fn group_start(&self, table: &Table, partition: u32, replica: ReplicaId, placement: &Placement) -> GroupStart {
@@ -110,7 +120,7 @@ impl Host {
     }
 
     fn leave(&self, held: &mut Held, group: GroupId, table: &Table, partition: u32) {
-        held.replicas.remove(&group.0);
+        held.is_unsaved |= held.replicas.remove(&group.0).is_some();
         table.partitions[partition as usize].is_serving.store(false, Ordering::Release);
         if held.running.remove(&group) {
             self.replicas.leaving.lock().insert(group);
@@ -125,7 +135,7 @@ impl Host {
         let mut held = self.replicas.held.lock();
         (0..table.schema.partitions)
             .for_each(|partition| self.leave(&mut held, group_of(id, partition), table, partition));
-        self.replicas.save(&held)
+        self.replicas.save(&mut held)
     }
 
     /// Replicas held.

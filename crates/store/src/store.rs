@@ -124,7 +124,7 @@ impl Store {
         let settings = GroupSettings {
             persistent: true,
             applied: file.applied_index,
-            replica: host.own_catalog_replica(),
+            replica: catalog_replica(identity.node),
             founders: if identity.node == identity::FIRST_NODE { vec![founder] } else { Vec::new() },
         };
         host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });

@@ -17,16 +17,6 @@ pub enum MemberChange {
     Remove(ReplicaId),
 }
 
-/// Why members cannot be changed now. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeRefused {
-    NotLeader,
-    /// An earlier change is not done yet.
-    Pending,
-    /// The leader itself would be no voter any more: another replica must lead first.
-    OfLeader,
-}
-
 impl<T> Group<T> {
     /// Changes members as an entry says.
     pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) {
@@ -71,22 +61,24 @@ impl<T> Group<T> {
         (all, learners)
     }
 
-    /// Changes members, all at once. Several changes of voters go through joint consensus.
-    ///
-    /// # Errors
-    /// If this replica cannot do it now.
-    pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> Result<(), ChangeRefused> {
-        if !self.is_leader() {
-            return Err(ChangeRefused::NotLeader);
-        }
-        let is_joint = !self.node.store().members().voters_outgoing.is_empty();
-        if is_joint || self.node.raft.has_pending_conf() || self.node.raft.lead_transferee.is_some() {
-            return Err(ChangeRefused::Pending);
-        }
+    /// Whether a change of several voters has begun and not ended.
+    fn is_joint(&self) -> bool {
+        !self.node.store().members().voters_outgoing.is_empty()
+    }
+
+    /// Whether a change of members is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.is_joint() || self.node.raft.has_pending_conf()
+    }
+
+    /// Changes members, all at once; several changes of voters go through joint consensus. Returns whether it was begun,
+    /// which only a leader does that stays a voter, one change after the other.
+    pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
-        if changes.iter().any(is_own) {
-            return Err(ChangeRefused::OfLeader);
+        let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some();
+        if !self.is_leader() || is_busy || changes.iter().any(is_own) {
+            return false;
         }
         let single = |change: &MemberChange| {
             let (kind, id) = match change {
@@ -102,15 +94,15 @@ impl<T> Group<T> {
         self.propose_change(ConfChangeV2 { transition: transition as i32, changes, context: Vec::new() })
     }
 
-    fn propose_change(&mut self, change: ConfChangeV2) -> Result<(), ChangeRefused> {
-        self.node.propose_conf_change(Vec::new(), change).map_err(|_| ChangeRefused::Pending)
+    fn propose_change(&mut self, change: ConfChangeV2) -> bool {
+        self.node.propose_conf_change(Vec::new(), change).is_ok()
     }
 
     /// Ends joint consensus once the change that began it is done.
     pub(super) fn leave_joint(&mut self) {
-        if !self.node.store().members().voters_outgoing.is_empty() && !self.node.raft.has_pending_conf() {
+        if self.is_joint() && !self.node.raft.has_pending_conf() {
             // If it cannot be proposed now, the next heartbeat tries again.
-            let _ = self.propose_change(ConfChangeV2::default());
+            self.propose_change(ConfChangeV2::default());
         }
     }
 

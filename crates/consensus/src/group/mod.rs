@@ -330,7 +330,7 @@ impl<T> Group<T> {
             is_serving: self.is_serving(),
             voters,
             learners,
-            is_changing: raft.has_pending_conf() || !self.node.store().members().voters_outgoing.is_empty(),
+            is_changing: self.is_changing(),
             applied: self.applied,
             lag: others.map(|(id, progress)| (from_raft(*id), last - progress.matched.min(last))).collect(),
         }

@@ -60,8 +60,7 @@ impl<T> Group<T> {
             && !self.is_alone
             && !self.has_tickets()
             && self.applied == last
-            && !raft.has_pending_conf()
-            && self.node.store().members().voters_outgoing.is_empty()
+            && !self.is_changing()
             && raft.lead_transferee.is_none()
             && self.snapshots_sent.is_empty()
             && raft.prs().iter().all(|(_, progress)| progress.matched == last)

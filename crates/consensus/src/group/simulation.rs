@@ -465,7 +465,7 @@ impl World {
             }
         }
         let leader = self.replicas[leading].group.as_mut().expect("it is up");
-        if !changes.is_empty() && leader.change_members(&changes).is_ok() {
+        if !changes.is_empty() && leader.change_members(&changes) {
             self.member_changes += 1;
         }
         self.pass(leading);
