@@ -254,7 +254,7 @@ async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTabl
         partitioner: new.partitioner.unwrap_or_default(),
         model: new.model.unwrap_or_default(),
         durability,
-        replicas: new.replicas.unwrap_or(TableSchema::default_replicas(durability)),
+        replicas: new.replicas.unwrap_or(TableSchema::DEFAULT_REPLICAS),
     };
     let mut settings = TableSettings::default();
     new.settings.apply(&mut settings);

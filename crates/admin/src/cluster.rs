@@ -45,7 +45,7 @@ struct TablePlacement {
     replicas: u8,
     /// Partitions without a leader that this node knows of: they take no requests.
     leaderless: usize,
-    /// Partitions with fewer replicas than there are to be, or with some on silent nodes.
+    /// Partitions with fewer replicas than there are to be, or with some, or the witness, on silent nodes.
     under_replicated: usize,
     moving: usize,
 }
@@ -85,8 +85,10 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
                 Some(leader) => *leaders.entry(leader).or_default() += 1,
                 None => table.leaderless += 1,
             }
-            let live = placement.members.iter().filter(|replica| !is_silent(replica.node)).count();
-            table.under_replicated += usize::from(live < usize::from(entry.schema.replicas));
+            let keepers = placement.members.iter().filter(|replica| !replica.is_witness()).count();
+            let is_short = keepers < usize::from(entry.schema.replicas);
+            let is_one_silent = placement.members.iter().any(|replica| is_silent(replica.node));
+            table.under_replicated += usize::from(is_short || is_one_silent);
             table.moving += usize::from(placement.is_moving());
         }
         tables.push(table);

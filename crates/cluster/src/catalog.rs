@@ -62,7 +62,7 @@ impl Placement {
 
     /// The replica that a node holds, or is to hold.
     pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
-        // A node that is to get a new replica in the place of an old one lets go of the old one first.
+        // A node that is to get a new replica in the place of a lost one lets go of the lost one first.
         self.wanted.iter().chain(&self.members).find(|replica| replica.node == node).copied()
     }
 }
@@ -140,11 +140,17 @@ pub enum CatalogCommand {
     RemoveNode {
         node: NodeId,
     },
-    /// Wants a partition's replicas on these nodes; the first is to lead.
+    /// Wants a partition's replicas on these nodes; the first is to lead. Two replicas may have a witness for the third vote.
     Place {
         table: TableId,
         partition: u32,
         nodes: Vec<NodeId>,
+        witness: Option<NodeId>,
+    },
+    /// These replicas may have forgotten what they voted and promised. Others are to take their places, which get
+    /// everything from those that are left; see [`Changed::Renewed`] for when too few are.
+    Renew {
+        lost: Vec<(TableId, u32, ReplicaId)>,
     },
     /// A partition's group has these members now.
     Moved {
@@ -155,12 +161,17 @@ pub enum CatalogCommand {
 }
 
 /// What a command was about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Changed {
     Other,
     Table(TableId),
     Node(NodeId),
+    /// Replicas were [lost](CatalogCommand::Renew). Where a majority would be, nobody has more than they do: on a table with
+    /// a log those named here go on as they are; one without a log begins anew, empty.
+    Renewed {
+        go_on: Vec<(TableId, u32)>,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -181,8 +192,8 @@ pub enum CatalogError {
     DefaultTable,
     #[error("a partition has 1 to {0} replicas")]
     Replicas(u8),
-    #[error("a table with durability none is kept once: replicas is 1")]
-    ReplicasOfVolatile,
+    #[error("node {0} holds a replica of partition {2} of table {1} that is of the other kind, witness or not")]
+    OtherKind(NodeId, TableId, u32),
     #[error("no such node: {0}")]
     NoSuchNode(NodeId),
     #[error("node {0} still holds {1} replicas; drain it first, or wait until they have moved")]
@@ -206,7 +217,7 @@ impl Catalog {
             partitioner: Partitioner::Crc64,
             model: Model::Kv,
             durability: Durability::Hard,
-            replicas: TableSchema::default_replicas(Durability::Hard),
+            replicas: TableSchema::DEFAULT_REPLICAS,
         };
         let mut catalog = Self { next_node: 2, ..Self::default() };
         catalog.nodes.insert(first, NodeEntry { id: first, site, is_draining: false });
@@ -340,15 +351,32 @@ impl Catalog {
                 self.nodes.remove(node);
                 Ok(Changed::Node(*node))
             }
-            CatalogCommand::Place { table, partition, nodes } => {
-                if let Some(unknown) = nodes.iter().find(|node| !self.nodes.contains_key(node)) {
+            CatalogCommand::Place { table, partition, nodes, witness } => {
+                if let Some(unknown) = nodes.iter().chain(witness).find(|node| !self.nodes.contains_key(node)) {
                     return Err(CatalogError::NoSuchNode(*unknown));
                 }
                 let before = self.placement(*table, *partition)?.clone();
-                let wanted =
-                    nodes.iter().map(|node| before.on(*node).unwrap_or_else(|| self.new_replica(*node))).collect();
+                let kinds = nodes.iter().map(|node| (*node, false)).chain(witness.map(|node| (node, true)));
+                let kinds: Vec<_> = kinds.collect();
+                // The old one would have to go before its vote is another's.
+                let is_other = |node, kind| before.on(node).is_some_and(|there| there.is_witness() != kind);
+                if let Some((node, _)) = kinds.iter().find(|(node, kind)| is_other(*node, *kind)) {
+                    return Err(CatalogError::OtherKind(*node, *table, *partition));
+                }
+                let replica =
+                    |(node, kind): (NodeId, bool)| before.on(node).unwrap_or_else(|| self.new_replica(node, kind));
+                let wanted = kinds.into_iter().map(replica).collect();
                 self.placement(*table, *partition)?.wanted = wanted;
                 Ok(Changed::Table(*table))
+            }
+            CatalogCommand::Renew { lost } => {
+                let mut go_on = Vec::new();
+                for (table, partition, replica) in lost {
+                    if !self.renew(*table, *partition, *replica) {
+                        go_on.push((*table, *partition));
+                    }
+                }
+                Ok(Changed::Renewed { go_on })
             }
             CatalogCommand::Moved { table, partition, members } => {
                 self.placement(*table, *partition)?.members.clone_from(members);
@@ -362,15 +390,42 @@ impl Catalog {
         placement.ok_or(CatalogError::NoSuchPartition(table, partition))
     }
 
-    fn new_replica(&mut self, node: NodeId) -> ReplicaId {
+    fn new_replica(&mut self, node: NodeId, is_witness: bool) -> ReplicaId {
         self.next_incarnation += 1;
-        ReplicaId { node, incarnation: self.next_incarnation }
+        let incarnation = self.next_incarnation;
+        if is_witness { ReplicaId::new_witness(node, incarnation) } else { ReplicaId { node, incarnation } }
+    }
+
+    /// Puts another replica in the place of one that was lost, or others in the place of all. Returns false if the lost one
+    /// is to go on.
+    fn renew(&mut self, table: TableId, partition: u32, lost: ReplicaId) -> bool {
+        let Ok(placement) = self.placement(table, partition).cloned() else { return true };
+        if placement.on(lost.node) != Some(lost) {
+            return true; // it has been renewed, or is to go
+        }
+        let is_left = |member: &&ReplicaId| **member != lost && placement.on(member.node) == Some(**member);
+        let remain = placement.members.iter().filter(is_left).count();
+        let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
+        let mut after = placement.clone();
+        if remain > placement.members.len() / 2 {
+            let other = self.new_replica(lost.node, lost.is_witness());
+            after.wanted.iter_mut().filter(|wanted| **wanted == lost).for_each(|wanted| *wanted = other);
+        } else if is_volatile {
+            let renewed = placement.wanted.iter().map(|old| self.new_replica(old.node, old.is_witness()));
+            after.founders = renewed.collect();
+            after.wanted.clone_from(&after.founders);
+            after.members.clone_from(&after.founders);
+        } else {
+            return false;
+        }
+        self.placement(table, partition).map(|placement| *placement = after).is_ok()
     }
 
     fn insert(&mut self, name: &str, schema: TableSchema, settings: TableSettings) -> TableId {
         let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas));
-        let placement = nodes.into_iter().map(|nodes| {
-            let replicas: Vec<_> = nodes.into_iter().map(|node| self.new_replica(node)).collect();
+        let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
+            let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
+            replicas.extend(witness.map(|node| self.new_replica(node, true)));
             Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas }
         });
         let placement = placement.collect();
@@ -409,9 +464,6 @@ impl Catalog {
 fn check_replicas(schema: &TableSchema) -> Result<(), CatalogError> {
     if !(1..=TableSchema::REPLICAS_CEILING).contains(&schema.replicas) {
         return Err(CatalogError::Replicas(TableSchema::REPLICAS_CEILING));
-    }
-    if schema.durability == Durability::None && schema.replicas > 1 {
-        return Err(CatalogError::ReplicasOfVolatile);
     }
     Ok(())
 }
@@ -477,5 +529,43 @@ mod tests {
         assert_eq!(catalog, before);
         catalog.apply(&create("a"), &limits).unwrap();
         assert_eq!(catalog.apply(&create("b"), &limits), Err(CatalogError::TooManyTables(2)));
+    }
+
+    #[test]
+    fn a_lost_replica_is_renewed_unless_a_majority_is() {
+        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
+        for _ in 0..2 {
+            apply(CatalogCommand::AddNode { site: Site::default() });
+        }
+        let of = |name: &str, engine| CatalogCommand::Create {
+            name: name.into(),
+            schema: TableSchema { replicas: 3, ..schema(engine) },
+            settings: TableSettings::default(),
+        };
+        assert_eq!(apply(of("volatile", EngineKind::Memory)), Changed::Table(TableId(1)));
+        assert_eq!(apply(of("logged", EngineKind::Rocksdb)), Changed::Table(TableId(2)));
+        for (table, is_volatile) in [(TableId(1), true), (TableId(2), false)] {
+            let at = |catalog: &Catalog| catalog.get(table).unwrap().placement[0].clone();
+            let mut renew = |replica| match catalog
+                .apply(&CatalogCommand::Renew { lost: vec![(table, 0, replica)] }, &Limits::default())
+            {
+                Ok(Changed::Renewed { go_on }) => (go_on.is_empty(), at(&catalog)),
+                other => panic!("{other:?}"),
+            };
+            let (_, first) = renew(ReplicaId { node: NodeId(1), incarnation: 9_999 });
+            let (is_renewed, second) = renew(first.members[0]);
+            assert!(is_renewed && second.wanted[1..] == first.wanted[1..] && second.members == first.members);
+            assert!(second.wanted[0] != first.wanted[0] && second.wanted[0].node == first.wanted[0].node);
+            assert_eq!(renew(first.members[0]), (true, second.clone()), "once");
+            let (is_renewed, third) = renew(second.members[1]);
+            assert_eq!(is_renewed, is_volatile);
+            if is_volatile {
+                assert_eq!((&third.founders, &third.members), (&third.wanted, &third.wanted), "it begins anew");
+                assert!(third.wanted.iter().all(|replica| !second.wanted.contains(replica)));
+            } else {
+                assert_eq!(third, second, "it goes on");
+            }
+        }
     }
 }

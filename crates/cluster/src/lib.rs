@@ -14,4 +14,4 @@ pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, save_json,
 };
 pub use members::{Step, catalog_replica, next_catalog_step, next_step};
-pub use placement::next_moves;
+pub use placement::{next_moves, replacement};

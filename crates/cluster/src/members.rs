@@ -106,6 +106,7 @@ mod tests {
             is_changing: false,
             applied: 0,
             lag: Vec::new(),
+            owed_bytes: 0,
         };
         for steps in 0..10 {
             match next_step(&view, &wanted) {

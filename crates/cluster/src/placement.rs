@@ -2,14 +2,25 @@
 
 use crate::{Catalog, CatalogCommand, Placement, TableEntry, TableState};
 use std::collections::{BTreeMap, BTreeSet};
-use tessera_types::{NodeId, TableId};
+use tessera_types::{NodeId, ReplicaId, TableId};
 
 /// Replicas and leaders that a node has, or is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Load {
     replicas: usize,
     leaders: usize,
+    witnesses: usize,
 }
+
+/// Where a partition's replicas go; the first keeper is to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    pub(crate) keepers: Vec<NodeId>,
+    pub(crate) witness: Option<NodeId>,
+}
+
+/// So many replicas have a witness: with two votes the loss of one would stop writes.
+const WITNESSED: usize = 2;
 
 /// The load of nodes that may take replicas: each table is to be spread evenly, and all together.
 #[derive(Clone, Debug)]
@@ -20,17 +31,27 @@ struct Loads {
     zones: BTreeMap<NodeId, String>,
 }
 
-fn count<'a>(loads: &mut BTreeMap<NodeId, Load>, nodes: impl Iterator<Item = &'a NodeId>, change: isize) {
-    for (at, node) in nodes.enumerate() {
+fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
+    for (at, node) in nodes.keepers.iter().enumerate() {
         if let Some(load) = loads.get_mut(node) {
             load.replicas = load.replicas.saturating_add_signed(change);
             load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
         }
     }
+    if let Some(load) = nodes.witness.and_then(|node| loads.get_mut(&node)) {
+        load.witnesses = load.witnesses.saturating_add_signed(change);
+    }
 }
 
-fn nodes_of(placement: &Placement) -> Vec<NodeId> {
-    placement.wanted.iter().map(|replica| replica.node).collect()
+impl Nodes {
+    fn of(placement: &Placement) -> Self {
+        let (witnesses, keepers): (Vec<ReplicaId>, Vec<ReplicaId>) =
+            placement.wanted.iter().partition(|replica| replica.is_witness());
+        Self {
+            keepers: keepers.into_iter().map(|replica| replica.node).collect(),
+            witness: witnesses.first().map(|replica| replica.node),
+        }
+    }
 }
 
 impl Loads {
@@ -41,7 +62,7 @@ impl Loads {
             catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
         let mut all = table.clone();
         for placement in catalog.tables().flat_map(|table| &table.placement) {
-            count(&mut all, nodes_of(placement).iter(), 1);
+            count(&mut all, &Nodes::of(placement), 1);
         }
         let in_zone = catalog.nodes().filter(|node| !node.site.zone.is_empty());
         let zones = in_zone.map(|node| (node.id, node.site.zone.clone())).collect();
@@ -52,13 +73,13 @@ impl Loads {
     fn turn_to(&mut self, table: &TableEntry) {
         self.table.values_mut().for_each(|load| *load = Load::default());
         for placement in &table.placement {
-            count(&mut self.table, nodes_of(placement).iter(), 1);
+            count(&mut self.table, &Nodes::of(placement), 1);
         }
     }
 
-    fn count(&mut self, nodes: &[NodeId], change: isize) {
-        count(&mut self.table, nodes.iter(), change);
-        count(&mut self.all, nodes.iter(), change);
+    fn count(&mut self, nodes: &Nodes, change: isize) {
+        count(&mut self.table, nodes, change);
+        count(&mut self.all, nodes, change);
     }
 
     /// Of a node: in the table, and in all.
@@ -75,6 +96,29 @@ impl Loads {
     fn leaders(&self, node: NodeId) -> (usize, usize) {
         let (table, all) = self.load(node);
         (table.leaders, all.leaders)
+    }
+
+    fn witnesses(&self, node: NodeId) -> (usize, usize) {
+        let (table, all) = self.load(node);
+        (table.witnesses, all.witnesses)
+    }
+
+    /// The node for a witness beside these replicas, not one of `taken`. What is there stays if it is good enough.
+    fn witness(&self, keepers: &[NodeId], taken: &[NodeId], before: Option<NodeId>) -> Option<NodeId> {
+        if keepers.len() != WITNESSED {
+            return None;
+        }
+        let spare = self.table.keys().copied().filter(|node| !keepers.contains(node) && !taken.contains(node));
+        let key = |node: &NodeId| (self.is_near(*node, keepers), self.witnesses(*node), self.replicas(*node), *node);
+        let best = spare.min_by_key(key);
+        let is_good = |before: &NodeId| {
+            best.is_none_or(|best| {
+                self.table.contains_key(before)
+                    && self.is_near(*before, keepers) == self.is_near(best, keepers)
+                    && !is_uneven(self.witnesses(*before), self.witnesses(best))
+            })
+        };
+        before.filter(|before| !keepers.contains(before)).filter(is_good).or(best)
     }
 
     /// Nodes to join `others`: in zones of their own if there are some, then those with the fewest replicas, then those
@@ -104,11 +148,13 @@ fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
 }
 
 /// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead.
-pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Vec<NodeId>> {
+pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Nodes> {
     let mut loads = Loads::of(catalog, &BTreeSet::new());
     let mut place = |_| {
-        let mut nodes = loads.least_loaded(replicas, &[]);
-        nodes.sort_by_key(|node| (loads.leaders(*node), loads.replicas(*node), *node));
+        let mut keepers = loads.least_loaded(replicas, &[]);
+        keepers.sort_by_key(|node| (loads.leaders(*node), loads.replicas(*node), *node));
+        let witness = if replicas == WITNESSED { loads.witness(&keepers, &[], None) } else { None };
+        let nodes = Nodes { keepers, witness };
         loads.count(&nodes, 1);
         nodes
     };
@@ -122,10 +168,6 @@ pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) ->
     let mut moves = Vec::new();
     for table in catalog.tables().filter(|table| table.state == TableState::Active) {
         let replicas = usize::from(table.schema.replicas);
-        // What is kept in memory only cannot be moved: there is no log to fill another replica from.
-        if !table.schema.is_persistent() {
-            continue;
-        }
         loads.turn_to(table);
         for (partition, placement) in (0..).zip(&table.placement) {
             if moves.len() == count {
@@ -141,8 +183,19 @@ pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) ->
     moves
 }
 
-fn place(table: TableId, partition: u32, nodes: Vec<NodeId>) -> CatalogCommand {
-    CatalogCommand::Place { table, partition, nodes }
+fn place(table: TableId, partition: u32, Nodes { keepers, witness }: Nodes) -> CatalogCommand {
+    CatalogCommand::Place { table, partition, nodes: keepers, witness }
+}
+
+/// Another node for a replica of one partition whose node is taken for lost, if there is one.
+pub fn replacement(catalog: &Catalog, table: TableId, partition: u32, lost: NodeId) -> Option<CatalogCommand> {
+    let silent = BTreeSet::from([lost]);
+    let mut loads = Loads::of(catalog, &silent);
+    let entry = catalog.get(table)?;
+    loads.turn_to(entry);
+    let placement = entry.placement.get(partition as usize).filter(|placement| !placement.is_moving())?;
+    let nodes = better(&mut loads, &silent, catalog, placement, usize::from(entry.schema.replicas))?;
+    Some(place(table, partition, nodes))
 }
 
 /// Better nodes for a partition, if there are some; the loads are then as if it had moved.
@@ -152,28 +205,19 @@ fn better(
     catalog: &Catalog,
     placement: &Placement,
     replicas: usize,
-) -> Option<Vec<NodeId>> {
-    let before = nodes_of(placement);
-    let mut nodes = before.clone();
-    let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
-    // A replica that cannot be replaced is better than none, unless its node is to be emptied and others remain.
-    while let Some(lost) = nodes.iter().position(is_lost) {
-        match loads.least_loaded(1, &nodes).first() {
-            Some(spare) => nodes[lost] = *spare,
-            None if nodes.len() > 1 && !silent.contains(&nodes[lost]) => _ = nodes.remove(lost),
-            None => break,
-        }
-    }
-    if nodes.len() < replicas {
-        nodes.extend(loads.least_loaded(replicas - nodes.len(), &nodes));
-    }
-    while nodes.len() > replicas {
-        let most = (0..nodes.len()).max_by_key(|at| loads.replicas(nodes[*at]))?;
-        nodes.remove(most);
-    }
-    if nodes == before {
-        rebalance(loads, &mut nodes);
-    }
+) -> Option<Nodes> {
+    let before = Nodes::of(placement);
+    let nodes = if before.witness.is_some() && replicas != WITNESSED {
+        // It goes first: its node may be needed.
+        Nodes { witness: None, ..before.clone() }
+    } else {
+        // A witness and a replica do not follow one another on a node at one step.
+        let keepers = keepers(loads, silent, catalog, &before, replicas);
+        let is_drained = |node: &NodeId| catalog.node(*node).is_none_or(|node| node.is_draining);
+        let witness = before.witness.filter(|node| !is_drained(node));
+        let witness = if replicas == WITNESSED { loads.witness(&keepers, &before.keepers, witness) } else { None };
+        Nodes { keepers, witness }
+    };
     if nodes == before {
         return None;
     }
@@ -182,13 +226,48 @@ fn better(
     Some(nodes)
 }
 
+fn keepers(
+    loads: &Loads,
+    silent: &BTreeSet<NodeId>,
+    catalog: &Catalog,
+    before: &Nodes,
+    replicas: usize,
+) -> Vec<NodeId> {
+    let mut nodes = before.keepers.clone();
+    let spares = |count: usize, nodes: &[NodeId]| {
+        let others: Vec<_> = nodes.iter().chain(&before.witness).copied().collect();
+        loads.least_loaded(count, &others)
+    };
+    let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
+    // A replica that cannot be replaced is better than none, unless its node is to be emptied and others remain.
+    while let Some(lost) = nodes.iter().position(is_lost) {
+        match spares(1, &nodes).first() {
+            Some(spare) => nodes[lost] = *spare,
+            None if nodes.len() > 1 && !silent.contains(&nodes[lost]) => _ = nodes.remove(lost),
+            None => break,
+        }
+    }
+    if nodes.len() < replicas {
+        nodes.extend(spares(replicas - nodes.len(), &nodes));
+    }
+    while nodes.len() > replicas
+        && let Some(most) = (0..nodes.len()).max_by_key(|at| loads.replicas(nodes[*at]))
+    {
+        nodes.remove(most);
+    }
+    if nodes == before.keepers {
+        rebalance(loads, &mut nodes, before.witness);
+    }
+    nodes
+}
+
 /// Moves one replica, or else the leader, from who has most to who has least.
-fn rebalance(loads: &Loads, nodes: &mut [NodeId]) {
+fn rebalance(loads: &Loads, nodes: &mut [NodeId], witness: Option<NodeId>) {
     // The one that shares a zone goes first; among equals, the one whose node has most.
     let worst = nodes.iter().copied().max_by_key(|node| (loads.is_near(*node, nodes), loads.replicas(*node)));
     if let Some(worst) = worst {
         let others: Vec<NodeId> = nodes.iter().copied().filter(|node| *node != worst).collect();
-        let spare = loads.least_loaded(2, &others).into_iter().find(|spare| *spare != worst);
+        let spare = loads.least_loaded(3, &others).into_iter().find(|spare| *spare != worst && Some(*spare) != witness);
         let gets_apart = |spare: NodeId| loads.is_near(worst, nodes) && !loads.is_near(spare, &others);
         let stays_apart = |spare: NodeId| loads.is_near(worst, nodes) || !loads.is_near(spare, &others);
         let is_better = |spare: &NodeId| {
@@ -259,17 +338,21 @@ mod tests {
             let all: Vec<_> = loads.values().map(of).collect();
             all.iter().max().unwrap() - all.iter().min().unwrap()
         };
-        assert!(spread(&loads.all, |load| load.replicas) <= 2, "{loads:?}");
+        // A replica and a witness cannot change places, so with few nodes these stay a little less even.
+        let slack = if loads.all.values().any(|load| load.witnesses > 0) { 4 } else { 0 };
+        assert!(spread(&loads.all, |load| load.replicas) <= 2 + slack, "{loads:?}");
         for table in catalog.tables() {
             loads.turn_to(table);
-            assert!(spread(&loads.table, |load| load.replicas) <= 1, "{loads:?}");
+            assert!(spread(&loads.table, |load| load.replicas) <= 1 + slack, "{loads:?}");
             assert!(spread(&loads.table, |load| load.leaders) <= 2, "{loads:?}");
+            assert!(spread(&loads.table, |load| load.witnesses) <= 2 + slack, "{loads:?}");
         }
         for table in catalog.tables() {
             for placement in &table.placement {
                 let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
                 assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
-                assert_eq!(nodes.len(), usize::from(table.schema.replicas).min(loads.all.len()));
+                let votes = if table.schema.replicas == 2 { 3 } else { usize::from(table.schema.replicas) };
+                assert_eq!(nodes.len(), votes.min(loads.all.len()), "{placement:?}");
                 assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
             }
         }
@@ -278,7 +361,7 @@ mod tests {
     #[test]
     fn replicas_spread_follow_nodes_and_flee_lost_ones() {
         let none = BTreeSet::new();
-        for (nodes, replicas) in [(1, 3), (3, 1), (3, 3), (5, 2), (5, 3), (7, 5)] {
+        for (nodes, replicas) in [(1, 3), (2, 2), (3, 1), (3, 2), (3, 3), (5, 2), (5, 3), (7, 5)] {
             let mut catalog = cluster(nodes);
             create(&mut catalog, 64, replicas);
             settle(&mut catalog, &none);
@@ -330,6 +413,7 @@ mod tests {
             table: TableId(1),
             partition: 0,
             nodes: nodes.iter().map(|node| NodeId(*node)).collect(),
+            witness: None,
         };
         let first = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
         let other = 3 - first.node.0;
@@ -341,5 +425,27 @@ mod tests {
         apply(&mut catalog, place(&[first.node.0]));
         let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
         assert!(again.node == first.node && again != first);
+    }
+
+    #[test]
+    fn the_number_of_replicas_changes_a_vote_at_a_time() {
+        let none = BTreeSet::new();
+        let mut catalog = cluster(3);
+        create(&mut catalog, 16, 2);
+        for replicas in [3, 2, 1, 2, 3, 1] {
+            apply(&mut catalog, CatalogCommand::SetReplicas { name: "t16".into(), replicas });
+            settle(&mut catalog, &none);
+            check(&catalog, &none);
+        }
+    }
+
+    #[test]
+    fn a_lost_replica_does_not_take_the_place_of_the_witness() {
+        let mut catalog = cluster(3);
+        create(&mut catalog, 16, 2);
+        settle(&mut catalog, &BTreeSet::from([NodeId(2)]));
+        for placement in &catalog.get(TableId(1)).unwrap().placement {
+            assert_eq!(placement.wanted.iter().filter(|replica| replica.is_witness()).count(), 1);
+        }
     }
 }

@@ -11,7 +11,7 @@ mod machine;
 pub mod worker;
 
 pub use group::message::PeerMessage;
-pub use group::{GroupSettings, GroupView, MemberChange};
+pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange};
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
 pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};

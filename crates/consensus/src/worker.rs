@@ -397,9 +397,14 @@ impl<M: StateMachine> Worker<M> {
             for (id, until) in output.leases {
                 self.machine.lease(id, until.map(|until| self.began + until));
             }
-            for id in output.confirmed {
+            for id in output.answerable {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 answer(&mut self.machine, group);
+            }
+            for (id, index) in output.witnessed {
+                if let Some(group) = self.groups.get_mut(&id) {
+                    group.applied(index);
+                }
             }
             for id in output.snapshots_wanted {
                 self.offer_snapshot(id);
@@ -416,11 +421,8 @@ impl<M: StateMachine> Worker<M> {
     fn depose(&mut self, groups: &[GroupId]) {
         for id in groups {
             let Some(group) = self.groups.get_mut(id) else { continue };
-            let (proposed, unproposed) = group.depose();
+            let unproposed = group.depose();
             self.machine.deposed(*id);
-            for ticket in proposed {
-                self.machine.answer(ticket, Err(Failure::Interrupted));
-            }
             for ticket in unproposed {
                 self.machine.answer(ticket, Err(Failure::NotServing));
             }
@@ -493,8 +495,8 @@ impl<M: StateMachine> Worker<M> {
 
 /// Answers every ticket that needs no more waiting.
 fn answer<M: StateMachine>(machine: &mut M, group: &mut Group<M::Ticket>) {
-    while let Some(ticket) = group.next_answerable() {
-        machine.answer(ticket, Ok(()));
+    while let Some((ticket, outcome)) = group.next_answerable() {
+        machine.answer(ticket, outcome);
     }
 }
 

@@ -29,9 +29,9 @@ impl Store {
                     tokio::time::sleep(CATALOG_PAUSE).await;
                 }
                 Ok(Ok(changed)) => {
-                    if let (Changed::Table(id), CatalogCommand::Create { .. }) = (changed, &command) {
+                    if let (Changed::Table(id), CatalogCommand::Create { .. }) = (&changed, &command) {
                         // Whoever created a table wants to use it here.
-                        while self.table(id).is_none() && began.elapsed() < CATALOG_PATIENCE {
+                        while self.table(*id).is_none() && began.elapsed() < CATALOG_PATIENCE {
                             tokio::time::sleep(CATALOG_PAUSE / 10).await;
                         }
                         self.wait_until_serving(CREATED_SERVES).await;

@@ -93,6 +93,11 @@ impl DataDirectory {
         self.root.join("snapshots")
     }
 
+    /// Since which start of the machine it is in use.
+    pub fn boot(&self) -> PathBuf {
+        self.root.join("boot.json")
+    }
+
     pub fn catalog(&self) -> PathBuf {
         self.root.join("catalog.json")
     }

@@ -8,8 +8,10 @@ use crate::table::{group_of, partition_of_group};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_cluster::{CATALOG_GROUP, CatalogCommand, Step, TableState, next_catalog_step, next_moves, next_step};
-use tessera_consensus::{GroupId, GroupView, Inbox};
+use tessera_cluster::{
+    CATALOG_GROUP, CatalogCommand, Changed, Step, TableState, next_catalog_step, next_moves, next_step, replacement,
+};
+use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS};
 use tessera_types::{NodeId, RequestError};
 
 const ROUND: Duration = Duration::from_millis(500);
@@ -21,6 +23,9 @@ const QUIET: Duration = Duration::from_secs(2);
 const SILENT: Duration = Duration::from_secs(1);
 /// How long after asking a replica to lead it is asked again.
 const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
+/// How long a node that starts waits before it says what it has forgotten. Leases that rest on what it had promised are
+/// over by then.
+const FORGETFUL: Duration = Duration::from_secs(1);
 /// Rounds between two reminders of who leads what.
 const REMINDER: u64 = 20;
 
@@ -61,6 +66,9 @@ impl Rounds {
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
         }
+        if self.began.elapsed() >= FORGETFUL {
+            self.renew_lost_replicas().await;
+        }
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
         }
@@ -87,6 +95,13 @@ impl Rounds {
         let catalog = host.catalog.load();
         let Some(entry) = catalog.get(table) else { return };
         let Some(placement) = entry.placement.get(partition as usize) else { return };
+        // A witness does not keep the log for ever for a replica that is away.
+        let laggard = view.voters.iter().find(|id| id.node != host.identity.node && !host.may_lead(id.node));
+        if let Some(laggard) = laggard.filter(|_| view.owed_bytes > KEPT_FOR_LAGGARDS as u64)
+            && view.voters.iter().any(|voter| voter.is_witness())
+        {
+            done.extend(replacement(&catalog, table, partition, laggard.node));
+        }
         match next_step(view, &placement.wanted) {
             Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
             Step::HandOver(to) => {
@@ -106,12 +121,24 @@ impl Rounds {
         }
     }
 
-    async fn change(&self, command: CatalogCommand) {
+    async fn change(&self, command: CatalogCommand) -> Option<Changed> {
         match self.store.change_catalog(command.clone()).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(changed)) => return Some(changed),
             Ok(Err(error)) => tracing::debug!(?command, %error, "refused by the catalog"),
             Err(RequestError::ShuttingDown) => {}
             Err(error) => tracing::debug!(?command, %error, "the catalog could not be changed; trying again"),
+        }
+        None
+    }
+
+    async fn renew_lost_replicas(&self) {
+        let lost = self.host().lost_replicas();
+        if lost.is_empty() {
+            return;
+        }
+        tracing::info!(replicas = lost.len(), "what was here has forgotten its votes; others are to take its place");
+        if let Some(Changed::Renewed { go_on }) = self.change(CatalogCommand::Renew { lost }).await {
+            go_on.into_iter().for_each(|(table, partition)| self.host().go_on(table, partition));
         }
     }
 
@@ -160,7 +187,8 @@ impl Store {
         }
         let mut waits = false;
         for view in views.iter().filter(|view| view.is_serving) {
-            let heirs = view.voters.iter().filter(|voter| **voter != view.replica && self.host.may_lead(voter.node));
+            let may_lead = |heir: &&tessera_types::ReplicaId| !heir.is_witness() && self.host.may_lead(heir.node);
+            let heirs = view.voters.iter().filter(|voter| **voter != view.replica).filter(may_lead);
             let lag = |heir: &&tessera_types::ReplicaId| {
                 view.lag.iter().find(|(id, _)| id == *heir).map_or(0, |(_, lag)| *lag)
             };

@@ -61,6 +61,8 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    /// Whether the machine went down before all that was written to the log had been synced.
+    pub(crate) has_lost_tail: bool,
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     /// Told whenever a partition gets a leader, here or elsewhere.

@@ -3,6 +3,7 @@
 //!
 //! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
 
+mod boot;
 mod catalog_changes;
 mod catalog_listener;
 mod change_set;

@@ -200,7 +200,10 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn leader(&mut self, group: GroupId, term: u64, leader: ReplicaId) {
-        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+        // A witness that leads does so for a moment only, and serves nothing.
+        if !leader.is_witness()
+            && let Some(HostedPartition { table, partition, .. }) = self.host(group)
+        {
             table.partitions[*partition as usize].set_leader(term, leader.node);
             self.host.opened.notify_waiters();
         }

@@ -1,9 +1,12 @@
 //! Which replicas this node holds. The catalog says which it is to hold; a replica begins blank, is written down before it
 //! takes part in anything, and is forgotten before its node takes another one of the same partition. So a replica never
 //! goes on with what an earlier one left behind.
+//!
+//! A replica whose votes are not all on disk when its process ends, or its machine, has forgotten some. It must not go on as
+//! itself: the catalog is asked to put another one in its place, see [`Renew`](tessera_cluster::CatalogCommand::Renew).
 
 use crate::host::Host;
-use crate::table::{Table, group_of};
+use crate::table::{Table, group_of, partition_of_group};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use std::collections::btree_map::Entry;
@@ -17,7 +20,7 @@ use tessera_consensus::log::{LogBatch, LogRecord};
 use tessera_consensus::{GroupId, GroupSettings, GroupStart};
 use tessera_engine::mutation;
 use tessera_engine::{Applied, EngineError};
-use tessera_types::{ReplicaId, TableId};
+use tessera_types::{Durability, ReplicaId, TableId, TableSchema};
 
 /// The file of what is held.
 pub(crate) struct Replicas {
@@ -30,6 +33,8 @@ pub(crate) struct Replicas {
 #[derive(Default)]
 struct Held {
     replicas: BTreeMap<u64, ReplicaId>,
+    /// Those of `replicas` that are from before this process began, and were not started since.
+    earlier: HashSet<GroupId>,
     running: HashSet<GroupId>,
     /// Whether the file says something else.
     is_unsaved: bool,
@@ -42,7 +47,8 @@ impl Replicas {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        let held = Mutex::new(Held { replicas, ..Held::default() });
+        let earlier = replicas.keys().map(|group| GroupId(*group)).collect();
+        let held = Mutex::new(Held { replicas, earlier, ..Held::default() });
         Ok(Self { path: path.to_path_buf(), held, leaving: Mutex::default() })
     }
 
@@ -77,6 +83,9 @@ impl Host {
                     self.leave(held, group, &table, partition);
                 }
                 let Some(due) = due.filter(|_| !held.running.contains(&group)) else { continue };
+                if held.earlier.contains(&group) && self.has_forgotten(&entry.schema, placement) {
+                    continue; // until the catalog has another one in its place
+                }
                 if let Entry::Vacant(place) = held.replicas.entry(group.0) {
                     if self.replicas.leaving.lock().contains(&group) {
                         continue;
@@ -93,6 +102,8 @@ impl Host {
                             continue;
                         }
                     }
+                    // That an earlier one left may have got lost on the way to the disk.
+                    self.forget_recovered(group);
                     place.insert(due);
                     held.is_unsaved = true;
                 }
@@ -101,32 +112,79 @@ impl Host {
         }
         self.replicas.save(held)?;
         for (table, partition, due, placement) in starts {
-            held.running.insert(group_of(table.id, partition));
+            let group = group_of(table.id, partition);
+            held.running.insert(group);
+            held.earlier.remove(&group);
             self.inbox_of(table.id, partition).start(self.group_start(&table, partition, due, placement));
         }
         outcome
     }
 
+    /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
+    /// for itself.
+    fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
+        let is_alone = placement.members.len() == 1 && placement.members == placement.wanted;
+        !is_alone
+            && match schema.durability {
+                Durability::None => true,
+                Durability::Soft => self.has_lost_tail,
+                Durability::Hard => false,
+            }
+    }
+
+    /// Replicas here in whose place others are to come.
+    pub(crate) fn lost_replicas(&self) -> Vec<(TableId, u32, ReplicaId)> {
+        let (held, catalog) = (self.replicas.held.lock(), self.catalog.load());
+        let lost = held.earlier.iter().filter_map(|group| {
+            let (table, partition) = partition_of_group(*group)?;
+            let entry = catalog.get(table)?;
+            let placement = entry.placement.get(partition as usize)?;
+            let replica = held.replicas.get(&group.0)?;
+            self.has_forgotten(&entry.schema, placement).then_some((table, partition, *replica))
+        });
+        lost.collect()
+    }
+
+    /// A replica that has forgotten goes on all the same: so have most others.
+    pub(crate) fn go_on(&self, table: TableId, partition: u32) {
+        self.replicas.held.lock().earlier.remove(&group_of(table, partition));
+    }
+
+    fn forget_recovered(&self, group: GroupId) {
+        if self.recovered.lock().remove(&group).is_some() {
+            self.log.submit(LogBatch { records: vec![LogRecord::Removed { group }], ..Default::default() });
+        }
+    }
+
     fn group_start(&self, table: &Table, partition: u32, replica: ReplicaId, placement: &Placement) -> GroupStart {
         let id = group_of(table.id, partition);
         let is_founder = placement.founders.contains(&replica);
+        let is_alone = placement.members == [replica] && placement.wanted == [replica];
+        let founders = match table.schema.durability {
+            // It does not remember that it is alone, if it was not from the beginning.
+            Durability::None if is_alone => vec![replica],
+            _ if is_founder => placement.founders.clone(),
+            _ => Vec::new(),
+        };
         let settings = GroupSettings {
             persistent: table.schema.is_persistent(),
+            synced: table.schema.durability == Durability::Hard,
             applied: table.engine.applied_index(partition),
             replica,
-            founders: if is_founder { placement.founders.clone() } else { Vec::new() },
+            founders,
         };
         GroupStart { id, settings, recovered: self.recovered.lock().remove(&id).unwrap_or_default() }
     }
 
     fn leave(&self, held: &mut Held, group: GroupId, table: &Table, partition: u32) {
         held.is_unsaved |= held.replicas.remove(&group.0).is_some();
+        held.earlier.remove(&group);
         table.partitions[partition as usize].is_serving.store(false, Ordering::Release);
         if held.running.remove(&group) {
             self.replicas.leaving.lock().insert(group);
             self.inbox_of(table.id, partition).remove(group);
-        } else if self.recovered.lock().remove(&group).is_some() {
-            self.log.submit(LogBatch { records: vec![LogRecord::Removed { group }], ..Default::default() });
+        } else {
+            self.forget_recovered(group);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
 use crate::statistics::{self, StoreStatistics};
 use crate::table::Table;
-use crate::{driver, identity};
+use crate::{boot, driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -93,6 +93,7 @@ impl Store {
             soft_sync_interval: config.soft_sync_interval,
             ..LogConfig::default()
         };
+        let has_lost_tail = boot::begin(&directory.boot()).map_err(|error| OpenError::File("boot.json", error))?;
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());
@@ -116,6 +117,7 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            has_lost_tail,
             stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
             face: OnceLock::new(),
@@ -123,6 +125,7 @@ impl Store {
         let founder = catalog_replica(identity::FIRST_NODE);
         let settings = GroupSettings {
             persistent: true,
+            synced: true,
             applied: file.applied_index,
             replica: catalog_replica(identity.node),
             founders: if identity.node == identity::FIRST_NODE { vec![founder] } else { Vec::new() },
@@ -322,6 +325,11 @@ impl Store {
     /// The rest of [`Self::shut_down`], once the workers have ended.
     pub fn close(&self) {
         self.host.log.close();
+        if self.host.log.status() == LogStatus::Ok
+            && let Err(error) = boot::end(&self.host.directory.boot())
+        {
+            tracing::warn!(%error, "the clean end is not written down");
+        }
         self.host.rocks.shut_down();
     }
 }

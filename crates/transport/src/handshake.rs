@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAGIC: &[u8; 7] = b"TESSERA";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Why another node does not want to talk.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -21,12 +21,29 @@ impl fmt::Display for NodeId {
 #[serde(into = "String", try_from = "String")]
 pub struct ReplicaId {
     pub node: NodeId,
+    /// Has [`Self::WITNESS`] for a witness.
     pub incarnation: u32,
 }
 
+impl ReplicaId {
+    /// Marks a witness: a replica that votes and keeps the log, but no records. What a replica is it stays, and whoever
+    /// knows its name knows what it is.
+    const WITNESS: u32 = 1 << 31;
+
+    pub fn new_witness(node: NodeId, incarnation: u32) -> Self {
+        Self { node, incarnation: incarnation | Self::WITNESS }
+    }
+
+    pub fn is_witness(self) -> bool {
+        self.incarnation & Self::WITNESS != 0
+    }
+}
+
+/// As `NODE.INCARNATION`, with a `w` behind for a witness.
 impl fmt::Display for ReplicaId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}.{}", self.node, self.incarnation)
+        let mark = if self.is_witness() { "w" } else { "" };
+        write!(formatter, "{}.{}{mark}", self.node, self.incarnation & !Self::WITNESS)
     }
 }
 
@@ -36,23 +53,15 @@ impl FromStr for ReplicaId {
     fn from_str(text: &str) -> Result<Self, String> {
         let parse = || {
             let (node, incarnation) = text.split_once('.')?;
-            Some(Self { node: NodeId(node.parse().ok()?), incarnation: incarnation.parse().ok()? })
+            let (incarnation, is_witness) = match incarnation.strip_suffix('w') {
+                Some(incarnation) => (incarnation, true),
+                None => (incarnation, false),
+            };
+            let node = NodeId(node.parse().ok()?);
+            let incarnation = incarnation.parse().ok().filter(|number| number & Self::WITNESS == 0)?;
+            Some(if is_witness { Self::new_witness(node, incarnation) } else { Self { node, incarnation } })
         };
-        parse().ok_or_else(|| format!("'{text}' names no replica: NODE.INCARNATION"))
-    }
-}
-
-impl From<ReplicaId> for String {
-    fn from(id: ReplicaId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for ReplicaId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+        parse().ok_or_else(|| format!("'{text}' names no replica: NODE.INCARNATION, with a w behind for a witness"))
     }
 }
 
@@ -77,16 +86,41 @@ impl FromStr for ClusterId {
     }
 }
 
-impl From<ClusterId> for String {
-    fn from(id: ClusterId) -> Self {
-        id.to_string()
-    }
+/// In JSON a name is its text.
+macro_rules! json_is_text {
+    ($type:ident) => {
+        impl From<$type> for String {
+            fn from(id: $type) -> Self {
+                id.to_string()
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    };
 }
+json_is_text!(ReplicaId);
+json_is_text!(ClusterId);
 
-impl TryFrom<String> for ClusterId {
-    type Error = String;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+    #[test]
+    fn names_come_back_from_their_text() {
+        for id in [ReplicaId { node: NodeId(3), incarnation: 7 }, ReplicaId::new_witness(NodeId(3), 7)] {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        assert_eq!(ReplicaId::new_witness(NodeId(3), 7).to_string(), "3.7w");
+        for bad in ["", "3", "3.", "3.w", "x.1", "3.4294967295"] {
+            assert!(bad.parse::<ReplicaId>().is_err(), "{bad}");
+        }
+        let cluster = ClusterId(0xabc);
+        assert_eq!(cluster.to_string().parse(), Ok(cluster));
     }
 }

@@ -38,13 +38,8 @@ impl TableSchema {
     /// Most replicas of a partition.
     pub const REPLICAS_CEILING: u8 = 7;
 
-    /// The replicas a table gets when no number is given. What is kept in memory only is kept once.
-    pub fn default_replicas(durability: Durability) -> u8 {
-        match durability {
-            Durability::None => 1,
-            Durability::Soft | Durability::Hard => 3,
-        }
-    }
+    /// The replicas a table gets when no number is given, or as many as there are nodes.
+    pub const DEFAULT_REPLICAS: u8 = 3;
 
     /// The durability a table gets when none is asked for: what the engine is chosen for.
     pub fn default_durability(engine: EngineKind) -> Durability {

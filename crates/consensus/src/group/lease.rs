@@ -49,7 +49,7 @@ impl<T> Group<T> {
             }
             let place = self.tickets.partition_point(|(earlier, _)| *earlier <= index);
             self.tickets.insert(place, (index, ticket));
-            output.confirmed.push(self.id);
+            output.answerable.push(self.id);
         }
     }
 

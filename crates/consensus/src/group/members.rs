@@ -23,21 +23,20 @@ impl<T> Group<T> {
         let change = ConfChangeV2::decode(change.clone()).expect("a replica encoded it");
         // Raft refused what does not fit when it was proposed.
         let members = self.node.apply_conf_change(&change).expect("a change that fits");
-        self.node.mut_store().set_members(members);
-        self.members_index = index;
+        self.node.mut_store().set_members(index, members);
         if self.is_leader() && !self.node.raft.promotable() {
             // A leader before this one asked for it.
             self.node.raft.become_follower(self.node.raft.term, raft::INVALID_ID);
         }
     }
 
-    /// Members are as the entry `index` made them.
-    pub(super) fn members_changed(&mut self, index: u64, output: &mut PassOutput) {
-        self.members_index = index;
+    /// Members are not what they were.
+    pub(super) fn members_changed(&mut self, output: &mut PassOutput) {
         let was_alone = self.is_alone;
         self.is_alone = self.has_no_peers();
         if self.persistent {
-            let members = Bytes::from(self.node.store().members().encode_to_vec());
+            let store = self.node.store();
+            let (index, members) = (store.members_index(), Bytes::from(store.members().encode_to_vec()));
             output.records.push(LogRecord::Members { group: self.id, index, members });
         }
         if was_alone != self.is_alone && self.is_serving() {
@@ -72,12 +71,13 @@ impl<T> Group<T> {
     }
 
     /// Changes members, all at once; several changes of voters go through joint consensus. Returns whether it was begun,
-    /// which only a leader does that stays a voter, one change after the other.
+    /// which only a leader does that stays a voter, one change after the other, and as long as records
+    /// [remain](Self::would_keep_records).
     pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
         let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some();
-        if !self.is_leader() || is_busy || changes.iter().any(is_own) {
+        if !self.is_leader() || is_busy || changes.iter().any(is_own) || !self.would_keep_records(changes) {
             return false;
         }
         let single = |change: &MemberChange| {
@@ -109,7 +109,7 @@ impl<T> Group<T> {
     /// Asks another replica to lead, which it does if it has caught up soon. Returns whether it was asked: then this one's
     /// lease ends now, and it gets no other one in this term, since whoever was asked need not wait for it to end.
     pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
-        let is_possible = self.is_leader() && to != self.replica();
+        let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {
             self.stir();
             self.handed_over = self.node.raft.term;

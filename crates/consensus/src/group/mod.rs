@@ -7,11 +7,13 @@
 mod lease;
 mod members;
 pub(crate) mod message;
+mod orphans;
 mod rest;
 mod storage;
+mod witness;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
-use crate::{Committed, GroupId};
+use crate::{Committed, Failure, GroupId};
 use ahash::{AHashMap, RandomState};
 use bytes::{Bytes, BytesMut};
 pub use members::MemberChange;
@@ -30,8 +32,8 @@ const ENTRY_BYTES: usize = 1 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 /// Payloads of one message between replicas, about.
 const MESSAGE_BYTES: u64 = 1 << 20;
-/// Applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot.
-const LEADER_KEEPS_BYTES: usize = 16 << 20;
+/// Bytes of applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot. So does a witness.
+pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
 /// Applied entries that a follower keeps, in case it is to lead.
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
@@ -42,12 +44,16 @@ const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
 /// A snapshot that brought no answer in so many ticks is sent again.
 const SNAPSHOT_TICKS: usize = 100;
+
 /// How a group is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// Whether its log is on disk. Groups of several voters are.
+    /// Whether its log is on disk. If not, a replica that ends must not come back as itself: it has forgotten its votes.
     pub persistent: bool,
-    /// The log index that the state machine reflects already.
+    /// Whether every entry is fsynced before it counts as persisted. If not, an entry that does not ask for it may count
+    /// earlier, and a replica whose machine went down before the log was synced must not come back as itself.
+    pub synced: bool,
+    /// The log index that the state machine reflects already. A witness has no state machine.
     pub applied: u64,
     pub replica: ReplicaId,
     /// The group's first members, the same on each of them; the first one calls the first election. Empty for a replica
@@ -59,7 +65,7 @@ impl GroupSettings {
     /// A group that is on this node only.
     pub fn alone(persistent: bool, applied: u64) -> Self {
         let replica = ReplicaId { node: NodeId(1), incarnation: 0 };
-        Self { persistent, applied, replica, founders: vec![replica] }
+        Self { persistent, synced: false, applied, replica, founders: vec![replica] }
     }
 }
 
@@ -77,17 +83,17 @@ fn from_raft(number: u64) -> ReplicaId {
 pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
     pub(crate) persistent: bool,
+    synced: bool,
     node: RawNode<GroupStorage>,
     /// Whether there is no other member.
     is_alone: bool,
-    /// Index of the entry that made the members what they are.
-    members_index: u64,
     /// Payloads of entries that were proposed in this pass, and of those that came from the leader; Raft hands the
     /// entries back in [`Self::collect`].
     proposed: VecDeque<(u64, Payload)>,
     incoming: AHashMap<(u64, u64), Payload>,
     /// Each waits for its index to be applied. Indexes ascend.
     tickets: VecDeque<(u64, T)>,
+    orphans: orphans::Orphans<T>,
     /// The entry being put together in this pass.
     pub(crate) building: BytesMut,
     building_sync: bool,
@@ -117,6 +123,7 @@ pub(crate) struct Group<T> {
     /// The leader last told.
     told_leader: (u64, u64),
     rest: rest::Rest,
+    witness: witness::Witness,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -137,6 +144,8 @@ pub struct GroupView {
     pub applied: u64,
     /// Of a leader: how many entries each other member lacks.
     pub lag: Vec<(ReplicaId, u64)>,
+    /// Of a leader: bytes of entries that a replica with records lacks, about.
+    pub owed_bytes: u64,
 }
 
 /// What a pass has to do outside of the groups.
@@ -152,7 +161,9 @@ pub(crate) struct PassOutput {
     /// Groups of which another leader is known, with the term.
     pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
     /// Groups whose tickets may be answerable although nothing was applied.
-    pub(crate) confirmed: Vec<GroupId>,
+    pub(crate) answerable: Vec<GroupId>,
+    /// Witnesses, with the index of entries that are committed and not to be applied.
+    pub(crate) witnessed: Vec<(GroupId, u64)>,
     /// Groups that may answer reads until then; `None` for ever, since there is no other replica.
     pub(crate) leases: Vec<(GroupId, Option<Duration>)>,
     /// Groups that a state machine's snapshot is wanted of.
@@ -166,10 +177,11 @@ impl<T> Group<T> {
     /// # Panics
     /// If the log does not reach back to the applied index: state in between would be missing.
     pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Self {
-        let GroupSettings { persistent, applied, replica, founders } = settings;
+        let GroupSettings { persistent, synced, applied, replica, founders } = settings;
         let own = to_raft(replica);
         let is_new = recovered == RecoveredGroup::default();
         let RecoveredGroup { state, members: (members_index, members), truncated, mut entries } = recovered;
+        let applied = if replica.is_witness() { truncated.0 } else { applied };
         let members = if members.is_empty() {
             let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
             ConfState { voters, ..Default::default() }
@@ -193,12 +205,13 @@ impl<T> Group<T> {
         let last = entries.back().map_or(before.0, |last| last.index);
         let hard_state =
             HardState { term: state.term.max(before.1), vote: state.vote, commit: state.commit.clamp(applied, last) };
-        let storage = GroupStorage::new(hard_state, members, before, entries);
+        let storage = GroupStorage::new(hard_state, (members_index, members), before, entries);
         let config = Config {
             applied,
             pre_vote: true,
             check_quorum: true,
             election_tick: ELECTION_TICKS,
+            max_election_tick: 3 * ELECTION_TICKS,
             // Heartbeats go with the question for the lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
@@ -210,12 +223,13 @@ impl<T> Group<T> {
         let mut group = Self {
             id,
             persistent,
+            synced,
             node,
             is_alone: false,
-            members_index,
             proposed: VecDeque::new(),
             incoming: AHashMap::new(),
             tickets: VecDeque::new(),
+            orphans: orphans::Orphans::default(),
             building: BytesMut::new(),
             building_sync: false,
             building_tickets: Vec::new(),
@@ -233,13 +247,13 @@ impl<T> Group<T> {
             handed_over: 0,
             told_leader: (0, 0),
             rest: rest::Rest::default(),
+            witness: witness::Witness::default(),
             in_pass: false,
         };
         for (index, change) in changes {
             group.apply_change(index, &change);
         }
         group.is_alone = group.has_no_peers();
-        assert!(group.is_alone || persistent, "{id:?}: replicas vote, and votes are kept on disk");
         if group.is_alone || is_founded {
             // The only voter wins at once; it serves when the entry that opens its term is applied. A new group's first
             // voter need not wait for the others to notice that there is no leader.
@@ -253,8 +267,9 @@ impl<T> Group<T> {
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
+        let is_overdue = self.count_orphans_tick();
         if self.is_resting() || (self.is_alone && self.is_leader()) {
-            return false;
+            return is_overdue;
         }
         self.count_idle_tick();
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
@@ -283,16 +298,20 @@ impl<T> Group<T> {
                 self.node.ping();
             }
             self.leave_joint();
+            self.count_what_is_owed();
         }
+        self.lead_no_longer_than_needed();
         // What could not be proposed while another replica was to take over is tried again.
-        self.node.has_ready() || !self.building.is_empty()
+        is_overdue || self.node.has_ready() || !self.building.is_empty()
     }
 
     /// Ticks without a leader after which this replica calls an election: another number for each replica and term, as
     /// Raft wants it, but not by Raft's own dice, so that a simulated world repeats.
     fn patience(&self) -> usize {
         let hash = RandomState::with_seeds(self.id.0, self.node.raft.id, self.node.raft.term, 0).hash_one(0);
-        ELECTION_TICKS + usize::try_from(hash % ELECTION_TICKS as u64).expect("below the ticks")
+        // A witness could not serve, so others go first.
+        let base = if self.replica().is_witness() { 2 * ELECTION_TICKS } else { ELECTION_TICKS };
+        base + usize::try_from(hash % ELECTION_TICKS as u64).expect("below the ticks")
     }
 
     /// Takes a message from another replica.
@@ -303,8 +322,9 @@ impl<T> Group<T> {
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
-        let PeerMessage { message, payloads, rests, .. } = message;
+        let PeerMessage { message, payloads, rests, everybody_has, .. } = message;
         let (kind, from) = (message.msg_type(), message.from);
+        self.hear_what_everybody_has(everybody_has);
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
@@ -333,6 +353,7 @@ impl<T> Group<T> {
             is_changing: self.is_changing(),
             applied: self.applied,
             lag: others.map(|(id, progress)| (from_raft(*id), last - progress.matched.min(last))).collect(),
+            owed_bytes: self.owed_bytes(),
         }
     }
 
@@ -342,9 +363,7 @@ impl<T> Group<T> {
 
     /// Gives a replica that lags the state as it was when `index` had been applied.
     pub(crate) fn offer_snapshot(&mut self, index: u64, state: &[u8]) {
-        // After a restart the members may be ahead of the state.
-        let data = [&self.members_index.to_le_bytes(), state].concat();
-        self.node.mut_store().offer_snapshot(index, data);
+        self.node.mut_store().offer_snapshot(index, state);
     }
 
     pub(crate) fn is_serving(&self) -> bool {
@@ -380,8 +399,10 @@ impl<T> Group<T> {
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) {
         if self.serving.is_some() && !self.is_serving() {
-            self.serving = None;
             output.deposed.push(self.id);
+        }
+        if self.orphans.are_overdue() {
+            output.answerable.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
         self.ask_for_those_who_wait();
@@ -430,11 +451,14 @@ impl<T> Group<T> {
                 let mut light = self.node.advance_append(ready);
                 self.send(light.take_messages(), output);
                 self.commit(&light.take_committed_entries(), output);
+                self.tell_what_is_applied();
             }
         }
         self.incoming.clear();
         self.proposed.clear();
-        if self.node.store().wants_snapshot.get() {
+        self.forget_on_disk(output);
+        // A witness has none to give: a replica that needs one waits for another leader.
+        if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
             output.snapshots_wanted.push(self.id);
         }
     }
@@ -454,8 +478,8 @@ impl<T> Group<T> {
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
-            let rests = self.tells_rest(&message);
-            output.messages.push(PeerMessage { group: self.id, rests, message, payloads });
+            let (rests, everybody_has) = (self.tells_rest(&message), self.tells_what_everybody_has(&message));
+            output.messages.push(PeerMessage { group: self.id, rests, everybody_has, message, payloads });
         }
     }
 
@@ -464,17 +488,19 @@ impl<T> Group<T> {
         let metadata = snapshot.get_metadata().clone();
         // Without the state there is nothing that this replica could do; it starts anew from its old one.
         let (members_index, state) = snapshot.data.split_first_chunk().expect("it begins with the members' index");
-        restore(self.id, metadata.index, state)
-            .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
-        self.node.mut_store().restore(&metadata);
+        if !self.replica().is_witness() {
+            restore(self.id, metadata.index, state)
+                .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
+        }
+        self.node.mut_store().restore(&metadata, u64::from_le_bytes(*members_index));
         self.applied = metadata.index;
         output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
-        self.members_changed(u64::from_le_bytes(*members_index), output);
+        self.members_changed(output);
     }
 
     /// Puts entries into the log, in memory and on disk. Returns whether one of them asks for an fsync.
     fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> bool {
-        let mut sync = !self.is_alone;
+        let mut sync = self.synced && !self.is_alone;
         let held: Vec<Held> = entries
             .iter()
             .map(|entry| {
@@ -522,11 +548,16 @@ impl<T> Group<T> {
                 payloads.push(held.payload.bytes.clone());
             }
         }
-        output.committed.push(Committed { group: self.id, index: last.index, payloads });
-        changes.retain(|(index, _)| *index > self.members_index);
+        if self.replica().is_witness() {
+            output.witnessed.push((self.id, last.index));
+        } else {
+            output.committed.push(Committed { group: self.id, index: last.index, payloads });
+        }
+        let members_index = self.node.store().members_index();
+        changes.retain(|(index, _)| *index > members_index);
         for (index, change) in changes {
             self.apply_change(index, &change);
-            self.members_changed(index, output);
+            self.members_changed(output);
         }
     }
 
@@ -536,7 +567,11 @@ impl<T> Group<T> {
             self.released.extend(messages);
         }
         self.node.on_persist_ready(number);
-        // What a snapshot brought was applied before it was persisted.
+        self.tell_what_is_applied();
+    }
+
+    /// What a snapshot brought was applied before it was persisted, and Raft wants to hear of it afterwards.
+    fn tell_what_is_applied(&mut self) {
         let log = &self.node.raft.raft_log;
         let applied = self.applied.min(log.persisted).min(log.committed);
         if applied > log.applied {
@@ -554,7 +589,8 @@ impl<T> Group<T> {
         self.forget();
         // What a leader commits first in its own term covers everything before it.
         let term = self.node.raft.term;
-        let begins = !self.is_serving() && self.is_leader() && self.node.store().term_at(index) == Some(term);
+        let may_serve = self.is_leader() && !self.replica().is_witness();
+        let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
         if begins {
             self.serving = Some(term);
             self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
@@ -564,18 +600,14 @@ impl<T> Group<T> {
 
     /// Drops applied entries from memory, except those that another replica may still ask for.
     fn forget(&mut self) {
-        let (mut everybody_has, mut keeps) = (self.applied, 0);
-        if !self.is_alone {
-            keeps = FOLLOWER_KEEPS_BYTES;
-            if self.is_leader() {
-                let matched = self.node.raft.prs().iter().map(|(_, progress)| progress.matched);
-                everybody_has = everybody_has.min(matched.min().unwrap_or(0));
-                keeps = LEADER_KEEPS_BYTES;
-            } else {
-                everybody_has = 0;
-            }
-        }
         let applied = self.applied;
+        let (everybody_has, keeps) = if self.is_alone {
+            (applied, 0)
+        } else if self.is_leader() || self.replica().is_witness() {
+            (self.everybody_has().min(applied), KEPT_FOR_LAGGARDS)
+        } else {
+            (0, FOLLOWER_KEEPS_BYTES)
+        };
         let store = self.node.mut_store();
         // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
         store.truncate(everybody_has.max(applied.min(1)));
@@ -587,30 +619,38 @@ impl<T> Group<T> {
         }
     }
 
-    /// The next ticket that needs no more waiting.
-    pub(crate) fn next_answerable(&mut self) -> Option<T> {
+    /// The next ticket that needs no more waiting, with what became of it.
+    pub(crate) fn next_answerable(&mut self) -> Option<(T, Result<(), Failure>)> {
         let applied = self.applied;
-        self.tickets.pop_front_if(|(index, _)| *index <= applied).map(|(_, ticket)| ticket)
+        if let Some(orphan) = self.next_answerable_orphan() {
+            return Some(orphan);
+        }
+        self.tickets.pop_front_if(|(index, _)| *index <= applied).map(|(_, ticket)| (ticket, Ok(())))
     }
 
     pub(crate) fn has_tickets(&self) -> bool {
-        !self.tickets.is_empty() || !self.building_tickets.is_empty() || !self.unconfirmed.is_empty()
+        !self.tickets.is_empty()
+            || !self.building_tickets.is_empty()
+            || !self.unconfirmed.is_empty()
+            || !self.orphans.is_empty()
     }
 
-    /// Gives up everything that waits: tickets of what was proposed, which may still take effect, and of what was not.
-    pub(crate) fn depose(&mut self) -> (Vec<T>, Vec<T>) {
+    /// Gives up what was not proposed. What was may still take effect: its tickets wait for the news.
+    pub(crate) fn depose(&mut self) -> Vec<T> {
         self.building.clear();
         self.building_sync = false;
         self.lease = Some(Duration::ZERO);
-        let proposed = self.tickets.drain(..).map(|(_, ticket)| ticket).collect();
+        let term = self.serving.take().unwrap_or_default();
+        self.orphans.take_in(term, self.tickets.drain(..));
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        (proposed, self.building_tickets.drain(..).chain(unconfirmed).collect())
+        self.building_tickets.drain(..).chain(unconfirmed).collect()
     }
 
     /// All tickets, answerable or not, oldest first.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = T> + '_ {
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        self.tickets.drain(..).map(|(_, ticket)| ticket).chain(self.building_tickets.drain(..)).chain(unconfirmed)
+        let proposed = self.tickets.drain(..).map(|(_, ticket)| ticket);
+        self.orphans.drain().chain(proposed).chain(self.building_tickets.drain(..)).chain(unconfirmed)
     }
 
     /// Index and term that the log may forget once the state machine is durable up to `durable`.

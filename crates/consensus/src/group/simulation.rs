@@ -39,15 +39,52 @@ impl State {
     }
 }
 
-/// A write is acknowledged; a read is answered, and then nothing may be missing in what it saw.
-fn answer(number: u64, acknowledged: &mut Vec<u64>, reads: &mut HashMap<u64, Option<u64>>, count: &mut u64) {
-    match reads.remove(&number) {
-        None => acknowledged.push(number),
-        Some(missing) => {
-            *count += 1;
-            assert_eq!(missing, None, "a read was answered by what was no longer so");
+/// What clients were told.
+#[derive(Default)]
+struct Answers {
+    acknowledged: Vec<u64>,
+    /// Writes that were said not to be done.
+    refused: Vec<u64>,
+    unknown: u64,
+    /// Reads through the loop that wait for their answer: what they saw lacks these of what was acknowledged before.
+    reads: HashMap<u64, Option<u64>>,
+    loop_reads: u64,
+}
+
+impl Answers {
+    /// A write is acknowledged; a read is answered, and then nothing may be missing in what it saw.
+    fn take(&mut self, number: u64, outcome: Result<(), Failure>) {
+        match (self.reads.remove(&number), outcome) {
+            (None, Ok(())) => self.acknowledged.push(number),
+            (None, Err(Failure::NotServing)) => self.refused.push(number),
+            (None, Err(_)) => self.unknown += 1,
+            (Some(missing), Ok(())) => {
+                self.loop_reads += 1;
+                assert_eq!(missing, None, "a read was answered by what was no longer so");
+            }
+            (Some(_), Err(_)) => {}
         }
     }
+}
+
+/// What a world is made of.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    nodes: u32,
+    founders: usize,
+    /// Whether some replicas are witnesses, the last founder to begin with.
+    has_witnesses: bool,
+    log: Log,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Log {
+    /// Fsynced before anything counts.
+    Synced,
+    /// Fsynced at some time: what a machine had not fsynced when it crashed is lost.
+    Relaxed,
+    /// In memory only.
+    Volatile,
 }
 
 fn numbers(bytes: &[u8]) -> Vec<u64> {
@@ -93,6 +130,7 @@ struct Replica {
 }
 
 struct World {
+    kind: Kind,
     random: StdRng,
     now: Duration,
     founders: Vec<ReplicaId>,
@@ -104,16 +142,14 @@ struct World {
     loss: f64,
     /// Longest log that was seen, to compare all others with.
     agreed: Vec<u64>,
-    acknowledged: Vec<u64>,
+    answers: Answers,
     next_number: u64,
     elections: u64,
     snapshots: u64,
     lease_reads: u64,
-    /// Reads through the loop that wait for their answer: what they saw lacks these of what was acknowledged before.
-    reads: HashMap<u64, Option<u64>>,
-    loop_reads: u64,
-    /// How often a leader lay down.
+    /// How often a leader lay down, and how often a replica came back as another one.
     rests: u64,
+    renewed: u64,
     /// Whoever holds a lease.
     readers: Vec<usize>,
     member_changes: u64,
@@ -121,10 +157,13 @@ struct World {
 
 impl World {
     /// With the group's first replicas on the first of the nodes.
-    fn new(seed: u64, nodes: u32, founders: usize) -> Self {
+    fn new(seed: u64, kind: Kind) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let ids: Vec<_> = (1..=nodes).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
-        let founders = ids[..founders].to_vec();
+        let mut ids: Vec<_> = (1..=kind.nodes).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
+        if kind.has_witnesses {
+            ids[kind.founders - 1] = ReplicaId::new_witness(ids[kind.founders - 1].node, 0);
+        }
+        let founders = ids[..kind.founders].to_vec();
         let replica = |id| Replica {
             id,
             is_there: founders.contains(&id),
@@ -138,6 +177,7 @@ impl World {
         };
         let replicas: Vec<_> = ids.into_iter().map(replica).collect();
         let mut world = Self {
+            kind,
             random,
             now: Duration::ZERO,
             founders,
@@ -146,14 +186,13 @@ impl World {
             cut: BTreeSet::new(),
             loss: 0.02,
             agreed: Vec::new(),
-            acknowledged: Vec::new(),
+            answers: Answers::default(),
             next_number: 0,
             elections: 0,
             snapshots: 0,
             lease_reads: 0,
-            reads: HashMap::new(),
-            loop_reads: 0,
             rests: 0,
+            renewed: 0,
             readers: Vec::new(),
             member_changes: 0,
         };
@@ -171,7 +210,8 @@ impl World {
         replica.next_tick = self.now + TICK;
         replica.lease = Some(Duration::ZERO);
         let settings = GroupSettings {
-            persistent: true,
+            persistent: self.kind.log != Log::Volatile,
+            synced: self.kind.log == Log::Synced,
             applied: replica.state.applied,
             replica: replica.id,
             founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
@@ -180,14 +220,52 @@ impl World {
         self.pass(at);
     }
 
-    /// Ends a replica at once. Of what was not fsynced a random part, in order, is on disk.
+    /// Ends a replica at once. Of what was not fsynced a random part, in order, is on disk. If that may be less than what
+    /// counted, the replica is gone, and another one may come in its place; so this does not happen to a majority.
     fn crash(&mut self, at: usize) {
+        let unsynced = self.replicas[at].disk.unsynced.len();
+        let survives = match self.kind.log {
+            Log::Synced => self.random.random_range(0..=unsynced),
+            // The process crashes, or its machine.
+            Log::Relaxed if self.random.random_bool(0.5) => unsynced,
+            Log::Relaxed | Log::Volatile => {
+                if self.can_lose(at) {
+                    self.renew(at);
+                }
+                return;
+            }
+        };
         let replica = &mut self.replicas[at];
         replica.group = None;
-        let survives = self.random.random_range(0..=replica.disk.unsynced.len());
         for (records, _) in std::mem::take(&mut replica.disk.unsynced).into_iter().take(survives) {
             records.into_iter().for_each(|record| replica.disk.write(record));
         }
+    }
+
+    /// Whether enough voters remain if this one is lost, as far as the leader knows.
+    fn can_lose(&self, at: usize) -> bool {
+        let leader = self.readers.first().and_then(|at| self.replicas[*at].group.as_ref());
+        let Some(leader) = leader.filter(|leader| !leader.is_changing()) else { return false };
+        let lives = |id: &&ReplicaId| self.replicas.iter().any(|replica| replica.id == **id && replica.is_there);
+        let (voters, _) = leader.members();
+        let remain = voters.iter().filter(lives).filter(|id| **id != self.replicas[at].id).count();
+        remain > voters.len() / 2
+    }
+
+    /// What a node had is gone for good. What it may get later is another replica.
+    fn renew(&mut self, at: usize) {
+        let is_witness = self.kind.has_witnesses && self.random.random_bool(0.3);
+        let replica = &mut self.replicas[at];
+        let incarnation =
+            replica.id.to_string().trim_end_matches('w').split_once('.').unwrap().1.parse::<u32>().unwrap() + 1;
+        let node = replica.id.node;
+        replica.id =
+            if is_witness { ReplicaId::new_witness(node, incarnation) } else { ReplicaId { node, incarnation } };
+        self.renewed += u64::from(replica.is_there);
+        replica.is_there = false;
+        replica.group = None;
+        replica.disk = Disk::default();
+        replica.state = State::default();
     }
 
     /// What the worker's loop does after messages, ticks and commands.
@@ -206,16 +284,21 @@ impl World {
                 Ok(())
             });
             if !output.deposed.is_empty() {
-                let _ = group.depose();
+                for number in group.depose() {
+                    self.answers.take(number, Err(Failure::NotServing));
+                }
                 replica.lease = Some(Duration::ZERO);
             }
             for (_, until) in output.leases {
                 replica.lease = until;
             }
-            if !output.confirmed.is_empty() {
-                while let Some(number) = group.next_answerable() {
-                    answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
+            if !output.answerable.is_empty() {
+                while let Some((number, outcome)) = group.next_answerable() {
+                    self.answers.take(number, outcome);
                 }
+            }
+            for (_, index) in output.witnessed {
+                group.applied(index);
             }
             if !output.snapshots_wanted.is_empty() {
                 group.offer_snapshot(replica.state.applied, &replica.state.to_snapshot());
@@ -236,8 +319,8 @@ impl World {
                     self.elections += 1;
                     replica.lease = group.lease();
                 }
-                while let Some(number) = group.next_answerable() {
-                    answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
+                while let Some((number, outcome)) = group.next_answerable() {
+                    self.answers.take(number, outcome);
                 }
             }
             for message in output.messages {
@@ -350,7 +433,7 @@ impl World {
         for at in reading {
             self.lease_reads += 1;
             let known: BTreeSet<_> = self.replicas[at].state.numbers.iter().collect();
-            let missing = self.acknowledged.iter().rev().take(50).find(|number| !known.contains(number));
+            let missing = self.answers.acknowledged.iter().rev().take(50).find(|number| !known.contains(number));
             assert_eq!(missing, None, "{:?} reads under a lease", self.replicas[at].id);
         }
     }
@@ -377,12 +460,12 @@ impl World {
     fn read_through_loop(&mut self, at: usize, number: u64) {
         let replica = &mut self.replicas[at];
         let known: BTreeSet<_> = replica.state.numbers.iter().collect();
-        let missing = self.acknowledged.iter().rev().take(50).find(|number| !known.contains(number)).copied();
-        self.reads.insert(number, missing);
+        let missing = self.answers.acknowledged.iter().rev().take(50).find(|number| !known.contains(number)).copied();
+        self.answers.reads.insert(number, missing);
         let now = self.now - replica.started;
         let confirm = number.is_multiple_of(2);
         if let Some(number) = replica.group.as_mut().expect("it serves").follow(number, confirm, || now) {
-            answer(number, &mut self.acknowledged, &mut self.reads, &mut self.loop_reads);
+            self.answers.take(number, Ok(()));
         }
         self.pass(at);
     }
@@ -438,17 +521,24 @@ impl World {
         // themselves.
         let members: Vec<_> = voters.iter().chain(&learners).copied().collect();
         let is_idle = !leader.node.raft.has_pending_conf();
-        for replica in self.replicas.iter_mut().filter(|replica| is_idle && !members.contains(&replica.id)) {
-            replica.id.incarnation += 1;
-            replica.is_there = false;
-            replica.group = None;
-            replica.disk = Disk::default();
-            replica.state = State::default();
+        for at in 0..self.replicas.len() {
+            if is_idle && !members.contains(&self.replicas[at].id) {
+                self.renew(at);
+            }
         }
-        let target = self.random.random_range(1..=3);
         let nodes: Vec<usize> = (0..self.replicas.len()).collect();
-        let wanted: Vec<usize> = nodes.choose_multiple(&mut self.random, target).copied().collect();
-        let mut changes = Vec::new();
+        let (witnesses, keepers): (Vec<usize>, Vec<usize>) =
+            nodes.iter().partition(|at| self.replicas[**at].id.is_witness());
+        let target = self.random.random_range(1..=3);
+        let mut wanted: Vec<usize> = keepers.choose_multiple(&mut self.random, target).copied().collect();
+        if wanted.len() == 2 {
+            // The third vote.
+            wanted.extend(witnesses.choose(&mut self.random));
+        }
+        // Members that are lost for good.
+        let is_known = |id: &&ReplicaId| self.replicas.iter().any(|replica| replica.id == **id);
+        let mut changes: Vec<_> =
+            members.iter().filter(|id| !is_known(id)).map(|id| MemberChange::Remove(*id)).collect();
         for at in nodes {
             let id = self.replicas[at].id;
             if wanted.contains(&at) || at == leading {
@@ -464,7 +554,7 @@ impl World {
                 changes.push(MemberChange::Remove(id));
             }
         }
-        let leader = self.replicas[leading].group.as_mut().expect("it is up");
+        let Some(leader) = self.replicas[leading].group.as_mut() else { return };
         if !changes.is_empty() && leader.change_members(&changes) {
             self.member_changes += 1;
         }
@@ -478,7 +568,12 @@ impl World {
             let progress: Vec<_> = if group.is_leader() { raft.prs().iter().collect() } else { Vec::new() };
             Some(format!(
                 "\n{:?} {:?} of term {}, lease {:?}, members {members:?} of {}, applied {}, {progress:?}",
-                replica.id, raft.state, raft.term, replica.lease, group.members_index, group.applied
+                replica.id,
+                raft.state,
+                raft.term,
+                replica.lease,
+                group.node.store().members_index(),
+                group.applied
             ))
         });
         replicas.collect()
@@ -505,8 +600,8 @@ impl World {
     }
 }
 
-fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
-    let mut world = World::new(seed, nodes, founders);
+fn live(seed: u64, kind: Kind, steps: usize) -> World {
+    let mut world = World::new(seed, kind);
     for step in 0..steps {
         world.step();
         if step % 200 == 0 {
@@ -520,7 +615,7 @@ fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
         if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
             world.disturb();
         }
-        if nodes as usize > founders && world.random.random_bool(0.005) {
+        if kind.nodes as usize > kind.founders && world.random.random_bool(0.005) {
             world.move_replicas();
         }
     }
@@ -535,12 +630,14 @@ fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
     }
     world.wake_leaders();
     (0..60).for_each(|_| world.step());
-    let acknowledged: BTreeSet<_> = world.acknowledged.iter().copied().collect();
+    let acknowledged: BTreeSet<_> = world.answers.acknowledged.iter().copied().collect();
+    let done = world.answers.refused.iter().find(|number| world.agreed.contains(number));
+    assert_eq!(done, None, "seed {seed}: a write took effect that was said not to");
     let leader = world.readers.first().and_then(|at| world.replicas[*at].group.as_ref());
     let (voters, learners) =
         leader.unwrap_or_else(|| panic!("seed {seed}: nobody leads: {}", world.describe())).members();
     let is_member = |replica: &&Replica| voters.contains(&replica.id) || learners.contains(&replica.id);
-    for replica in world.replicas.iter().filter(is_member) {
+    for replica in world.replicas.iter().filter(is_member).filter(|replica| !replica.id.is_witness()) {
         let state: BTreeSet<_> = replica.state.numbers.iter().copied().collect();
         let lost: Vec<_> = acknowledged.difference(&state).collect();
         let some = &lost[..lost.len().min(10)];
@@ -556,22 +653,37 @@ fn live(seed: u64, nodes: u32, founders: usize, steps: usize) -> World {
     world
 }
 
+const STEADY: Kind = Kind { nodes: 3, founders: 3, has_witnesses: false, log: Log::Synced };
+const MOVING: Kind = Kind { nodes: 5, ..STEADY };
+const KINDS: [Kind; 8] = [
+    STEADY,
+    MOVING,
+    Kind { has_witnesses: true, ..STEADY },
+    Kind { log: Log::Volatile, ..MOVING },
+    Kind { founders: 5, ..MOVING },
+    Kind { has_witnesses: true, ..MOVING },
+    Kind { log: Log::Relaxed, ..MOVING },
+    Kind { has_witnesses: true, log: Log::Volatile, ..MOVING },
+];
+
 /// `TESSERA_SEEDS` sets how many worlds there are; each is minutes of simulated time.
 #[test]
 fn replicas_agree_and_keep_what_they_acknowledged() {
     let worlds: u64 = std::env::var("TESSERA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8);
     let mut totals: HashMap<&str, u64> = HashMap::new();
     for seed in 0..worlds {
-        let (nodes, founders) = [(3, 3), (5, 3), (5, 5), (5, 3)][seed as usize % 4];
-        let world = live(seed, nodes, founders, 20_000);
+        let world = live(seed, KINDS[seed as usize % KINDS.len()], 20_000);
         for (name, count) in [
-            ("acknowledged", world.acknowledged.len() as u64),
+            ("acknowledged", world.answers.acknowledged.len() as u64),
+            ("refused", world.answers.refused.len() as u64),
+            ("unknown", world.answers.unknown),
+            ("renewed", world.renewed),
             ("elections", world.elections),
             ("snapshots", world.snapshots),
             ("changes of members", world.member_changes),
             ("rests", world.rests),
             ("reads under a lease", world.lease_reads),
-            ("reads through the loop", world.loop_reads),
+            ("reads through the loop", world.answers.loop_reads),
         ] {
             *totals.entry(name).or_default() += count;
         }
@@ -584,13 +696,14 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
     at_least("reads through the loop", worlds * 100);
     at_least("changes of members", worlds);
     at_least("rests", worlds);
+    at_least("renewed", worlds);
 }
 
 /// A replica that restarts has forgotten that it promised to take part in no election for a while.
 #[test]
 fn a_restarted_replica_does_not_break_a_lease() {
     for seed in 0..100 {
-        let mut world = World::new(seed, 3, 3);
+        let mut world = World::new(seed, STEADY);
         let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
         world.loss = 0.0;
         run(&mut world, 1_000);
@@ -603,16 +716,16 @@ fn a_restarted_replica_does_not_break_a_lease() {
         world.cut.insert((1, 2));
         world.crash(1);
         world.start(1);
-        let number = world.acknowledged.len();
+        let number = world.answers.acknowledged.len();
         // Elections may be split; a few in a row are not.
         for _ in 0..2_000 {
             world.write();
             world.step();
-            if world.acknowledged.len() > number {
+            if world.answers.acknowledged.len() > number {
                 break;
             }
         }
-        assert!(world.acknowledged.len() > number, "seed {seed}: the others go on");
+        assert!(world.answers.acknowledged.len() > number, "seed {seed}: the others go on");
     }
 }
 
@@ -621,7 +734,7 @@ fn a_restarted_replica_does_not_break_a_lease() {
 fn a_leader_that_is_cut_off_answers_no_reads() {
     let mut tried = 0;
     for seed in 0..100 {
-        let mut world = World::new(seed, 3, 3);
+        let mut world = World::new(seed, STEADY);
         world.loss = 0.0;
         (0..200).for_each(|_| world.step());
         world.write();
@@ -631,12 +744,12 @@ fn a_leader_that_is_cut_off_answers_no_reads() {
         while is_serving(&world, 0) && !is_serving(&world, 1) && !is_serving(&world, 2) {
             world.step();
         }
-        let before = world.acknowledged.len();
+        let before = world.answers.acknowledged.len();
         let leader = if is_serving(&world, 1) { 1 } else { 2 };
         let group = world.replicas[leader].group.as_mut().expect("it is up");
         group.building.extend_from_slice(&1_000_000u64.to_le_bytes());
         group.replicate(1_000_000, true);
-        while is_serving(&world, 0) && world.acknowledged.len() == before {
+        while is_serving(&world, 0) && world.answers.acknowledged.len() == before {
             (0..3).for_each(|at| world.pass(at));
             world.step();
         }
@@ -647,4 +760,46 @@ fn a_leader_that_is_cut_off_answers_no_reads() {
         }
     }
     assert!(tried > 0, "no leader was left that did not know");
+}
+
+/// Of two replicas and a witness, the one replica that has a write is lost.
+#[test]
+fn a_witness_keeps_what_one_replica_lacks_and_lets_it_lead() {
+    for seed in 0..100 {
+        for log in [Log::Synced, Log::Volatile] {
+            let mut world = World::new(seed, Kind { has_witnesses: true, log, ..STEADY });
+            let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
+            world.loss = 0.0;
+            run(&mut world, 1_000);
+            assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+            world.cut.extend([(1, 2), (2, 3)]);
+            let before = world.answers.acknowledged.len();
+            while world.answers.acknowledged.len() < before + 5 {
+                world.write();
+                world.step();
+            }
+            world.replicas[0].group = None;
+            world.cut.clear();
+            run(&mut world, 5_000);
+            assert_eq!(world.readers, [1], "seed {seed}, {log:?}: the second node leads: {}", world.describe());
+            assert_eq!(world.replicas[1].state.numbers, world.agreed, "seed {seed}, {log:?}");
+            assert!(world.replicas[2].state.numbers.is_empty(), "a witness applies nothing");
+        }
+    }
+}
+
+/// What every replica has, no witness keeps.
+#[test]
+fn a_witness_forgets_what_everybody_has() {
+    let mut world = World::new(1, Kind { has_witnesses: true, ..STEADY });
+    for step in 0..2_000 {
+        if step < 1_000 {
+            world.write();
+        }
+        world.step();
+    }
+    let witness = world.replicas[2].group.as_ref().expect("it is up");
+    assert!(world.answers.acknowledged.len() > 500);
+    assert_eq!(witness.node.store().payload_bytes(), 0, "{}", world.describe());
+    assert_eq!(world.replicas[0].group.as_ref().expect("it is up").owed_bytes(), 0);
 }

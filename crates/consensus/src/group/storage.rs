@@ -12,10 +12,14 @@ use std::collections::VecDeque;
 pub(crate) struct GroupStorage {
     hard_state: HardState,
     members: ConfState,
+    /// Index of the entry that made the members what they are.
+    members_index: u64,
     /// Index and term of the last entry that is no longer here.
     truncated: (u64, u64),
     entries: VecDeque<Held>,
     payload_bytes: usize,
+    /// Bytes of all payloads that were ever appended.
+    bytes_seen: u64,
     /// Where terms began, as index and term, ascending: tells the term of entries that are no longer here. Grows by one
     /// per election.
     term_starts: Vec<(u64, u64)>,
@@ -43,16 +47,18 @@ impl Held {
 impl GroupStorage {
     pub(crate) fn new(
         hard_state: HardState,
-        members: ConfState,
+        (members_index, members): (u64, ConfState),
         truncated: (u64, u64),
         entries: VecDeque<StoredEntry>,
     ) -> Self {
         let mut storage = Self {
             hard_state,
             members,
+            members_index,
             truncated,
             entries: VecDeque::new(),
             payload_bytes: 0,
+            bytes_seen: 0,
             term_starts: vec![truncated],
             snapshot: None,
             wants_snapshot: Cell::new(false),
@@ -78,7 +84,12 @@ impl GroupStorage {
         &self.members
     }
 
-    pub(crate) fn set_members(&mut self, members: ConfState) {
+    pub(crate) fn members_index(&self) -> u64 {
+        self.members_index
+    }
+
+    pub(crate) fn set_members(&mut self, index: u64, members: ConfState) {
+        self.members_index = index;
         self.members = members;
         // It names members from before.
         self.snapshot = None;
@@ -99,6 +110,10 @@ impl GroupStorage {
         self.payload_bytes
     }
 
+    pub(crate) fn bytes_seen(&self) -> u64 {
+        self.bytes_seen
+    }
+
     /// Appends entries in the place of any from the first one's index on.
     pub(crate) fn append(&mut self, entries: impl Iterator<Item = Held>) {
         for held in entries {
@@ -114,6 +129,7 @@ impl GroupStorage {
                 self.term_starts.push((held.index, held.term));
             }
             self.payload_bytes += held.payload.bytes.len();
+            self.bytes_seen += held.payload.bytes.len() as u64;
             self.entries.push_back(held);
         }
     }
@@ -138,23 +154,33 @@ impl GroupStorage {
         self.entries.iter().skip(from).take_while(move |held| held.index <= to)
     }
 
+    /// Index and term of the last entry that is no longer here.
+    pub(crate) fn truncated(&self) -> (u64, u64) {
+        self.truncated
+    }
+
     /// Starts the log anew behind a snapshot.
-    pub(crate) fn restore(&mut self, metadata: &SnapshotMetadata) {
+    pub(crate) fn restore(&mut self, metadata: &SnapshotMetadata, members_index: u64) {
         self.entries.clear();
         self.payload_bytes = 0;
         self.truncated = (metadata.index, metadata.term);
         self.term_starts = vec![self.truncated];
         self.members = metadata.conf_state.clone().unwrap_or_default();
+        self.members_index = members_index;
         self.hard_state.commit = self.hard_state.commit.max(metadata.index);
         self.snapshot = None;
     }
 
-    /// Gives Raft the snapshot that it [asked for](Self::wants_snapshot).
-    pub(crate) fn offer_snapshot(&mut self, index: u64, data: Vec<u8>) {
-        let term = self.term_at(index).unwrap_or_default();
-        let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
-        self.snapshot = Some(Snapshot { data, metadata: Some(metadata) });
+    /// Gives Raft the snapshot that it [asked for](Self::wants_snapshot): the state as it was when `index` had been applied.
+    pub(crate) fn offer_snapshot(&mut self, index: u64, state: &[u8]) {
+        self.snapshot = Some(self.snapshot_of(index, self.term_at(index).unwrap_or_default(), state));
         self.wants_snapshot.set(false);
+    }
+
+    /// Begins with the members' index: after a restart the members may be ahead of the state.
+    fn snapshot_of(&self, index: u64, term: u64, state: &[u8]) -> Snapshot {
+        let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
+        Snapshot { data: [&self.members_index.to_le_bytes(), state].concat(), metadata: Some(metadata) }
     }
 
     fn position(&self, index: u64) -> raft::Result<usize> {
@@ -210,7 +236,11 @@ impl Storage for GroupStorage {
         Ok(self.last())
     }
 
-    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        if super::from_raft(to).is_witness() && self.truncated.0 >= request_index {
+            // It keeps no state, only the log, which is here from there on.
+            return Ok(self.snapshot_of(self.truncated.0, self.truncated.1, &[]));
+        }
         let fits = |snapshot: &&Snapshot| {
             let index = snapshot.get_metadata().index;
             index >= request_index && index >= self.truncated.0

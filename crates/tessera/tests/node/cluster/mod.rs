@@ -99,6 +99,14 @@ impl Cluster {
         }
     }
 
+    /// Who is wanted as replicas of a table, as the first node that is up knows.
+    fn replicas_of(&self, table: &str) -> Option<Vec<serde_json::Value>> {
+        let at = self.nodes.iter().position(Option::is_some)?;
+        let placement: Vec<serde_json::Value> =
+            serde_json::from_str(&self.cli(at, &format!("table placement {table} --json")).ok()?).ok()?;
+        Some(placement.into_iter().map(|partition| partition["wanted"].clone()).collect())
+    }
+
     /// Waits until nothing is wrong and nothing moves.
     fn wait_until_whole(&self) {
         wait_for("the cluster is whole", WHOLE, || {
@@ -129,8 +137,11 @@ impl Cluster {
 /// What clients did, by table and key.
 type Histories = Mutex<HashMap<(usize, u32), Vec<Operation>>>;
 
-const TABLES: &[(&str, &str)] =
-    &[("rocks", "--engine rocksdb --durability hard"), ("memory", "--engine memory --durability hard")];
+const TABLES: &[(&str, &str)] = &[
+    ("rocks", "--engine rocksdb --durability hard --replicas 3"),
+    ("memory", "--engine memory --durability hard --replicas 3"),
+    ("pair", "--engine rocksdb --durability hard --replicas 2"),
+];
 const KEYS: u32 = 12;
 
 struct Load {
@@ -324,7 +335,7 @@ fn chaos(mut cluster: Cluster) {
     let seed = number("TESSERA_SEED").unwrap_or(1);
     let mut random = StdRng::seed_from_u64(seed);
     for (name, options) in TABLES {
-        cluster.cli(0, &format!("table create {name} {options} --partitions 4 --replicas 3")).unwrap();
+        cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
     }
     cluster.wait_until_whole();
     let load = Arc::new(Load {
@@ -473,7 +484,7 @@ fn stopping_a_node_refuses_no_request_made_to_others() {
         let mut node = cluster.nodes[0].take().unwrap();
         assert_eq!(node.process.terminate(), Some(0));
     });
-    assert_eq!(outcomes.refused, 0);
+    assert_eq!((outcomes.refused, outcomes.unknown), (0, 0));
     eprintln!("while a node stopped: {outcomes:?}");
 }
 
@@ -491,6 +502,90 @@ fn draining_a_node_refuses_no_request() {
             (nodes.iter().find(|node| node["id"] == at + 1)?["replicas"] == 0).then_some(())
         });
     });
-    assert_eq!(outcomes.refused, 0, "while node {} was drained", at + 1);
+    assert_eq!((outcomes.refused, outcomes.unknown), (0, 0), "while node {} was drained", at + 1);
     eprintln!("while node {} was drained: {outcomes:?}", at + 1);
+}
+
+/// Numbered writes, each to a key of its own, as far as they were acknowledged.
+fn write_numbers(client: &mut Client, numbers: std::ops::Range<u32>) -> Vec<u32> {
+    let is_done = |number: &u32| matches!(client.run(&format!("SET n{number} {number}")), Value::Simple(_));
+    numbers.filter(is_done).collect()
+}
+
+fn assert_there(client: &mut Client, numbers: &[u32]) {
+    for number in numbers {
+        let value = client.run(&format!("GET n{number}"));
+        assert!(
+            matches!(&value, Value::Bulk(bytes) if *bytes == number.to_string().into_bytes()),
+            "n{number}: {value}"
+        );
+    }
+}
+
+/// Two replicas and a witness, on both engines and without a log: whichever node is lost, all goes on with everything.
+#[test]
+fn two_replicas_and_a_witness_go_on_without_any_one_node() {
+    let mut cluster = Cluster::start(3);
+    let tables = ["--engine rocksdb", "--engine memory --durability hard", "--engine memory --durability none"];
+    for (at, options) in tables.iter().enumerate() {
+        cluster.cli(0, &format!("table create t{at} {options} --partitions 3 --replicas 2")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let mut written = vec![Vec::new(); tables.len()];
+    for lost in 0..3u32 {
+        let other = (lost as usize + 1) % 3;
+        for (table, written) in written.iter_mut().enumerate() {
+            let mut client = cluster.client(other);
+            client.run(&format!("TABLE t{table}"));
+            let done = write_numbers(&mut client, 200 * lost..200 * lost + 100);
+            assert_eq!(done.len(), 100, "all nodes are there");
+            written.extend(done);
+        }
+        cluster.kill(lost as usize);
+        for (table, written) in written.iter_mut().enumerate() {
+            let mut client = cluster.client(other);
+            client.run(&format!("TABLE t{table}"));
+            assert_there(&mut client, written);
+            let done = write_numbers(&mut client, 200 * lost + 100..200 * lost + 200);
+            assert_eq!(done.len(), 100, "node {} is lost", lost + 1);
+            written.extend(done);
+        }
+        let before = cluster.replicas_of("t2");
+        cluster.start_node(lost as usize);
+        wait_for("what has forgotten is renewed", WHOLE, || (cluster.replicas_of("t2") != before).then_some(()));
+        cluster.wait_until_whole();
+    }
+    for (table, written) in written.iter().enumerate() {
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE t{table}"));
+        assert_there(&mut client, written);
+    }
+}
+
+/// A replica that has forgotten its votes comes back as another one, and when most have, the table begins anew.
+#[test]
+fn a_table_without_a_log_survives_one_node_and_begins_anew_after_all() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability none --partitions 4 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    let written = write_numbers(&mut client, 0..500);
+    assert_eq!(written.len(), 500);
+    for lost in [1, 2] {
+        cluster.kill(lost);
+        assert_there(&mut client, &written);
+        let before = cluster.replicas_of("t");
+        cluster.start_node(lost);
+        wait_for("replicas are others", WHOLE, || (cluster.replicas_of("t") != before).then_some(()));
+        cluster.wait_until_whole();
+    }
+    assert_there(&mut client, &written);
+    (0..3).for_each(|at| cluster.kill(at));
+    (0..3).for_each(|at| cluster.start_node(at));
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    wait_for("the table serves again", WHOLE, || (write_numbers(&mut client, 1_000..1_001).len() == 1).then_some(()));
+    assert!(matches!(client.run("GET n1"), Value::Null));
 }

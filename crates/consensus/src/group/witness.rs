@@ -1,0 +1,114 @@
+//! Witnesses: replicas that vote and keep the log, but have no state machine.
+//!
+//! With two replicas and a witness, any one of the three may be lost: an entry is committed when a replica and the witness
+//! have it. The witness keeps each entry until both replicas have it, so that whichever of them is left can have what it
+//! lacks. If only the witness has everything it wins the election, sends the other one what that lacks, and hands over to
+//! it; it serves nothing meanwhile. Of a replica that stays away the witness keeps as much as a leader does, no more: who
+//! lags further is to be replaced by somebody who gets a snapshot.
+
+use super::{Group, MemberChange, PassOutput, from_raft, to_raft};
+use crate::log::LogRecord;
+use raft::eraftpb::{Message, MessageType};
+use std::time::Duration;
+use tessera_types::ReplicaId;
+
+#[derive(Default)]
+pub(super) struct Witness {
+    /// Of a witness: what leaders told it.
+    everybody_has: u64,
+    /// Of a leader, to estimate what is owed: an index with the bytes that the log had seen by then, and the bytes that it
+    /// had seen when an earlier such index had reached everybody.
+    mark: (u64, u64),
+    paid: u64,
+    /// Of a witness: what its log on disk was told to forget, and when.
+    forgotten: (u64, Duration),
+}
+
+/// How often a witness's log on disk is told what it may forget.
+const FORGET_INTERVAL: Duration = Duration::from_secs(1);
+
+impl<T> Group<T> {
+    /// The index up to which every replica that has records, or is to have them, has the log.
+    pub(super) fn everybody_has(&self) -> u64 {
+        if !self.is_leader() {
+            return self.witness.everybody_has;
+        }
+        let keepers = self.node.raft.prs().iter().filter(|(id, _)| !from_raft(**id).is_witness());
+        keepers.map(|(_, progress)| progress.matched).min().unwrap_or(0)
+    }
+
+    pub(super) fn tells_what_everybody_has(&self, message: &Message) -> u64 {
+        let is_from_leader = matches!(message.msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
+        if is_from_leader && self.is_leader() && from_raft(message.to).is_witness() { self.everybody_has() } else { 0 }
+    }
+
+    pub(super) fn hear_what_everybody_has(&mut self, index: u64) {
+        if index > self.witness.everybody_has {
+            self.witness.everybody_has = index;
+            self.forget();
+        }
+    }
+
+    /// Lets the log on disk forget what is forgotten in memory: there is no state that would have to become durable first.
+    pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
+        let (index, term) = self.node.store().truncated();
+        let (forgotten, at) = self.witness.forgotten;
+        let is_due = self.now >= at + FORGET_INTERVAL || self.is_resting();
+        if self.replica().is_witness() && self.persistent && index > forgotten && is_due {
+            self.witness.forgotten = (index, self.now);
+            output.records.push(LogRecord::Truncated { group: self.id, index, term });
+        }
+    }
+
+    /// Bytes of entries that a replica with records lacks, about: rather too many than too few.
+    pub(super) fn owed_bytes(&self) -> u64 {
+        if self.is_leader() { self.node.store().bytes_seen() - self.witness.paid } else { 0 }
+    }
+
+    /// Goes on with the estimate of what is owed.
+    pub(super) fn count_what_is_owed(&mut self) {
+        let (everybody_has, store) = (self.everybody_has(), self.node.store());
+        if everybody_has >= self.witness.mark.0 {
+            self.witness.paid = self.witness.mark.1;
+            self.witness.mark = (store.last(), store.bytes_seen());
+        }
+    }
+
+    /// Whether, after these changes, what is committed could be had again whichever voter is lost. A majority may consist of
+    /// this leader and a witness, so every other voter that has records must have all that the witness does not keep.
+    pub(super) fn would_keep_records(&self, changes: &[MemberChange]) -> bool {
+        let (voters, _) = self.members();
+        let leaves = |change: &MemberChange, id: &ReplicaId| matches!(change, MemberChange::Remove(it) | MemberChange::Learner(it) if it == id);
+        let stays = |id: &&ReplicaId| !changes.iter().any(|change| leaves(change, id));
+        let comes = |change: &MemberChange| match change {
+            MemberChange::Voter(id) if !voters.contains(id) => Some(*id),
+            _ => None,
+        };
+        let (witnesses, keepers): (Vec<ReplicaId>, Vec<ReplicaId>) =
+            changes.iter().filter_map(comes).partition(|id| id.is_witness());
+        let matched = |id: &ReplicaId| self.node.raft.prs().get(to_raft(*id)).map_or(0, |progress| progress.matched);
+        let mut others = voters.iter().filter(|id| !id.is_witness() && **id != self.replica());
+        // A witness that is there has dropped nothing that a voter lacks; one that comes gets what the log holds here.
+        let everybody = others.clone().map(matched).min().unwrap_or(0).max(1);
+        let is_witnessed = !witnesses.is_empty() || voters.iter().filter(stays).any(|id| id.is_witness());
+        let here = if witnesses.is_empty() { 0 } else { self.node.store().truncated().0.max(1) };
+        !is_witnessed
+            || (keepers.iter().all(|id| matched(id) >= everybody.max(here))
+                && others.all(|id| !stays(&id) || matched(id) >= here))
+    }
+
+    /// A witness that leads lets a replica lead that has everything.
+    pub(super) fn lead_no_longer_than_needed(&mut self) {
+        let is_busy = !self.is_leader() || self.node.raft.lead_transferee.is_some();
+        if is_busy || !self.replica().is_witness() || !self.node.raft.commit_to_current_term() {
+            return;
+        }
+        let last = self.node.raft.raft_log.last_index();
+        let (voters, _) = self.members();
+        let has_everything = |id: &u64| self.node.raft.prs().get(*id).is_some_and(|progress| progress.matched == last);
+        let mut heirs = voters.into_iter().filter(|voter| !voter.is_witness()).map(to_raft);
+        if let Some(heir) = heirs.find(has_everything) {
+            self.node.transfer_leader(heir);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Whether the machine has been started since the data directory was last in use, and what was written then is lost.
+//!
+//! What a process has written and not synced survives its end, but not the machine's.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// A random number that Linux makes at each start.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+#[derive(Serialize, Deserialize)]
+struct BootFile {
+    boot: String,
+    /// Whether everything was synced at the end.
+    is_clean: bool,
+}
+
+fn load(path: &Path) -> io::Result<Option<BootFile>> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The directory is in use from now on. Returns whether the machine went down while it was in use before.
+pub(crate) fn begin(path: &Path) -> io::Result<bool> {
+    let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
+    let has_lost = load(path)?.is_some_and(|before| before.boot != boot && !before.is_clean);
+    tessera_cluster::save_json(path, &BootFile { boot, is_clean: false })?;
+    Ok(has_lost)
+}
+
+/// Everything is synced.
+pub(crate) fn end(path: &Path) -> io::Result<()> {
+    match load(path)? {
+        Some(file) => tessera_cluster::save_json(path, &BootFile { is_clean: true, ..file }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_start_of_the_machine_loses_and_only_without_a_clean_end() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("boot.json");
+        let crash_of_machine = || {
+            let file = load(&path).unwrap().unwrap();
+            tessera_cluster::save_json(&path, &BootFile { boot: "earlier".into(), ..file }).unwrap();
+        };
+        assert!(!begin(&path).unwrap(), "new");
+        assert!(!begin(&path).unwrap(), "the process crashed");
+        crash_of_machine();
+        assert!(begin(&path).unwrap());
+        end(&path).unwrap();
+        crash_of_machine();
+        assert!(!begin(&path).unwrap(), "it had ended cleanly");
+    }
+}
