@@ -85,6 +85,8 @@ pub struct TableInfo {
     pub serving_partitions: u32,
     pub reads: u64,
     pub writes: u64,
+    /// How far the replica on this node that is furthest behind may be.
+    pub lag_seconds: Option<f64>,
     pub block_cache_hit_rate: Option<f64>,
     pub statistics: EngineStatistics,
 }
@@ -99,6 +101,7 @@ impl From<TableStatistics> for TableInfo {
             serving_partitions: table.serving_partitions,
             reads: table.reads,
             writes: table.writes,
+            lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
             block_cache_hit_rate: table.engine.block_cache_hit_rate(),
             statistics: table.engine,
         }

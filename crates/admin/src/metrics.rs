@@ -38,6 +38,7 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
     let plain: &[(&str, &str, f64)] = &[
         ("tessera_memory_used_bytes", "Memory of records of memory tables", statistics.memory_used_bytes as f64),
         ("tessera_memory_limit_bytes", "Memory that records may take", statistics.memory_limit_bytes as f64),
+        ("tessera_elections_won_total", "Partitions that this node began to lead", statistics.elections_won as f64),
         ("tessera_log_blocks_total", "Blocks written to the log", statistics.log.blocks as f64),
         ("tessera_log_written_bytes_total", "Bytes written to the log", statistics.log.bytes as f64),
         ("tessera_log_syncs_total", "Fsyncs of the log", statistics.log.syncs as f64),
@@ -74,6 +75,14 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         ];
         for (name, help, value) in values {
             gauges.set(name, help, &labels, *value);
+        }
+        if let Some(lag) = table.lag {
+            gauges.set(
+                "tessera_replica_lag_seconds",
+                "Of the replica here that is furthest behind",
+                &labels,
+                lag.as_secs_f64(),
+            );
         }
         for level in &engine.levels {
             let labels = [labels[0], ("level", level.level.as_str())];

@@ -46,6 +46,10 @@ pub trait StateMachine {
     /// later call takes the place of an earlier one, and may take time away.
     fn lease(&mut self, _group: GroupId, _until: Option<Instant>) {}
 
+    /// The state reflects all that the group had committed at that time; as of now, as long as nothing else is said, if it
+    /// is `None`. Told of replicas that do not lead.
+    fn fresh(&mut self, _group: GroupId, _as_of: Option<Instant>) {}
+
     /// A replica was elected to lead the group, this one or another.
     fn leader(&mut self, _group: GroupId, _term: u64, _leader: ReplicaId) {}
 

@@ -9,6 +9,7 @@
 //! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
 //! connections that were readable in one turn of the event loop are in the same pass.
 
+use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
 use crate::group::{Group, GroupSettings, GroupView, MemberChange, PassOutput, TICK};
 use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
@@ -253,6 +254,9 @@ impl<M: StateMachine> Worker<M> {
                 Message::Peer(message) => {
                     if let Some(group) = self.groups.get_mut(&message.group) {
                         group.step(message);
+                        if group.is_resting() {
+                            self.machine.fresh(group.id, None);
+                        }
                         touch(&mut self.touched, group);
                     }
                 }
@@ -296,6 +300,11 @@ impl<M: StateMachine> Worker<M> {
         let now = self.began.elapsed();
         for group in self.groups.values_mut().filter(|group| !group.is_resting()) {
             let mut is_touched = group.tick(now);
+            match group.fresh() {
+                Fresh::Now => self.machine.fresh(group.id, None),
+                Fresh::AsOf(as_of) => self.machine.fresh(group.id, Some(self.began + as_of)),
+                Fresh::Unknown => {}
+            }
             if group.is_tired() {
                 if self.machine.is_idle(group.id) {
                     group.lie_down();

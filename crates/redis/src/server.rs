@@ -35,6 +35,8 @@ pub struct RedisServer {
     pub(crate) slow_log: SlowLog,
     pub(crate) started: Instant,
     pub(crate) commands: AtomicU64,
+    /// Requests sent to other nodes; each may hold several commands.
+    pub(crate) forwarded: AtomicU64,
     pub(crate) read_hits: AtomicU64,
     pub(crate) read_misses: AtomicU64,
     pub(crate) max_clients: AtomicUsize,
@@ -52,6 +54,7 @@ impl RedisServer {
             clients: Clients::default(),
             started: Instant::now(),
             commands: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
             read_hits: AtomicU64::new(0),
             read_misses: AtomicU64::new(0),
             tls,
@@ -111,6 +114,11 @@ impl RedisServer {
     pub fn connection_counts(&self) -> (usize, u64, u64) {
         let clients = &self.clients;
         (clients.count(), clients.total.load(Ordering::Relaxed), clients.refused.load(Ordering::Relaxed))
+    }
+
+    /// Requests sent to other nodes so far; each may hold several commands.
+    pub fn forwarded_count(&self) -> u64 {
+        self.forwarded.load(Ordering::Relaxed)
     }
 
     /// Commands carried out so far.

@@ -18,7 +18,7 @@ const ROUND: Duration = Duration::from_millis(500);
 /// Partitions that move at one time.
 const MOVES: usize = 4;
 /// A replica on a node not heard of for so long is not asked to lead.
-const QUIET: Duration = Duration::from_secs(2);
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// Groups led by a node not heard of for so long look for another leader; nodes that live are heard of twice as often.
 const SILENT: Duration = Duration::from_secs(1);
 /// How long after asking a replica to lead it is asked again.

@@ -9,7 +9,7 @@ use crate::table::{Partition, Table, group_of};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
@@ -17,6 +17,7 @@ use tessera_consensus::{GroupId, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_transport::{Identity, Transport};
 use tessera_types::{EngineKind, NodeId, TableId, TableSchema};
+
 /// The tables that can be reached, swapped as a whole when the catalog changes.
 #[derive(Default)]
 pub(crate) struct Registry {
@@ -61,6 +62,7 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,
     /// Nodes that said that they stop: nobody asks them to lead.

@@ -1,8 +1,8 @@
-//! Until when a partition may be read here.
+//! Moments that the partition's loop sets and readers look at: until when a partition may be read here, and as of when.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A time, or for ever.
 #[derive(Default)]
@@ -21,6 +21,16 @@ fn elapsed(at: Instant) -> u64 {
 impl Lease {
     pub(crate) fn set(&self, until: Option<Instant>) {
         self.until.store(until.map_or(u64::MAX, elapsed), Ordering::Release);
+    }
+
+    /// How long ago the time was; nothing for a time to come, and for ever.
+    pub(crate) fn ago(&self) -> Duration {
+        Duration::from_nanos(elapsed(Instant::now()).saturating_sub(self.until.load(Ordering::Acquire)))
+    }
+
+    /// Whether it was never set.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.until.load(Ordering::Acquire) == 0
     }
 
     /// Whether the lease holds now.

@@ -220,6 +220,12 @@ impl StateMachine for PartitionsMachine {
         }
     }
 
+    fn fresh(&mut self, group: GroupId, as_of: Option<Instant>) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partitions[*partition as usize].as_of.set(as_of);
+        }
+    }
+
     fn is_idle(&mut self, group: GroupId) -> bool {
         let Some(HostedPartition { table, partition, reads_seen, .. }) = self.host(group) else { return true };
         let reads = table.partitions[*partition as usize].reads.load(Ordering::Relaxed);
@@ -256,6 +262,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn serving(&mut self, group: GroupId) {
+        self.host.elections_won.fetch_add(1, Ordering::Relaxed);
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             table.partitions[*partition as usize].is_serving.store(true, Ordering::Release);
             let (table, partition) = (table.clone(), *partition);

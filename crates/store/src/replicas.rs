@@ -173,13 +173,18 @@ impl Host {
             replica,
             founders,
         };
+        let has_records = is_founder || settings.applied > 0;
+        let state = &table.partitions[partition as usize];
+        state.is_readable.store(has_records && !replica.is_witness(), Ordering::Release);
         GroupStart { id, settings, recovered: self.recovered.lock().remove(&id).unwrap_or_default() }
     }
 
     fn leave(&self, held: &mut Held, group: GroupId, table: &Table, partition: u32) {
         held.is_unsaved |= held.replicas.remove(&group.0).is_some();
         held.earlier.remove(&group);
-        table.partitions[partition as usize].is_serving.store(false, Ordering::Release);
+        let state = &table.partitions[partition as usize];
+        state.is_serving.store(false, Ordering::Release);
+        state.is_readable.store(false, Ordering::Release);
         if held.running.remove(&group) {
             self.replicas.leaving.lock().insert(group);
             self.inbox_of(table.id, partition).remove(group);

@@ -28,9 +28,11 @@ pub(crate) fn restore(host: &Host, table: &Table, partition: u32, index: u64, by
     let path = file(host)?;
     fs::write(&path, bytes).map_err(EngineError::io(&path))?;
     let state = &table.partitions[partition as usize];
+    state.is_readable.store(false, Ordering::Release);
     state.version.fetch_add(1, Ordering::AcqRel);
     let outcome = table.engine.restore(partition, &path, index);
     state.version.fetch_add(1, Ordering::AcqRel);
+    state.is_readable.store(outcome.is_ok(), Ordering::Release);
     fs::remove_file(&path).map_err(EngineError::io(&path))?;
     outcome?;
     // Nothing of it rests on this node's log.

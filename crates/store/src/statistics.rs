@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tessera_consensus::log::LogStatistics;
 use tessera_engine::EngineStatistics;
 use tessera_types::{TableId, TableSchema, TableSettings};
@@ -13,6 +14,8 @@ pub struct StoreStatistics {
     /// Bytes that memory tables take, and may take.
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,
+    /// Partitions that this node began to lead.
+    pub elections_won: u64,
     pub tables: Vec<TableStatistics>,
 }
 
@@ -28,6 +31,8 @@ pub struct TableStatistics {
     /// Since the node started.
     pub reads: u64,
     pub writes: u64,
+    /// How far the replica here that is furthest behind may be; `None` if there is none, or none has heard of a leader.
+    pub lag: Option<Duration>,
     pub engine: EngineStatistics,
 }
 
@@ -38,6 +43,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
         log: host.log.statistics(),
         memory_used_bytes: host.memory.used_bytes(),
         memory_limit_bytes: host.memory.limit_bytes(),
+        elections_won: host.elections_won.load(Ordering::Relaxed),
         tables: tables
             .map(|table| {
                 let led = |partition: &u32| table.known_leader(*partition).is_some();
@@ -50,6 +56,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
                     serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
                     reads: table.partitions.iter().map(|state| state.reads.load(Ordering::Relaxed)).sum(),
                     writes: table.partitions.iter().map(|state| state.writes.load(Ordering::Relaxed)).sum(),
+                    lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
                     engine: table.engine.statistics(),
                 }
             })

@@ -9,19 +9,19 @@ use crate::maintenance::Maintenance;
 use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
 use crate::statistics::{self, StoreStatistics};
-use crate::table::Table;
+use crate::table::{Leader, Table};
 use crate::{boot, driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
 use tessera_transport::{RequestFailure, Transport};
-use tessera_types::{ClusterId, Durability, NodeId, RequestError, TableId, UnixMillis};
+use tessera_types::{ClusterId, Durability, NodeId, ReadMode, RequestError, TableId, UnixMillis};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +117,7 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            elections_won: AtomicU64::new(0),
             has_lost_tail,
             stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
@@ -259,6 +260,23 @@ impl Store {
     /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
     pub async fn another_leader(&self, pause: Duration) {
         let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
+    }
+
+    /// Where a read that may be outdated goes: to a replica here, or to the leader, or to any other replica that is heard of.
+    pub fn outdated_reader_of(&self, table: &Table, partition: u32) -> Leader {
+        let is_heard = |node: NodeId| self.silence(node).is_some_and(|silence| silence < driver::QUIET);
+        let replicas = || {
+            let catalog = self.catalog();
+            let placement = catalog.get(table.id)?.placement.get(partition as usize)?;
+            let mut nodes =
+                placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+            nodes.find(|node| is_heard(*node))
+        };
+        match table.reader_of(partition, ReadMode::Outdated) {
+            Leader::Node(node) if is_heard(node) => Leader::Node(node),
+            Leader::Here => Leader::Here,
+            _ => replicas().map_or(Leader::Unknown, Leader::Node),
+        }
     }
 
     /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its

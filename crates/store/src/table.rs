@@ -7,10 +7,11 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tessera_consensus::{GroupId, Inbox};
 use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
 use tessera_types::{
-    Limits, NodeId, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis,
+    Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis,
 };
 
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
@@ -35,6 +36,10 @@ pub struct Partition {
     pub(crate) is_serving: AtomicBool,
     /// Until when this node may answer reads.
     pub(crate) lease: Lease,
+    /// Whether the replica here, if there is one, has records that may be read although it does not lead.
+    pub(crate) is_readable: AtomicBool,
+    /// As of when it has all records.
+    pub(crate) as_of: Lease,
     /// Whether the group was told that somebody wants to read, and has no lease.
     pub(crate) is_waking: AtomicBool,
     /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
@@ -60,6 +65,8 @@ impl Partition {
             watched: Arc::default(),
             is_serving: AtomicBool::new(false),
             lease: Lease::default(),
+            is_readable: AtomicBool::new(false),
+            as_of: Lease::default(),
             is_waking: AtomicBool::new(false),
             leader: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -118,17 +125,21 @@ impl Table {
         self.schema.partitioner.partition_of(key, self.schema.partitions)
     }
 
-    /// Refuses a read that could miss acknowledged writes.
-    pub(crate) fn check_serving(&self, partition: u32) -> Result<&Partition, RequestError> {
+    /// Refuses a read that could miss what it must not miss.
+    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
         let state = &self.partitions[partition as usize];
-        let serves = state.is_serving.load(Ordering::Acquire) && !self.is_dropped.load(Ordering::Relaxed);
+        let may_serve = if reads == ReadMode::Outdated { &state.is_readable } else { &state.is_serving };
+        let serves = may_serve.load(Ordering::Acquire) && !self.is_dropped.load(Ordering::Relaxed);
         if serves { Ok(state) } else { Err(self.not_serving()) }
     }
 
-    /// Refuses what was read if another node may have led meanwhile. To be called after the read: what it found was so
-    /// while the lease held.
+    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
+    /// what it found was so while the lease held.
     #[inline]
-    pub(crate) fn check_lease(&self, partition: u32) -> Result<(), RequestError> {
+    pub(crate) fn check_lease(&self, partition: u32, reads: ReadMode) -> Result<(), RequestError> {
+        if reads == ReadMode::Outdated {
+            return self.check_serving(partition, reads).map(|_| ());
+        }
         if self.partitions[partition as usize].lease.holds() {
             return Ok(());
         }
@@ -152,6 +163,22 @@ impl Table {
         }
         // This node was elected and does not serve yet, or no longer.
         Some(state.leader().1).filter(|node| node.0 != 0 && *node != self.node)
+    }
+
+    /// How far the replica here may be behind what was acknowledged; `None` if there is none that may be read, or it has not
+    /// heard of a leader yet.
+    pub fn lag(&self, partition: u32) -> Option<Duration> {
+        let state = &self.partitions[partition as usize];
+        let is_known = state.is_readable.load(Ordering::Acquire) && !state.as_of.is_unset();
+        is_known.then(|| state.as_of.ago())
+    }
+
+    /// Where a read of a partition goes now.
+    pub fn reader_of(&self, partition: u32, reads: ReadMode) -> Leader {
+        if reads == ReadMode::Outdated && self.partitions[partition as usize].is_readable.load(Ordering::Acquire) {
+            return Leader::Here;
+        }
+        self.leader_of(partition)
     }
 
     /// Where a request for a partition goes now. Wakes a group that rests here.
@@ -185,11 +212,12 @@ impl Table {
     pub fn read(
         &self,
         key: &RecordKey<'_>,
+        reads: ReadMode,
         now: UnixMillis,
         visit: &mut dyn FnMut(StoredValue<'_>),
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
-        self.check_serving(partition)?.reads.fetch_add(1, Ordering::Relaxed);
+        self.check_serving(partition, reads)?.reads.fetch_add(1, Ordering::Relaxed);
         let mut outcome = Ok(false);
         self.engine
             .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
@@ -201,7 +229,7 @@ impl Table {
                 None => outcome = Err(damaged(key)),
             })
             .map_err(request_error)?;
-        self.check_lease(partition)?;
+        self.check_lease(partition, reads)?;
         outcome
     }
 
@@ -212,13 +240,14 @@ impl Table {
     pub fn read_many(
         &self,
         keys: &[RecordKey<'_>],
+        mode: ReadMode,
         now: UnixMillis,
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<(), RequestError> {
         let mut reads = Vec::with_capacity(keys.len());
         for key in keys {
             let partition = self.partition_of(key);
-            self.check_serving(partition)?.reads.fetch_add(1, Ordering::Relaxed);
+            self.check_serving(partition, mode)?.reads.fetch_add(1, Ordering::Relaxed);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
@@ -229,7 +258,7 @@ impl Table {
                 Some(None) => outcome = Err(damaged(&keys[at])),
             })
             .map_err(request_error)?;
-        reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition))?;
+        reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition, mode))?;
         outcome
     }
 
@@ -245,12 +274,12 @@ impl Table {
     /// # Errors
     /// [`RequestError::NotReady`] if this node does not serve the partition.
     pub fn hash_keys(&self, partition: u32) -> Result<u64, RequestError> {
-        self.check_serving(partition)?;
+        self.check_serving(partition, ReadMode::Single)?;
         let keys = self.engine.hash_keys(partition).unwrap_or_else(|| {
             let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
             self.engine.statistics().records / filled.max(1)
         });
-        self.check_lease(partition)?;
+        self.check_lease(partition, ReadMode::Single)?;
         Ok(keys)
     }
 
@@ -277,7 +306,7 @@ impl Table {
         now: UnixMillis,
         visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
     ) -> Result<Option<u64>, RequestError> {
-        self.check_serving(partition)?;
+        self.check_serving(partition, ReadMode::Single)?;
         let mut outcome = Ok(());
         let next = self
             .engine
@@ -290,7 +319,7 @@ impl Table {
                 }
             })
             .map_err(request_error)?;
-        self.check_lease(partition)?;
+        self.check_lease(partition, ReadMode::Single)?;
         outcome.map(|()| next)
     }
 

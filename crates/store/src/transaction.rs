@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use tessera_engine::mutation::{self, Location};
 use tessera_engine::{Order, SortKeyRange, Visit};
-use tessera_types::{Expiry, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
 
 /// A record as a transaction sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub struct Transaction<'a> {
     table: &'a Table,
     partition: u32,
     now: UnixMillis,
+    reads: ReadMode,
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
@@ -49,9 +50,9 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// [`RequestError::NotReady`] while the partition starts.
-    pub fn read_only(table: &'a Table, partition: u32, now: UnixMillis) -> Result<Self, RequestError> {
-        table.check_serving(partition)?.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(Self::on(table, partition, now))
+    pub fn read_only(table: &'a Table, partition: u32, reads: ReadMode, now: UnixMillis) -> Result<Self, RequestError> {
+        table.check_serving(partition, reads)?.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(Self { reads, ..Self::on(table, partition, now) })
     }
 
     fn on(table: &'a Table, partition: u32, now: UnixMillis) -> Self {
@@ -59,6 +60,7 @@ impl<'a> Transaction<'a> {
             table,
             partition,
             now,
+            reads: ReadMode::Single,
             writer: None,
             changes: ChangeSet::default(),
             cleared: false,
@@ -83,7 +85,7 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`].
     pub fn check_lease(&self) -> Result<(), RequestError> {
-        self.table.check_lease(self.partition)
+        self.table.check_lease(self.partition, self.reads)
     }
 
     pub fn now(&self) -> UnixMillis {

@@ -244,5 +244,12 @@ fn redis_metrics(redis: Arc<RedisServer>) -> tessera_admin::ExtraMetrics {
         gauges.set("tessera_redis_connections_total", "Connections so far", &[], total as f64);
         gauges.set("tessera_redis_connections_refused_total", "Connections refused", &[], refused as f64);
         gauges.set("tessera_redis_commands_total", "Commands carried out", &[], redis.command_count() as f64);
+        let forwarded = redis.forwarded_count() as f64;
+        gauges.set(
+            "tessera_redis_forwarded_total",
+            "Requests to nodes that lead, each of some commands",
+            &[],
+            forwarded,
+        );
     })
 }

@@ -190,14 +190,14 @@ fn text(value: &Value) -> &str {
 /// Tables as lines of a table.
 pub fn print_tables(tables: &Value) {
     println!(
-        "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12}",
-        "number", "name", "engine", "durability", "replicas", "partitions", "records here", "bytes here"
+        "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12} {:>9}",
+        "number", "name", "engine", "durability", "replicas", "partitions", "records here", "bytes here", "lag here"
     );
     for table in tables.as_array().into_iter().flatten() {
         let statistics = &table["statistics"];
         let bytes = statistics["memory_bytes"].as_u64().unwrap_or(0) + statistics["disk_bytes"].as_u64().unwrap_or(0);
         println!(
-            "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12}",
+            "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12} {:>9}",
             table["id"].to_string(),
             text(&table["name"]),
             text(&table["engine"]),
@@ -205,7 +205,8 @@ pub fn print_tables(tables: &Value) {
             table["replicas"].to_string(),
             format!("{}/{}", table["serving_partitions"], table["partitions"]),
             statistics["records"].to_string(),
-            bytes
+            bytes,
+            table["lag_seconds"].as_f64().map_or("-".into(), |seconds| format!("{seconds:.1} s"))
         );
     }
 }

@@ -33,6 +33,8 @@ pub enum ReadMode {
     Single,
     /// A majority of the replicas confirms the leader for each read: linearizable whatever clocks do.
     Majority,
+    /// Any replica answers, from what it has: the one on the node that is asked, if there is one.
+    Outdated,
 }
 
 /// What records are to their users.
@@ -100,7 +102,7 @@ macro_rules! text_form {
 use crate::Partitioner;
 text_form!(EngineKind, "engine", Memory = "memory", Rocksdb = "rocksdb");
 text_form!(Durability, "durability", Hard = "hard", Soft = "soft", None = "none");
-text_form!(ReadMode, "read mode", Single = "single", Majority = "majority");
+text_form!(ReadMode, "read mode", Single = "single", Majority = "majority", Outdated = "outdated");
 text_form!(Model, "model", Kv = "kv");
 text_form!(WhenFull, "full policy", Refuse = "refuse", Evict = "evict");
 text_form!(UsageScenario, "usage scenario", Normal = "normal", PreferWrite = "prefer_write", BulkLoad = "bulk_load");

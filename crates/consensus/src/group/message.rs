@@ -3,7 +3,7 @@
 //! Raft's own message goes as protobuf, without the entries' payloads; these follow it as they are:
 //!
 //! ```text
-//! u64 group | u8 flags (1: the group rests) | u64 everybody_has | u32 length, Raft's message
+//! u64 group | u8 flags (1: the group rests) | u64 progress | u32 length, Raft's message
 //! u32 count, then per entry u8 sync, u32 length, payload
 //! ```
 
@@ -19,8 +19,9 @@ pub struct PeerMessage {
     pub group: GroupId,
     /// The leader has nothing to do, and this is its last heartbeat for now.
     pub(crate) rests: bool,
-    /// From a leader to a witness: every replica with records has the log up to here. Otherwise zero.
-    pub(crate) everybody_has: u64,
+    /// From a leader to a witness: every replica with records has the log up to here. From a leader to another replica: so
+    /// far the log is committed. Otherwise zero.
+    pub(crate) progress: u64,
     pub(crate) message: Message,
     /// One for each entry of the message.
     pub(crate) payloads: Vec<Payload>,
@@ -65,7 +66,7 @@ impl PeerMessage {
     pub fn encode(&self, out: &mut impl BufMut) {
         out.put_u64_le(self.group.0);
         out.put_u8(u8::from(self.rests));
-        out.put_u64_le(self.everybody_has);
+        out.put_u64_le(self.progress);
         out.put_u32_le(length(self.message.encoded_len()));
         self.message.encode(out).expect("the buffer grows");
         out.put_u32_le(length(self.payloads.len()));
@@ -80,7 +81,7 @@ impl PeerMessage {
     pub fn decode(bytes: &mut Bytes) -> Option<Self> {
         let group = GroupId(bytes.try_get_u64_le().ok()?);
         let rests = bytes.try_get_u8().ok()? & 1 != 0;
-        let everybody_has = bytes.try_get_u64_le().ok()?;
+        let progress = bytes.try_get_u64_le().ok()?;
         let message = Message::decode(take(bytes)?).ok()?;
         let count = bytes.try_get_u32_le().ok()? as usize;
         // Entries without payload still have their five bytes here, so the count cannot promise more than there is.
@@ -95,7 +96,7 @@ impl PeerMessage {
             Some(Payload { bytes: take(bytes)?, sync })
         };
         let payloads = (0..count).map(|_| payload(bytes)).collect::<Option<_>>()?;
-        Some(Self { group, rests, everybody_has, message, payloads })
+        Some(Self { group, rests, progress, message, payloads })
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
         let entries = vec![Entry { index: 7, term: 2, ..Default::default() }, Entry { index: 8, ..Default::default() }];
         let message = Message { from: 1, to: 2, term: 3, entries, ..Default::default() };
         let payloads = vec![Payload { bytes: Bytes::from_static(b"payload"), sync: true }, Payload::default()];
-        let message = PeerMessage { group: GroupId(9), rests: true, everybody_has: 6, message, payloads };
+        let message = PeerMessage { group: GroupId(9), rests: true, progress: 6, message, payloads };
         let mut encoded = BytesMut::new();
         message.encode(&mut encoded);
         let encoded = encoded.freeze();

@@ -4,6 +4,7 @@
 //! comes out ([`PassOutput`]). It does no I/O and reads no clock, so the same code runs in the worker's loop and in
 //! simulation.
 
+pub(crate) mod freshness;
 mod lease;
 mod members;
 pub(crate) mod message;
@@ -123,6 +124,7 @@ pub(crate) struct Group<T> {
     /// The leader last told.
     told_leader: (u64, u64),
     rest: rest::Rest,
+    freshness: freshness::Freshness,
     witness: witness::Witness,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
@@ -247,6 +249,7 @@ impl<T> Group<T> {
             handed_over: 0,
             told_leader: (0, 0),
             rest: rest::Rest::default(),
+            freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
             in_pass: false,
         };
@@ -271,6 +274,7 @@ impl<T> Group<T> {
         if self.is_resting() || (self.is_alone && self.is_leader()) {
             return is_overdue;
         }
+        self.refresh();
         self.count_idle_tick();
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
         let patience = self.patience();
@@ -322,9 +326,13 @@ impl<T> Group<T> {
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
-        let PeerMessage { message, payloads, rests, everybody_has, .. } = message;
+        let PeerMessage { message, payloads, rests, progress, .. } = message;
         let (kind, from) = (message.msg_type(), message.from);
-        self.hear_what_everybody_has(everybody_has);
+        if self.replica().is_witness() {
+            self.hear_what_everybody_has(progress);
+        } else if progress > 0 {
+            self.hear_what_is_committed(progress);
+        }
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
@@ -478,8 +486,8 @@ impl<T> Group<T> {
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
-            let (rests, everybody_has) = (self.tells_rest(&message), self.tells_what_everybody_has(&message));
-            output.messages.push(PeerMessage { group: self.id, rests, everybody_has, message, payloads });
+            let (rests, progress) = (self.tells_rest(&message), self.tells_progress(&message));
+            output.messages.push(PeerMessage { group: self.id, rests, progress, message, payloads });
         }
     }
 
@@ -587,6 +595,7 @@ impl<T> Group<T> {
         self.applied = index;
         self.node.advance_apply_to(index);
         self.forget();
+        self.refresh_after_apply();
         // What a leader commits first in its own term covers everything before it.
         let term = self.node.raft.term;
         let may_serve = self.is_leader() && !self.replica().is_witness();

@@ -87,6 +87,7 @@ impl<T> Group<T> {
         let raft = &self.node.raft;
         if tells_rest && raft.leader_id == from && raft.raft_log.last_index() == raft.raft_log.committed {
             self.rest.is_resting = true;
+            self.rested();
         } else if kind != MessageType::MsgHeartbeatResponse && (kind != MessageType::MsgHeartbeat || self.is_resting())
         {
             self.stir();

@@ -37,9 +37,14 @@ impl<T> Group<T> {
         keepers.map(|(_, progress)| progress.matched).min().unwrap_or(0)
     }
 
-    pub(super) fn tells_what_everybody_has(&self, message: &Message) -> u64 {
-        let is_from_leader = matches!(message.msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
-        if is_from_leader && self.is_leader() && from_raft(message.to).is_witness() { self.everybody_has() } else { 0 }
+    /// What a leader tells with a message; see [`PeerMessage`](super::PeerMessage).
+    pub(super) fn tells_progress(&self, message: &Message) -> u64 {
+        let tells = matches!(message.msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
+        match tells && self.is_leader() {
+            true if from_raft(message.to).is_witness() => self.everybody_has(),
+            true => self.node.raft.raft_log.committed,
+            false => 0,
+        }
     }
 
     pub(super) fn hear_what_everybody_has(&mut self, index: u64) {

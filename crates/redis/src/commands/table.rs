@@ -253,7 +253,7 @@ pub static COMMANDS: &[Command] = &[
     )
     .differs("Tessera's own: DURABILITY hard|soft|none|table; alone, tells the present one."),
     session(Connection, "reads", -1, SESSION, "Tessera", S::Reads, "Chooses how sure reads of this connection are")
-        .differs("Tessera's own: READS single|majority; alone, tells the present one."),
+        .differs("Tessera's own: READS single|majority|outdated; alone, tells the present one. READS LAG key: by how many milliseconds the replica on this node may be behind."),
     // Server
     session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
         .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),

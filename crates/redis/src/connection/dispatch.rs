@@ -21,12 +21,13 @@ const READ_TRIES: usize = 4;
 pub(super) fn get(
     table: &Table,
     key: &RecordKey<'_>,
+    reads: ReadMode,
     now: UnixMillis,
     reply: &mut Reply<'_>,
     hits: &mut u64,
 ) -> Result<(), RequestError> {
     let mut is_field = false;
-    let found = table.read(key, now, &mut |stored| {
+    let found = table.read(key, reads, now, &mut |stored| {
         is_field = stored.is_field;
         if !is_field {
             reply.bulk(stored.payload);
@@ -36,7 +37,7 @@ pub(super) fn get(
         *hits += 1;
         return Ok(());
     }
-    let mut transaction = Transaction::read_only(table, table.partition_of(key), now)?;
+    let mut transaction = Transaction::read_only(table, table.partition_of(key), reads, now)?;
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, reply.protocol()) };
     let value = call.value(key.hash_key);
@@ -200,11 +201,11 @@ impl Connection {
         frame: &OwnedFrame,
         now: UnixMillis,
     ) {
-        let (protocol, began) = (self.session.protocol, self.output.len());
+        let (protocol, reads, began) = (self.session.protocol, self.session.reads, self.output.len());
         for _ in 0..READ_TRIES {
             self.output.truncate(began);
             let before = table.version(partition);
-            match Transaction::read_only(table, partition, now) {
+            match Transaction::read_only(table, partition, reads, now) {
                 Ok(mut transaction) => {
                     _ = batch::run(command, frame, protocol, &mut self.output, &mut transaction);
                     if let Err(error) = transaction.check_lease() {
@@ -218,6 +219,9 @@ impl Connection {
                 return;
             }
         }
+        if reads == ReadMode::Outdated && !Self::is_here(table, partition) {
+            return; // no instant is promised to those who ask for what was
+        }
         self.output.truncate(began);
         let mut batch = Batch::default();
         batch.push(command, std::iter::once((partition, frame.clone())));
@@ -228,13 +232,14 @@ impl Connection {
     fn run_gather(&mut self, table: &Table, frame: &OwnedFrame, now: UnixMillis) {
         let args = frame.arguments();
         let keys: Vec<_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
-        let began = self.output.len();
+        let (began, reads) = (self.output.len(), self.session.reads);
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         reply.array(keys.len());
-        let outcome = table.read_many(&keys, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
-            Some(stored) => reply.bulk(stored.payload),
-            None => reply.null(),
-        });
+        let outcome =
+            table.read_many(&keys, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
+                Some(stored) => reply.bulk(stored.payload),
+                None => reply.null(),
+            });
         if let Err(error) = outcome {
             self.output.truncate(began);
             self.reply().error(&CommandError::Request(error).line());

@@ -218,7 +218,9 @@ impl Connection {
         if self.may_forward() {
             let table = self.session.table.as_ref()?;
             let partition = table.partition_of(&RecordKey::new(&input[key.clone()], b""));
-            if !self.elsewhere.is_empty() || !Self::is_here(table, partition) {
+            if !self.elsewhere.is_empty()
+                || table.reader_of(partition, self.session.reads) != tessera_store::Leader::Here
+            {
                 return None;
             }
         }
@@ -251,7 +253,7 @@ impl Connection {
             batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
             return batch.len();
         };
-        let (mut hits, mut done, began) = (0, 0, self.output.len());
+        let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.reads);
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
         let has_hashes = keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
@@ -262,16 +264,16 @@ impl Connection {
                     return Ok(());
                 }
                 done += 1;
-                dispatch::get(&table, &key, now, &mut reply, &mut hits)
+                dispatch::get(&table, &key, reads, now, &mut reply, &mut hits)
             })
         } else if let [_] = batch {
             done = 1;
             let key = keys.next().expect("one key");
-            let found = table.read(&key, now, &mut |stored| reply.bulk(stored.payload));
+            let found = table.read(&key, reads, now, &mut |stored| reply.bulk(stored.payload));
             found.map(|found| if found { hits += 1 } else { reply.null() })
         } else {
             let keys: Vec<_> = keys.collect();
-            table.read_many(&keys, now, &mut |_, stored| {
+            table.read_many(&keys, reads, now, &mut |_, stored| {
                 if reply.len() >= REPLY_BYTES {
                     return; // read again once these are written out
                 }

@@ -9,7 +9,7 @@ use crate::resp::{Protocol, Reply};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tessera_types::UnixMillis;
+use tessera_types::{ReadMode, RecordKey, UnixMillis};
 
 /// What INFO and HELLO tell as the version of Redis whose commands these are: clients choose features by it.
 const REDIS_VERSION: &str = "7.4.0";
@@ -112,9 +112,9 @@ impl Connection {
         let Some(table) = self.session.table() else {
             return Err(CommandError::text(super::session::NO_TABLE));
         };
-        let key = tessera_types::RecordKey::new(args[2], b"");
+        let key = RecordKey::new(args[2], b"");
         let partition = table.partition_of(&key);
-        let mut transaction = tessera_store::Transaction::read_only(&table, partition, now)?;
+        let mut transaction = tessera_store::Transaction::read_only(&table, partition, ReadMode::Single, now)?;
         let reply = Reply::new(&mut self.output, self.session.protocol);
         run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })
     }

@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) watches: Vec<Watched>,
     pub(super) name: String,
     pub(super) library: (String, String),
-    /// Whether a GET needs no further look: the user may read, no transaction is open, and a lease is enough.
+    /// Whether a GET needs no further look: the user may read, no transaction is open, and nobody has to confirm it.
     pub(super) reads_freely: bool,
 }
 
@@ -70,7 +70,7 @@ impl Session {
     /// Recomputes what follows from the rest.
     pub(super) fn update(&mut self) {
         let may_read = self.user.as_ref().is_some_and(|user| user.may_read);
-        self.reads_freely = may_read && self.transaction.is_none() && self.reads == ReadMode::Single;
+        self.reads_freely = may_read && self.transaction.is_none() && self.reads != ReadMode::Majority;
     }
 
     pub(super) fn show(&self, client: &Client) {

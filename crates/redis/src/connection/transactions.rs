@@ -6,7 +6,7 @@ use super::{Connection, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use tessera_store::{Table, Transaction};
-use tessera_types::{RecordKey, RequestError, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// What has been queued since MULTI.
 #[derive(Default)]
@@ -149,7 +149,7 @@ impl Connection {
 
 fn exists(table: &Table, key: &[u8], now: UnixMillis) -> Result<bool, CommandError> {
     let partition = table.partition_of(&RecordKey::new(key, b""));
-    let mut transaction = Transaction::read_only(table, partition, now)?;
+    let mut transaction = Transaction::read_only(table, partition, ReadMode::Single, now)?;
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
     let exists = call.value(key)?.is_some();

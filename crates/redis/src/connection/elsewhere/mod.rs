@@ -20,9 +20,10 @@ pub(crate) use request::carry_out;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_store::{Leader, RequestFailure, Table};
-use tessera_types::{NodeId, RecordKey, RequestError};
+use tessera_types::{NodeId, ReadMode, RecordKey, RequestError};
 
 /// How long commands wait for their partition to get a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,6 +46,8 @@ struct Part {
     /// A command on a whole table, of which this partition is to do its part.
     is_confined: bool,
     may_repeat: bool,
+    /// Any replica may answer.
+    may_be_outdated: bool,
     /// The last one's reply counts.
     commands: Vec<OwnedFrame>,
     reply: Option<Vec<u8>>,
@@ -66,6 +69,7 @@ impl Elsewhere {
             partition,
             is_confined: command.keys == Keys::None,
             may_repeat: !command.flags.write,
+            may_be_outdated: is_keyed_read(command),
             commands: vec![frame],
             reply: None,
         });
@@ -87,7 +91,8 @@ impl Connection {
     pub(super) async fn take_elsewhere(&mut self, command: &'static Command, frame: &OwnedFrame) -> bool {
         let Some(table) = self.session.table() else { return false };
         let Some((parts, merge)) = split(&table, command, frame) else { return false };
-        let all_here = parts.iter().all(|(partition, _)| Self::is_here(&table, *partition));
+        let reads = if is_keyed_read(command) { self.session.reads } else { ReadMode::Single };
+        let all_here = parts.iter().all(|(partition, _)| table.reader_of(*partition, reads) == Leader::Here);
         if all_here && self.elsewhere.is_empty() {
             return false;
         }
@@ -164,7 +169,14 @@ impl Connection {
 
     /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
     pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
-        self.elsewhere.parts.push(Part { partition, is_confined: false, may_repeat: false, commands, reply: None });
+        self.elsewhere.parts.push(Part {
+            partition,
+            is_confined: false,
+            may_repeat: false,
+            may_be_outdated: false,
+            commands,
+            reply: None,
+        });
         self.elsewhere.replies.push(Merge::One);
         self.reach_elsewhere().await;
     }
@@ -178,6 +190,7 @@ impl Connection {
             partition: table.partition_of(&RecordKey::new(key, b"")),
             is_confined: false,
             may_repeat: true,
+            may_be_outdated: false,
             commands: vec![OwnedFrame::from_arguments([&b"OBJECT"[..], b"DIGEST", key].into_iter())],
             reply: None,
         };
@@ -230,7 +243,12 @@ impl Connection {
         loop {
             let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
             for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.reply.is_none()) {
-                match table.leader_of(part.partition) {
+                let may_be_outdated = part.may_be_outdated && reads == ReadMode::Outdated;
+                let place = match may_be_outdated {
+                    true => self.server.store.outdated_reader_of(table, part.partition),
+                    false => table.leader_of(part.partition),
+                };
+                match place {
                     Leader::Here => by_leader.entry(None).or_default().push(at),
                     Leader::Node(node) => by_leader.entry(Some(node)).or_default().push(at),
                     Leader::Unknown => {}
@@ -238,6 +256,7 @@ impl Connection {
             }
             let mut asked = Vec::new();
             for (leader, which) in by_leader {
+                self.server.forwarded.fetch_add(u64::from(leader.is_some()), Ordering::Relaxed);
                 let request =
                     request::encode(table.id(), protocol, durability, reads, which.iter().map(|at| &parts[*at]));
                 let server = self.server.clone();
@@ -268,6 +287,11 @@ impl Connection {
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Whether a command only reads what is under keys.
+fn is_keyed_read(command: &Command) -> bool {
+    matches!(command.run, Run::Keyed(_)) && !command.flags.write
 }
 
 /// The replies of commands, made of those of their parts.

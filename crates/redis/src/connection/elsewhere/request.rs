@@ -93,8 +93,8 @@ fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
         3 => Some(Durability::Hard),
         _ => None,
     };
-    session.reads =
-        if request.try_get_u8().ok()? == ReadMode::Majority as u8 { ReadMode::Majority } else { ReadMode::Single };
+    let reads = request.try_get_u8().ok()?;
+    session.reads = ReadMode::ALL.iter().copied().find(|mode| *mode as u8 == reads)?;
     session.update();
     Some(session)
 }

@@ -589,3 +589,49 @@ fn a_table_without_a_log_survives_one_node_and_begins_anew_after_all() {
     wait_for("the table serves again", WHOLE, || (write_numbers(&mut client, 1_000..1_001).len() == 1).then_some(()));
     assert!(matches!(client.run("GET n1"), Value::Null));
 }
+
+/// With `READS outdated` the replica on the node that is asked answers, also when there is no leader, and says how far it may
+/// be behind.
+#[test]
+fn outdated_reads_are_answered_by_whoever_is_left() {
+    let mut cluster = Cluster::start(3);
+    for (table, replicas) in [("everywhere", 3), ("once", 1)] {
+        cluster.cli(0, &format!("table create {table} --engine rocksdb --partitions 4 --replicas {replicas}")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let client = |cluster: &Cluster, at: usize, table: &str, mode: &str| {
+        let mut client = cluster.client(at);
+        client.run(&format!("TABLE {table}"));
+        assert!(matches!(client.run(&format!("READS {mode}")), Value::Simple(_)));
+        client
+    };
+    let numbers: Vec<u32> = (0..100).collect();
+    for table in ["everywhere", "once"] {
+        assert_eq!(write_numbers(&mut client(&cluster, 0, table, "single"), 0..100), numbers);
+        for at in 0..3 {
+            let mut client = client(&cluster, at, table, "outdated");
+            let is_there =
+                |client: &mut Client, number| matches!(client.run(&format!("GET n{number}")), Value::Bulk(_));
+            // A replica hears of a commit with the next message.
+            wait_for("all of it is there", WHOLE, || {
+                numbers.iter().all(|number| is_there(&mut client, number)).then_some(())
+            });
+            assert_there(&mut client, &numbers);
+        }
+    }
+    cluster.kill(1);
+    cluster.kill(2);
+    let mut outdated = client(&cluster, 0, "everywhere", "outdated");
+    assert_there(&mut outdated, &numbers);
+    let mut longest_lag = || {
+        let lag = |number| match outdated.run(&format!("READS LAG n{number}")) {
+            Value::Integer(millis) => millis,
+            other => panic!("{other}"),
+        };
+        numbers.iter().map(lag).max()
+    };
+    wait_for("what has no leader gets older", WHOLE, || longest_lag().filter(|millis| *millis > 2_000));
+    // Others have to say that they do not know.
+    let mut single = client(&cluster, 0, "everywhere", "single");
+    assert!(matches!(single.run("GET n1"), Value::Error(_)));
+}
