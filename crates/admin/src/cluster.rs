@@ -58,10 +58,28 @@ struct PartitionPlacement {
     #[serde(flatten)]
     placement: Placement,
     is_moving: bool,
+    /// How far nodes are with fetching the partition's records.
+    fetches: Vec<Fetch>,
+}
+
+#[derive(Serialize)]
+struct Fetch {
+    node: NodeId,
+    bytes: u64,
+    of_bytes: u64,
 }
 
 fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
     store.table(table)?.known_leader(partition)
+}
+
+fn fetches(store: &Store, table: TableId, partition: u32) -> Vec<Fetch> {
+    let fetch = |(node, progress): (NodeId, tessera_store::Progress)| Fetch {
+        node,
+        bytes: progress.bytes,
+        of_bytes: progress.of,
+    };
+    store.fetches(table, partition).into_iter().map(fetch).collect()
 }
 
 pub(crate) fn info(store: &Store) -> ClusterInfo {
@@ -201,6 +219,7 @@ pub(crate) async fn placement(
         leader: leader(&server.store, entry.id, partition),
         placement: placement.clone(),
         is_moving: placement.is_moving(),
+        fetches: fetches(&server.store, entry.id, partition),
     });
     Ok(Json(json!(partitions.collect::<Vec<_>>())))
 }

@@ -68,7 +68,21 @@ pub trait StateMachine {
         None
     }
 
-    /// Replaces the state of the group by a snapshot of another replica's, which reflects the log up to `index`.
+    /// A snapshot of another replica's has come for the group. Returns true if [`prepare`](Self::prepare) needs nothing more;
+    /// else what it needs is being fetched, in the place of what was fetched for an earlier one, and
+    /// [`crate::Inbox::fetched`] will tell.
+    fn fetch(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
+        true
+    }
+
+    /// The group is about to take the snapshot, and does nothing else until its state is replaced: returns true if
+    /// [`restore`](Self::restore) will do that, false if it goes on elsewhere and [`crate::Inbox::prepared`] will tell.
+    fn prepare(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
+        true
+    }
+
+    /// Replaces the state of the group by a snapshot of another replica's, which reflects the log up to `index`, as far as
+    /// [`prepare`](Self::prepare) did not.
     ///
     /// # Errors
     /// If that cannot be done.

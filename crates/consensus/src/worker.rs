@@ -15,6 +15,7 @@ use crate::group::{Group, GroupSettings, GroupView, MemberChange, PassOutput, TI
 use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
+use arrivals::Arrivals;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +48,11 @@ enum Message<C> {
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
+    ForgetSnapshot(GroupId),
+    /// What the snapshot of that index takes is there, or cannot be had.
+    Fetched(GroupId, u64, bool),
+    /// The state has been replaced by it.
+    Prepared(GroupId, u64),
     Wake(GroupId),
     WakeLedBy(NodeId),
     Look(Look),
@@ -137,6 +143,22 @@ impl<C> Inbox<C> {
         self.push(Message::Snapshot(group, index, snapshot));
     }
 
+    /// The snapshot that was offered is no longer there; if it is wanted, another one is asked for.
+    pub fn forget_snapshot(&self, group: GroupId) {
+        self.push(Message::ForgetSnapshot(group));
+    }
+
+    /// What a group needs for the [snapshot](StateMachine::fetch) that reflects the log up to `index` is there, or it cannot
+    /// be had.
+    pub fn fetched(&self, group: GroupId, index: u64, is_there: bool) {
+        self.push(Message::Fetched(group, index, is_there));
+    }
+
+    /// A group's state has been [replaced](StateMachine::prepare) by the snapshot that reflects the log up to `index`.
+    pub fn prepared(&self, group: GroupId, index: u64) {
+        self.push(Message::Prepared(group, index));
+    }
+
     /// Wakes a group that may [rest](crate::group), since somebody wants to read.
     pub fn wake(&self, group: GroupId) {
         self.push(Message::Wake(group));
@@ -172,6 +194,7 @@ pub struct Worker<M: StateMachine> {
     transport: Option<Arc<dyn Transport>>,
     /// What time is counted from.
     began: Instant,
+    arrivals: Arrivals,
     /// Groups that this pass touched.
     touched: Vec<GroupId>,
     /// Committed, but the state machine could not take it; tried again before anything else.
@@ -191,6 +214,7 @@ impl<M: StateMachine> Worker<M> {
             groups: AHashMap::new(),
             inbox,
             log,
+            arrivals: Arrivals::default(),
             touched: Vec::new(),
             unapplied: Vec::new(),
             apply_failure: None,
@@ -251,13 +275,12 @@ impl<M: StateMachine> Worker<M> {
                         }
                     }
                 }
-                Message::Peer(message) => {
-                    if let Some(group) = self.groups.get_mut(&message.group) {
-                        group.step(message);
-                        if group.is_resting() {
-                            self.machine.fresh(group.id, None);
-                        }
-                        touch(&mut self.touched, group);
+                Message::Peer(message) => self.step(message),
+                Message::Fetched(id, index, is_there) => self.snapshot_fetched(id, index, is_there),
+                Message::Prepared(id, index) => self.snapshot_prepared(id, index),
+                Message::ForgetSnapshot(id) => {
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        group.forget_snapshot();
                     }
                 }
                 Message::ChangeMembers(id, changes) => {
@@ -277,7 +300,7 @@ impl<M: StateMachine> Worker<M> {
                 }
                 Message::Snapshot(id, index, snapshot) => {
                     if let Some(group) = self.groups.get_mut(&id) {
-                        group.offer_snapshot(index, &snapshot);
+                        group.offer_snapshot(index, snapshot);
                         touch(&mut self.touched, group);
                     }
                 }
@@ -299,6 +322,9 @@ impl<M: StateMachine> Worker<M> {
     fn tick(&mut self) {
         let now = self.began.elapsed();
         for group in self.groups.values_mut().filter(|group| !group.is_resting()) {
+            if self.arrivals.is_taking(group.id) {
+                continue;
+            }
             let mut is_touched = group.tick(now);
             match group.fresh() {
                 Fresh::Now => self.machine.fresh(group.id, None),
@@ -335,7 +361,8 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
-        let Some(group) = self.groups.get_mut(&id).filter(|group| group.is_serving()) else {
+        let may_serve = |group: &&mut Group<M::Ticket>| group.is_serving() && !self.arrivals.is_taking(id);
+        let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
         if let Some(failure) = refusal.filter(|failure| group.persistent || **failure == Failure::ShuttingDown) {
@@ -364,6 +391,9 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn remove(&mut self, id: GroupId) {
+        if !self.arrivals.may_leave(id) {
+            return; // once its state is no longer being replaced
+        }
         let Some(mut group) = self.groups.remove(&id) else { return };
         for ticket in group.take_tickets() {
             self.machine.answer(ticket, Err(Failure::Interrupted));
@@ -393,6 +423,9 @@ impl<M: StateMachine> Worker<M> {
             for id in std::mem::take(&mut self.touched) {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 group.in_pass = false;
+                if self.arrivals.is_taking(id) {
+                    continue;
+                }
                 if let Some((index, payload)) = group.propose() {
                     self.machine.proposed(id, index, &payload);
                 }
@@ -441,8 +474,24 @@ impl<M: StateMachine> Worker<M> {
     fn offer_snapshot(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if let Some((index, snapshot)) = self.machine.snapshot(id) {
-            group.offer_snapshot(index, &snapshot);
+            group.offer_snapshot(index, snapshot);
         }
+    }
+
+    fn step(&mut self, message: PeerMessage) {
+        let id = message.group;
+        if message.is_snapshot() {
+            return self.snapshot_arrived(message);
+        }
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if self.arrivals.is_taking(id) {
+            return; // as if it had got lost
+        }
+        group.step(message);
+        if group.is_resting() {
+            self.machine.fresh(id, None);
+        }
+        touch(&mut self.touched, group);
     }
 
     fn append(&mut self, records: Vec<LogRecord>, waiting: Vec<(GroupId, u64)>) {
@@ -515,5 +564,6 @@ fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
     }
 }
 
+mod arrivals;
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,8 @@ pub struct StoreConfig {
     pub join: Vec<String>,
     /// How long a node may be silent until its replicas are replaced.
     pub replace_after: Duration,
+    /// Bytes of snapshots that this node takes in a second.
+    pub move_bytes_per_second: u64,
     /// Commands that may wait in a worker's queue; more are refused as busy.
     pub queued_writes: usize,
 }
@@ -50,6 +52,7 @@ impl StoreConfig {
             site: Site::default(),
             join: Vec::new(),
             replace_after: Duration::from_secs(300),
+            move_bytes_per_second: 100 << 20,
             queued_writes: 200_000,
         }
     }

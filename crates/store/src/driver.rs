@@ -69,6 +69,8 @@ impl Rounds {
         if self.began.elapsed() >= FORGETFUL {
             self.renew_lost_replicas().await;
         }
+        self.host().tell_fetches();
+        self.host().drop_unused_snapshots();
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
         }

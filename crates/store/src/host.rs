@@ -5,6 +5,7 @@ use crate::data_directory::DataDirectory;
 use crate::machine::WriteCommand;
 use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
+use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::table::{Partition, Table, group_of};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -62,6 +63,11 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// What nodes fetch, as they last said; and whether this one has said something.
+    pub(crate) fetches: Mutex<HashMap<NodeId, Vec<(GroupId, Progress)>>>,
+    pub(crate) tells_fetches: AtomicBool,
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,

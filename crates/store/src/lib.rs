@@ -30,6 +30,7 @@ pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use machine::{Operation, Verdict};
 pub use peers::ServeFace;
+pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
 pub use table::{Leader, Partition, Table};

@@ -2,6 +2,7 @@
 
 use crate::host::Host;
 use crate::overlay::Overlay;
+use crate::snapshot::Description;
 use crate::table::{Table, partition_of_group};
 use crate::transaction::Transaction;
 use crate::{replicas, snapshot};
@@ -196,6 +197,7 @@ impl StateMachine for PartitionsMachine {
             // Whoever begins a replica here makes sure of it.
             tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
         }
+        self.host.incoming.stop(group);
         self.host.replicas.left(group);
     }
 
@@ -239,8 +241,10 @@ impl StateMachine for PartitionsMachine {
             return None; // under way
         }
         let write = move || {
-            match snapshot::write(&host, &table, partition) {
-                Ok((index, bytes)) => table.partitions[partition as usize].inbox.offer_snapshot(group, index, bytes),
+            match host.write_snapshot(&table, partition) {
+                Ok((index, file)) => {
+                    table.partitions[partition as usize].inbox.offer_snapshot(group, index, file.encode());
+                }
                 Err(error) => {
                     tracing::warn!(table = %table.name.load(), partition, %error, "no snapshot can be written")
                 }
@@ -254,11 +258,37 @@ impl StateMachine for PartitionsMachine {
         None
     }
 
-    fn restore(&mut self, group: GroupId, index: u64, bytes: &[u8]) -> Result<(), String> {
+    fn fetch(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
         let host = self.host.clone();
-        let HostedPartition { table, partition, overlay, .. } = self.host(group).ok_or("its table is not open")?;
+        let hosted = self.host(group);
+        if let (Some(HostedPartition { table, partition, .. }), Some(file)) = (hosted, Description::decode(snapshot)) {
+            host.fetch_snapshot(table, *partition, index, file);
+        }
+        false
+    }
+
+    fn prepare(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
+        let host = self.host.clone();
+        let (Some(HostedPartition { table, partition, overlay, .. }), Some(file)) =
+            (self.host(group), Description::decode(snapshot))
+        else {
+            return true;
+        };
         *overlay = Overlay::default();
-        snapshot::restore(&host, table, *partition, index, bytes).map_err(|error| error.to_string())
+        let (table, partition) = (table.clone(), *partition);
+        let replace = move || {
+            snapshot::replace_records(&host, &table, partition, index, file);
+            table.partitions[partition as usize].inbox.prepared(group, index);
+        };
+        // It takes as long as the partition is large.
+        std::thread::Builder::new().name("restore".into()).spawn(replace).expect("a thread can be started");
+        false
+    }
+
+    fn restore(&mut self, group: GroupId, index: u64, _snapshot: &[u8]) -> Result<(), String> {
+        let HostedPartition { table, partition, .. } = self.host(group).ok_or("its table is not open")?;
+        let applied = table.engine.applied_index(*partition);
+        if applied == index { Ok(()) } else { Err(format!("its records are those of index {applied}, not {index}")) }
     }
 
     fn serving(&mut self, group: GroupId) {

@@ -2,10 +2,12 @@
 
 use crate::host::Host;
 use crate::identity::Welcome;
+use crate::snapshot::Progress;
 use crate::store::Store;
 use crate::table::partition_of_group;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed, Site};
 use tessera_consensus::{GroupId, PeerMessage};
@@ -17,6 +19,8 @@ use tessera_types::{NodeId, RequestError, TableId};
 pub(crate) const GROUP: u8 = 1;
 pub(crate) const LEADS: u8 = 2;
 pub(crate) const STOPS: u8 = 3;
+/// How far the sender is with snapshots that it fetches.
+pub(crate) const FETCHES: u8 = 4;
 
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
@@ -24,6 +28,8 @@ pub(crate) const JOIN: u8 = 2;
 pub(crate) const FACE: u8 = 3;
 /// To delete all records of some partitions.
 pub(crate) const CLEAR: u8 = 4;
+/// A piece of a snapshot.
+pub(crate) const SNAPSHOT: u8 = 5;
 
 /// What the node that leads the catalog answers to a change.
 #[derive(Debug, Serialize, Deserialize)]
@@ -80,6 +86,7 @@ impl Handler for PeerHandler {
             match kind {
                 GROUP => of_groups.extend(PeerMessage::decode(&mut payload)),
                 LEADS => store.host.others_lead(from, payload),
+                FETCHES => store.host.others_fetch(from, payload),
                 STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}
             }
@@ -104,6 +111,10 @@ impl Handler for PeerHandler {
                     Ok(()) => Bytes::from_static(b"ok"),
                     Err(error) => Bytes::from(error),
                 },
+                (SNAPSHOT, Some(_)) => {
+                    let piece = tokio::task::spawn_blocking(move || store.host.read_piece(&payload));
+                    piece.await.unwrap_or_default()
+                }
                 (FACE, Some(_)) => match store.host.face.get() {
                     Some(serve) => serve(payload).await,
                     None => Bytes::new(),
@@ -163,6 +174,31 @@ impl Host {
         for (inbox, messages) in self.inboxes.iter().zip(by_worker) {
             inbox.deliver(messages);
         }
+    }
+
+    /// Tells others how far this node is with what it fetches, and that it is done.
+    pub(crate) fn tell_fetches(&self) {
+        let progress = self.incoming.progress();
+        if progress.is_empty() && !self.tells_fetches.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        self.tells_fetches.store(!progress.is_empty(), Ordering::Relaxed);
+        let mut payload = BytesMut::new();
+        for (group, Progress { bytes, of }) in &progress {
+            [group.0, *bytes, *of].iter().for_each(|word| payload.put_u64_le(*word));
+        }
+        self.fetches.lock().insert(self.identity.node, progress);
+        self.transport.broadcast(FETCHES, &payload);
+    }
+
+    fn others_fetch(&self, node: NodeId, mut payload: Bytes) {
+        let mut fetches = Vec::new();
+        while let (Ok(group), Ok(bytes), Ok(of)) =
+            (payload.try_get_u64_le(), payload.try_get_u64_le(), payload.try_get_u64_le())
+        {
+            fetches.push((GroupId(group), Progress { bytes, of }));
+        }
+        self.fetches.lock().insert(node, fetches);
     }
 
     fn others_lead(&self, node: NodeId, mut payload: Bytes) {

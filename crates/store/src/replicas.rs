@@ -60,6 +60,11 @@ impl Replicas {
         Ok(())
     }
 
+    /// Whether the worker still has the group although its replica goes.
+    pub(crate) fn is_leaving(&self, group: GroupId) -> bool {
+        self.leaving.lock().contains(&group)
+    }
+
     /// The worker has let go of the group, and its records are gone.
     pub(crate) fn left(&self, group: GroupId) {
         self.leaving.lock().remove(&group);
@@ -87,7 +92,7 @@ impl Host {
                     continue; // until the catalog has another one in its place
                 }
                 if let Entry::Vacant(place) = held.replicas.entry(group.0) {
-                    if self.replicas.leaving.lock().contains(&group) {
+                    if self.replicas.is_leaving(group) {
                         continue;
                     }
                     // What an earlier replica left may be gone from memory and come back after a crash.

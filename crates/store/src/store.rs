@@ -8,8 +8,9 @@ use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, sync_fo
 use crate::maintenance::Maintenance;
 use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
+use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
-use crate::table::{Leader, Table};
+use crate::table::{Leader, Table, group_of};
 use crate::{boot, driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -117,6 +118,10 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            fetches: Mutex::default(),
+            tells_fetches: AtomicBool::new(false),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
             stopping: Mutex::default(),
@@ -237,6 +242,16 @@ impl Store {
     /// How long ago another node was last heard of.
     pub fn silence(&self, node: NodeId) -> Option<Duration> {
         self.host.transport.silence(node)
+    }
+
+    /// How far nodes are with fetching a partition's records.
+    pub fn fetches(&self, table: TableId, partition: u32) -> Vec<(NodeId, Progress)> {
+        let group = group_of(table, partition);
+        let fetches = self.host.fetches.lock();
+        let of_node = |(node, fetches): (&NodeId, &Vec<_>)| {
+            fetches.iter().find(|(fetched, _)| *fetched == group).map(|(_, progress)| (*node, *progress))
+        };
+        fetches.iter().filter_map(of_node).collect()
     }
 
     /// Replicas on this node.

@@ -216,14 +216,22 @@ fn print_placement(partitions: &Value) {
         let replicas = value.as_array().into_iter().flatten().map(text);
         replicas.collect::<Vec<_>>().join(" ")
     };
-    println!("{:>9} {:>7}  {:24} {:24}", "partition", "leader", "replicas (node.number)", "wanted, while moving");
+    let progress = |fetch: &Value| {
+        let share = fetch["bytes"].as_f64().unwrap_or(0.0) / fetch["of_bytes"].as_f64().unwrap_or(1.0).max(1.0);
+        format!("node {} has {:.0} %", fetch["node"], 100.0 * share)
+    };
+    println!(
+        "{:>9} {:>7}  {:24} {:24} progress",
+        "partition", "leader", "replicas (node.number)", "wanted, while moving"
+    );
     for partition in partitions.as_array().into_iter().flatten() {
         println!(
-            "{:>9} {:>7}  {:24} {:24}",
+            "{:>9} {:>7}  {:24} {:24} {}",
             partition["partition"].to_string(),
             partition["leader"].as_u64().map_or("-".into(), |node| node.to_string()),
             replicas(&partition["members"]),
-            if partition["is_moving"] == true { replicas(&partition["wanted"]) } else { String::new() }
+            if partition["is_moving"] == true { replicas(&partition["wanted"]) } else { String::new() },
+            partition["fetches"].as_array().into_iter().flatten().map(progress).collect::<Vec<_>>().join(", ")
         );
     }
 }

@@ -49,6 +49,17 @@ impl PeerMessage {
         self.to().node
     }
 
+    pub(crate) fn is_snapshot(&self) -> bool {
+        self.message.msg_type() == MessageType::MsgSnapshot
+    }
+
+    /// Index and state of a snapshot.
+    pub(crate) fn snapshot(&self) -> (u64, &[u8]) {
+        let snapshot = self.message.get_snapshot();
+        // The members' index comes first; decoding saw to that.
+        (snapshot.get_metadata().index, snapshot.data.get(8..).unwrap_or_default())
+    }
+
     /// Entries that begin with the first one of all.
     pub(crate) fn is_whole_log(&self) -> bool {
         self.message.msg_type() == MessageType::MsgAppend && self.message.index == 0

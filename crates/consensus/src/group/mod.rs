@@ -21,7 +21,7 @@ pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot};
-use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
 use storage::{GroupStorage, Held};
@@ -35,6 +35,8 @@ const KEPT_BYTES: usize = 64 << 10;
 const MESSAGE_BYTES: u64 = 1 << 20;
 /// Bytes of applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot. So does a witness.
 pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
+/// Likewise while a replica takes a snapshot: when it has it, it needs what came since.
+const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
 /// Applied entries that a follower keeps, in case it is to lead.
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
@@ -341,6 +343,30 @@ impl<T> Group<T> {
         self.rest_or_stir(kind, from, rests);
     }
 
+    /// Whether a snapshot that comes now would take the place of state and log. Raft decides it likewise.
+    pub(crate) fn would_install(&self, message: &PeerMessage) -> bool {
+        let (raft, snapshot) = (&self.node.raft, message.message.get_snapshot());
+        let metadata = snapshot.get_metadata();
+        let ConfState { voters, learners, voters_outgoing, .. } = metadata.get_conf_state();
+        let is_member = voters.iter().chain(learners).chain(voters_outgoing).any(|id| *id == raft.id);
+        message.to() == self.replica()
+            && message.message.term >= raft.term
+            && raft.state != StateRole::Leader
+            && metadata.index > raft.raft_log.committed
+            && !raft.raft_log.match_term(metadata.index, metadata.term)
+            && is_member
+    }
+
+    /// Whether Raft has taken a snapshot that is not [collected](Self::collect) yet.
+    pub(crate) fn is_installing(&self) -> bool {
+        self.node.raft.raft_log.unstable.snapshot.is_some()
+    }
+
+    /// The snapshot that was offered is gone.
+    pub(crate) fn forget_snapshot(&mut self) {
+        self.node.mut_store().forget_snapshot();
+    }
+
     pub(crate) fn replica(&self) -> ReplicaId {
         from_raft(self.node.raft.id)
     }
@@ -370,7 +396,7 @@ impl<T> Group<T> {
     }
 
     /// Gives a replica that lags the state as it was when `index` had been applied.
-    pub(crate) fn offer_snapshot(&mut self, index: u64, state: &[u8]) {
+    pub(crate) fn offer_snapshot(&mut self, index: u64, state: Vec<u8>) {
         self.node.mut_store().offer_snapshot(index, state);
     }
 
@@ -613,7 +639,8 @@ impl<T> Group<T> {
         let (everybody_has, keeps) = if self.is_alone {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
-            (self.everybody_has().min(applied), KEPT_FOR_LAGGARDS)
+            let is_filling = self.node.raft.prs().iter().any(|(_, progress)| progress.state == ProgressState::Snapshot);
+            (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
         } else {
             (0, FOLLOWER_KEEPS_BYTES)
         };

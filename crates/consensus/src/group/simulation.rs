@@ -301,7 +301,7 @@ impl World {
                 group.applied(index);
             }
             if !output.snapshots_wanted.is_empty() {
-                group.offer_snapshot(replica.state.applied, &replica.state.to_snapshot());
+                group.offer_snapshot(replica.state.applied, replica.state.to_snapshot());
             }
             if !output.records.is_empty() || !output.waiting.is_empty() {
                 let number = output.waiting.last().map(|(_, number)| *number);

@@ -23,7 +23,8 @@ pub(crate) struct GroupStorage {
     /// Where terms began, as index and term, ascending: tells the term of entries that are no longer here. Grows by one
     /// per election.
     term_starts: Vec<(u64, u64)>,
-    snapshot: Option<Snapshot>,
+    /// Index, term and state of what was [offered](Self::offer_snapshot).
+    snapshot: Option<(u64, u64, Vec<u8>)>,
     /// Raft asked for a snapshot that was not there.
     pub(crate) wants_snapshot: Cell<bool>,
 }
@@ -91,8 +92,6 @@ impl GroupStorage {
     pub(crate) fn set_members(&mut self, index: u64, members: ConfState) {
         self.members_index = index;
         self.members = members;
-        // It names members from before.
-        self.snapshot = None;
     }
 
     /// The term of an entry that is, or was, in the log; `None` for one before it began here.
@@ -172,12 +171,16 @@ impl GroupStorage {
     }
 
     /// Gives Raft the snapshot that it [asked for](Self::wants_snapshot): the state as it was when `index` had been applied.
-    pub(crate) fn offer_snapshot(&mut self, index: u64, state: &[u8]) {
-        self.snapshot = Some(self.snapshot_of(index, self.term_at(index).unwrap_or_default(), state));
+    pub(crate) fn offer_snapshot(&mut self, index: u64, state: Vec<u8>) {
+        self.snapshot = Some((index, self.term_at(index).unwrap_or_default(), state));
         self.wants_snapshot.set(false);
     }
 
-    /// Begins with the members' index: after a restart the members may be ahead of the state.
+    pub(crate) fn forget_snapshot(&mut self) {
+        self.snapshot = None;
+    }
+
+    /// Names the members of now, not of then, and begins with the index of the entry that made them so.
     fn snapshot_of(&self, index: u64, term: u64, state: &[u8]) -> Snapshot {
         let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
         Snapshot { data: [&self.members_index.to_le_bytes(), state].concat(), metadata: Some(metadata) }
@@ -241,12 +244,9 @@ impl Storage for GroupStorage {
             // It keeps no state, only the log, which is here from there on.
             return Ok(self.snapshot_of(self.truncated.0, self.truncated.1, &[]));
         }
-        let fits = |snapshot: &&Snapshot| {
-            let index = snapshot.get_metadata().index;
-            index >= request_index && index >= self.truncated.0
-        };
+        let fits = |(index, ..): &&(u64, u64, Vec<u8>)| *index >= request_index && *index >= self.truncated.0;
         match self.snapshot.as_ref().filter(fits) {
-            Some(snapshot) => Ok(snapshot.clone()),
+            Some((index, term, state)) => Ok(self.snapshot_of(*index, *term, state)),
             None => {
                 self.wants_snapshot.set(true);
                 Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))

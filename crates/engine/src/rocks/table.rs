@@ -289,7 +289,11 @@ impl Engine for RocksEngine {
         file.put(applied_index_key(partition), index.to_le_bytes())?;
         if self.may_hold_sort_keys(partition) {
             file.put(sort_keys_flag_key(partition), b"")?;
+        } else {
+            file.delete(sort_keys_flag_key(partition))?;
         }
+        // What was there before goes with the same step: a crash finds all of the old or all of the new.
+        file.delete_range(hash_position(partition, 0).to_vec(), partition_end(partition))?;
         options.set_total_order_seek(true);
         options.fill_cache(false);
         options.set_iterate_upper_bound(partition_end(partition));
@@ -306,9 +310,6 @@ impl Engine for RocksEngine {
     }
 
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
-        let mut batch = WriteBatch::default();
-        batch.delete_range_cf(&self.column_family, hash_position(partition, 0).to_vec(), partition_end(partition));
-        self.store.db.write_opt(batch, &self.write)?;
         // An ingested file may not overlap unflushed data without a flush; RocksDB does that itself.
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(false);

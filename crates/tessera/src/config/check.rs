@@ -54,6 +54,9 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
             return refuse(format!("limits.{name} is {value}; at most {ceiling} is possible"));
         }
     }
+    if config.cluster.move_bytes_per_second < 1 << 20 {
+        return refuse("cluster.move_bytes_per_second is below 1 MiB: replicas would never be complete".into());
+    }
     if config.log.segment_bytes < 1 << 20 {
         return refuse("log.segment_bytes is below 1 MiB".into());
     }

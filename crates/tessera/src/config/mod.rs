@@ -77,6 +77,8 @@ pub struct ClusterSection {
     /// Empty for none.
     pub zone: String,
     pub replace_after_seconds: u64,
+    /// Bytes of replicas that this node takes in a second while they move here.
+    pub move_bytes_per_second: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,6 +150,7 @@ impl Default for ClusterSection {
             join: Vec::new(),
             zone: String::new(),
             replace_after_seconds: 300,
+            move_bytes_per_second: 100 << 20,
         }
     }
 }

@@ -55,6 +55,7 @@ impl Cluster {
     fn start_node(&mut self, at: usize) {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
+        settings.push("cluster.move_bytes_per_second=8388608".into());
         if at > 0 {
             settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));
         }
@@ -633,4 +634,54 @@ fn outdated_reads_are_answered_by_whoever_is_left() {
     // Others have to say that they do not know.
     let mut single = client(&cluster, 0, "everywhere", "single");
     assert!(matches!(single.run("GET n1"), Value::Error(_)));
+}
+
+/// Replicas are filled a piece at a time, no faster than allowed; a node that is killed meanwhile begins again.
+#[test]
+fn large_replicas_are_fetched_slowly_and_come_through_a_crash() {
+    let mut cluster = Cluster::start(3);
+    for engine in ["rocksdb", "memory --durability hard"] {
+        let table = &engine[..5];
+        cluster.cli(0, &format!("table create {table} --engine {engine} --partitions 1 --replicas 1")).unwrap();
+        cluster.wait_until_whole();
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE {table}"));
+        // Not to be compressed.
+        let value: String =
+            StdRng::seed_from_u64(1).sample_iter(rand::distr::Alphanumeric).take(100_000).map(char::from).collect();
+        let value = |number: usize| format!("{}{}", &value[number..], &value[..number]);
+        for number in 0..300 {
+            assert!(matches!(client.run(&format!("SET n{number} {}", value(number))), Value::Simple(_)));
+        }
+        cluster.cli(0, &format!("table alter {table} --replicas 3")).unwrap();
+        let placement = |cluster: &Cluster| -> serde_json::Value {
+            serde_json::from_str(&cluster.cli(0, &format!("table placement {table} --json")).unwrap()).unwrap()
+        };
+        let leader = placement(&cluster)[0]["leader"].as_u64().unwrap();
+        let lost = if leader == 2 { 2 } else { 1 };
+        let is_under_way = |fetch: &serde_json::Value| {
+            fetch["node"] == lost as u64 + 1 && fetch["bytes"].as_u64() > Some(0) && fetch["bytes"] != fetch["of_bytes"]
+        };
+        wait_for("a replica is being fetched", WHOLE, || {
+            placement(&cluster)[0]["fetches"].as_array()?.iter().any(is_under_way).then_some(())
+        });
+        cluster.kill(lost);
+        assert!(matches!(client.run(&format!("SET n300 {}", value(300))), Value::Simple(_)), "the leader goes on");
+        cluster.start_node(lost);
+        wait_for("the replicas are there", WHOLE, || {
+            (placement(&cluster)[0]["members"].as_array()?.len() == 3).then_some(())
+        });
+        cluster.wait_until_whole();
+        for at in 0..3 {
+            let mut client = cluster.client(at);
+            client.run(&format!("TABLE {table}"));
+            client.run("READS outdated");
+            for number in 0..=300 {
+                wait_for("the record is there", WHOLE, || match client.run(&format!("GET n{number}")) {
+                    Value::Bulk(bytes) => Some(assert_eq!(bytes, value(number).into_bytes())),
+                    _ => None,
+                });
+            }
+        }
+    }
 }

@@ -1,0 +1,106 @@
+//! A partition's records on their way to another node.
+//!
+//! The leader [writes](outgoing) them into a file, as the engine's checkpoint of one instant, and offers its
+//! [`Description`]. Who needs them [fetches](incoming) the file piece by piece, no faster than the node may, goes on where it
+//! was when the connection breaks, compares the checksum, and only then replaces its own records.
+
+mod incoming;
+mod outgoing;
+
+use crate::host::Host;
+use crate::table::{Table, group_of};
+use bytes::Buf;
+pub(crate) use incoming::Incoming;
+pub use incoming::Progress;
+pub(crate) use outgoing::Outgoing;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tessera_engine::EngineError;
+use tessera_types::NodeId;
+
+/// What a leader offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    /// Where the file is, and its random number there.
+    node: NodeId,
+    number: u64,
+    bytes: u64,
+    /// CRC-32C of the whole.
+    checksum: u32,
+}
+
+impl Description {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a description has a JSON form")
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+/// Length and checksum of a file.
+fn measure(path: &Path) -> std::io::Result<(u64, u32)> {
+    let mut file = File::open(path)?;
+    let (mut length, mut checksum, mut block) = (0, 0, vec![0; 1 << 20]);
+    loop {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            return Ok((length, checksum));
+        }
+        length += read as u64;
+        checksum = crc32c::crc32c_append(checksum, &block[..read]);
+    }
+}
+
+/// The path of a file that is of use to this process only.
+fn path(host: &Host, name: &str) -> Result<std::path::PathBuf, EngineError> {
+    let directory = host.directory.snapshots();
+    fs::create_dir_all(&directory).map_err(EngineError::io(&directory))?;
+    Ok(directory.join(name))
+}
+
+/// Between two tries to replace a partition's records.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Replaces a partition's records by those of a file, which reflects the log up to `index`. They are on disk when this
+/// returns. While it cannot be done, for want of memory or space, the replica is of no use, and it is tried again, as long as
+/// the replica is not to go.
+pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index: u64, file: Description) {
+    let state = &table.partitions[partition as usize];
+    state.is_readable.store(false, Ordering::Release);
+    state.version.fetch_add(1, Ordering::AcqRel);
+    let group = group_of(table.id, partition);
+    let replace = || {
+        table.engine.restore(partition, &path(host, &incoming::file_name(file.number))?, index)?;
+        // Nothing of it rests on this node's log.
+        table.engine.make_durable(partition, &|| Ok(()))
+    };
+    let mut is_replaced = false;
+    while !is_replaced && !host.replicas.is_leaving(group) {
+        match replace() {
+            Ok(()) => is_replaced = true,
+            Err(error) => {
+                tracing::error!(table = %table.name.load(), partition, %error, "a snapshot cannot be taken; trying again");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+    state.version.fetch_add(1, Ordering::AcqRel);
+    state.is_readable.store(is_replaced, Ordering::Release);
+    incoming::remove_file(host, file.number);
+}
+
+/// A request for a piece of a file: its number, where the piece begins, and how many bytes are wanted at most.
+fn encode_request(number: u64, offset: u64, bytes: u64) -> Vec<u8> {
+    [number, offset, bytes].iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn decode_request(mut request: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut next = || request.try_get_u64_le().ok();
+    Some((next()?, next()?, next()?))
+}
