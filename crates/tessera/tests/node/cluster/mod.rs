@@ -677,10 +677,11 @@ fn large_replicas_are_fetched_slowly_and_come_through_a_crash() {
             client.run(&format!("TABLE {table}"));
             client.run("READS outdated");
             for number in 0..=300 {
-                wait_for("the record is there", WHOLE, || match client.run(&format!("GET n{number}")) {
-                    Value::Bulk(bytes) => Some(assert_eq!(bytes, value(number).into_bytes())),
+                let found = wait_for("the record is there", WHOLE, || match client.run(&format!("GET n{number}")) {
+                    Value::Bulk(bytes) => Some(bytes),
                     _ => None,
                 });
+                assert!(found == value(number).into_bytes(), "n{number}");
             }
         }
     }
