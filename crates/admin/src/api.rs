@@ -15,7 +15,7 @@ use tessera_store::{
     CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableState, TableStatistics,
 };
 use tessera_types::{
-    Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
+    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
     UsageScenario, WhenFull,
 };
 
@@ -63,6 +63,7 @@ pub struct SettingsChange {
     pub default_ttl_seconds: Option<u64>,
     pub when_full: Option<WhenFull>,
     pub usage_scenario: Option<UsageScenario>,
+    pub acks: Option<Acks>,
 }
 
 impl SettingsChange {
@@ -70,6 +71,7 @@ impl SettingsChange {
         settings.default_ttl_seconds = self.default_ttl_seconds.unwrap_or(settings.default_ttl_seconds);
         settings.when_full = self.when_full.unwrap_or(settings.when_full);
         settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
+        settings.acks = self.acks.unwrap_or(settings.acks);
     }
 }
 

@@ -122,7 +122,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         // One command a line: serde_json writes no line breaks.
         serde_json::to_writer(payload.writer(), &command).expect("commands have a JSON form");
         payload.put_u8(b'\n');
-        Evaluated::Replicate { ticket, sync: true }
+        Evaluated::Replicate { ticket, sync: true, early: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}

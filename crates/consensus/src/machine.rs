@@ -32,6 +32,9 @@ pub trait StateMachine {
     /// Answers a command: `Ok` once its entry is applied.
     fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>);
 
+    /// Commands of the group up to this log index have been answered, and may not be applied yet.
+    fn answered_early(&mut self, _group: GroupId, _index: u64) {}
+
     /// Refuses a command that was never evaluated.
     fn refuse(&mut self, command: Self::Command, failure: Failure);
 
@@ -94,8 +97,9 @@ pub trait StateMachine {
 /// What evaluation made of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Evaluated<T> {
-    /// There is a payload. With `sync` the entry must be fsynced before it counts as persisted here.
-    Replicate { ticket: T, sync: bool },
+    /// There is a payload. With `sync` the entry must be fsynced before it counts as persisted here. With `early` the command
+    /// is answered when this replica has persisted it; whether it takes effect is for a majority to decide later.
+    Replicate { ticket: T, sync: bool, early: bool },
     /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those. With `confirm`
     /// it also waits until a majority has confirmed the leader since, whatever its lease says.
     NoChange { ticket: T, confirm: bool },

@@ -25,6 +25,9 @@ use tokio::sync::Notify;
 /// After how many ticks the loop looks at the log's health and tries again what failed.
 const DISK_TICKS: u32 = 4;
 
+/// How long a leader whose disk refuses tries to let another replica lead, before it says what is the matter.
+const DISK_PATIENCE: Duration = Duration::from_secs(3);
+
 /// How long a stopping worker waits for the disk before it tells those who wait that their outcome is unknown.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -200,6 +203,8 @@ pub struct Worker<M: StateMachine> {
     /// Committed, but the state machine could not take it; tried again before anything else.
     unapplied: Vec<Committed>,
     apply_failure: Option<String>,
+    /// Since when the disk has refused.
+    refusing: Option<Instant>,
     /// When it has to end at the latest.
     stopping: Option<Instant>,
 }
@@ -218,6 +223,7 @@ impl<M: StateMachine> Worker<M> {
             touched: Vec::new(),
             unapplied: Vec::new(),
             apply_failure: None,
+            refusing: None,
             stopping: None,
         }
     }
@@ -261,6 +267,7 @@ impl<M: StateMachine> Worker<M> {
 
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
         let refusal = self.refusal();
+        self.refusing = refusal.as_ref().map(|_| self.refusing.unwrap_or_else(Instant::now));
         self.machine.begin_pass();
         for message in messages.drain(..) {
             match message {
@@ -360,16 +367,23 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
+    fn refuses_lately(&self) -> bool {
+        self.refusing.is_some_and(|since| since.elapsed() < DISK_PATIENCE)
+    }
+
     fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
         let may_serve = |group: &&mut Group<M::Ticket>| group.is_serving() && !self.arrivals.is_taking(id);
         let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
         if let Some(failure) = refusal.filter(|failure| group.persistent || **failure == Failure::ShuttingDown) {
-            return self.machine.refuse(command, failure.clone());
+            // Another replica may lead soon.
+            let is_hopeful = *failure != Failure::ShuttingDown && !group.is_alone() && self.refuses_lately();
+            let failure = if is_hopeful { Failure::NotServing } else { failure.clone() };
+            return self.machine.refuse(command, failure);
         }
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
-            Evaluated::Replicate { ticket, sync } => group.replicate(ticket, sync),
+            Evaluated::Replicate { ticket, sync, early } => group.replicate(ticket, sync, early),
             Evaluated::NoChange { ticket, confirm } => {
                 match group.follow(ticket, confirm, || self.began.elapsed()) {
                     Some(ticket) => self.machine.answer(ticket, Ok(())),
@@ -538,7 +552,8 @@ impl<M: StateMachine> Worker<M> {
     fn look_after_disk(&mut self) {
         self.apply();
         if self.refusal().is_some_and(|failure| failure != Failure::ShuttingDown) {
-            self.fail_all(|group| group.persistent);
+            let is_late = !self.refuses_lately();
+            self.fail_all(|group| group.persistent && (group.is_alone() || is_late));
         }
     }
 
@@ -553,6 +568,9 @@ impl<M: StateMachine> Worker<M> {
 
 /// Answers every ticket that needs no more waiting.
 fn answer<M: StateMachine>(machine: &mut M, group: &mut Group<M::Ticket>) {
+    if let Some(index) = group.early_index() {
+        machine.answered_early(group.id, index);
+    }
     while let Some((ticket, outcome)) = group.next_answerable() {
         machine.answer(ticket, outcome);
     }

@@ -1,6 +1,6 @@
 //! Deleting all records of a table.
 
-use crate::machine::{Operation, Verdict};
+use crate::machine::{Operation, Verdict, WriteOptions};
 use crate::peers;
 use crate::store::Store;
 use crate::table::Table;
@@ -18,7 +18,7 @@ impl Store {
     pub async fn clear(&self, table: &Arc<Table>, partitions: Range<u32>) -> Result<(), RequestError> {
         let (sender, mut outcomes) = tokio::sync::mpsc::unbounded_channel();
         let operation: Arc<dyn Operation> = Arc::new(Clear { sender });
-        self.write(table, None, &operation, partitions.clone());
+        self.write(table, WriteOptions::default(), &operation, partitions.clone());
         for _ in partitions {
             outcomes.recv().await.unwrap_or(Err(RequestError::Interrupted))?;
         }

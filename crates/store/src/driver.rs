@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{
     CATALOG_GROUP, CatalogCommand, Changed, Step, TableState, next_catalog_step, next_moves, next_step, replacement,
 };
-use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS};
+use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, RequestError};
 
 const ROUND: Duration = Duration::from_millis(500);
@@ -31,7 +31,7 @@ const REMINDER: u64 = 20;
 
 /// Runs until it is dropped.
 pub(crate) async fn run(store: Store) {
-    let mut rounds = Rounds { store, began: Instant::now(), handed_over: HashMap::new() };
+    let mut rounds = Rounds { store, began: Instant::now(), handed_over: HashMap::new(), shuns_leading: false };
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0.. {
@@ -44,6 +44,8 @@ struct Rounds {
     store: Store,
     began: Instant,
     handed_over: HashMap<GroupId, Instant>,
+    /// Whether others were asked to lead, since the disk here takes nothing.
+    shuns_leading: bool,
 }
 
 async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
@@ -69,6 +71,7 @@ impl Rounds {
         if self.began.elapsed() >= FORGETFUL {
             self.renew_lost_replicas().await;
         }
+        self.leave_leading_to_sound_disks().await;
         self.host().tell_fetches();
         self.host().drop_unused_snapshots();
         if number.is_multiple_of(REMINDER) {
@@ -88,6 +91,20 @@ impl Rounds {
             self.lead_catalog(view).await;
         }
         self.host().keep_address(&self.store).await;
+    }
+
+    /// A node whose log takes nothing lets others lead what they can, until it does again.
+    async fn leave_leading_to_sound_disks(&mut self) {
+        if self.store.log_status() != LogStatus::Ok {
+            if !self.shuns_leading {
+                tracing::warn!("the disk takes no writes; other nodes are to lead what is led here");
+            }
+            self.shuns_leading = true;
+            self.host().transport.broadcast(peers::STOPS, &[]);
+            self.store.hand_over_once(&mut BTreeSet::new()).await;
+        } else if std::mem::take(&mut self.shuns_leading) {
+            self.host().transport.broadcast(peers::STAYS, &[]);
+        }
     }
 
     /// A step of a group that this node leads towards the members that the catalog wants.

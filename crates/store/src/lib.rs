@@ -28,7 +28,7 @@ mod watch;
 
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
-pub use machine::{Operation, Verdict};
+pub use machine::{Operation, Verdict, WriteOptions};
 pub use peers::ServeFace;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};

@@ -16,7 +16,7 @@ use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_engine::Applied;
 use tessera_engine::mutation::{self, Mutation};
-use tessera_types::{Durability, ReplicaId, RequestError, UnixMillis};
+use tessera_types::{Acks, Durability, ReplicaId, RequestError, UnixMillis};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
 /// and answered when it is as durable as asked.
@@ -41,6 +41,8 @@ pub enum Verdict {
 /// Part of an operation on its way to a partition.
 pub(crate) struct WriteCommand {
     pub(crate) sync: bool,
+    /// Whether it is answered when the leader has it.
+    pub(crate) early: bool,
     /// Whether a majority must confirm the leader, should it turn out to change nothing.
     pub(crate) confirm: bool,
     pub(crate) ticket: Ticket,
@@ -109,7 +111,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
-        let WriteCommand { sync, confirm, ticket } = command;
+        let WriteCommand { sync, early, confirm, ticket } = command;
         let now = self.now;
         let HostedPartition { table, partition, overlay, .. } =
             self.host(group).expect("a serving group's table is open");
@@ -130,7 +132,7 @@ impl StateMachine for PartitionsMachine {
             changes.hash_keys(payload).for_each(|hash_key| watched.touch(hash_key));
         }
         changes.enter(overlay, payload);
-        Evaluated::Replicate { ticket, sync }
+        Evaluated::Replicate { ticket, sync, early }
     }
 
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
@@ -179,13 +181,22 @@ impl StateMachine for PartitionsMachine {
         ticket.answer(outcome.map_err(request_error));
     }
 
+    fn answered_early(&mut self, group: GroupId, index: u64) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partitions[*partition as usize].answered_early.fetch_max(index, Ordering::AcqRel);
+        }
+    }
+
     fn refuse(&mut self, command: WriteCommand, failure: Failure) {
         command.ticket.answer(Err(request_error(failure)));
     }
 
     fn deposed(&mut self, group: GroupId) {
         if let Some(hosted) = self.partitions.get_mut(&group) {
-            hosted.table.partitions[hosted.partition as usize].is_serving.store(false, Ordering::Release);
+            let state = &hosted.table.partitions[hosted.partition as usize];
+            state.is_serving.store(false, Ordering::Release);
+            // What was acknowledged early and is lost would be waited for in vain.
+            state.answered_early.store(0, Ordering::Release);
             hosted.overlay = Overlay::default();
         }
     }
@@ -328,6 +339,13 @@ fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
             Err(_) => {} // the engine has refused such a payload already
         }
     }
+}
+
+/// What a request asks of its writes, where that is something else than their table gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    pub durability: Option<Durability>,
+    pub acks: Option<Acks>,
 }
 
 /// Whether a write waits for an fsync, or why it cannot have what it asks for.

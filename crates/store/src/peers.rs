@@ -15,10 +15,12 @@ use tessera_transport::{Answer, Handler};
 use tessera_types::{NodeId, RequestError, TableId};
 
 /// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term; that the sender
-/// is about to stop.
+/// is about to stop, or wants others to lead.
 pub(crate) const GROUP: u8 = 1;
 pub(crate) const LEADS: u8 = 2;
 pub(crate) const STOPS: u8 = 3;
+/// That the sender does not stop after all.
+pub(crate) const STAYS: u8 = 5;
 /// How far the sender is with snapshots that it fetches.
 pub(crate) const FETCHES: u8 = 4;
 
@@ -86,6 +88,7 @@ impl Handler for PeerHandler {
             match kind {
                 GROUP => of_groups.extend(PeerMessage::decode(&mut payload)),
                 LEADS => store.host.others_lead(from, payload),
+                STAYS => _ = store.host.stopping.lock().remove(&from),
                 FETCHES => store.host.others_fetch(from, payload),
                 STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}

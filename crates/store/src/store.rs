@@ -4,7 +4,7 @@ use crate::catalog_listener::OpenTables;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::host::Host;
-use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, sync_for};
+use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOptions, sync_for};
 use crate::maintenance::Maintenance;
 use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
@@ -22,7 +22,7 @@ use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catal
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
 use tessera_transport::{RequestFailure, Transport};
-use tessera_types::{ClusterId, Durability, NodeId, ReadMode, RequestError, TableId, UnixMillis};
+use tessera_types::{Acks, ClusterId, NodeId, ReadMode, RequestError, TableId, UnixMillis};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -208,7 +208,7 @@ impl Store {
     ) {
         for (part, partition) in partitions.into_iter().enumerate() {
             let ticket = Ticket::new(operation.clone(), part);
-            let command = WriteCommand { sync: false, confirm: true, ticket };
+            let command = WriteCommand { sync: false, early: false, confirm: true, ticket };
             if let Err((command, error)) = table.submit(partition, command) {
                 command.ticket.answer(Err(error));
             }
@@ -301,21 +301,21 @@ impl Store {
     pub fn write(
         &self,
         table: &Table,
-        durability: Option<Durability>,
+        options: WriteOptions,
         operation: &Arc<dyn Operation>,
         partitions: impl IntoIterator<Item = u32>,
     ) {
+        let early = options.acks.unwrap_or(table.settings.load().acks) == Acks::Single;
         let is_backlogged = table.schema.is_persistent() && self.host.log.is_backlogged();
-        let admitted =
-            sync_for(table, durability).and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
+        let admitted = sync_for(table, options.durability)
+            .and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
         for (part, partition) in partitions.into_iter().enumerate() {
             let ticket = Ticket::new(operation.clone(), part);
             match &admitted {
                 Err(error) => ticket.answer(Err(error.clone())),
                 Ok(sync) => {
-                    if let Err((command, error)) =
-                        table.submit(partition, WriteCommand { sync: *sync, confirm: false, ticket })
-                    {
+                    let command = WriteCommand { sync: *sync, early, confirm: false, ticket };
+                    if let Err((command, error)) = table.submit(partition, command) {
                         command.ticket.answer(Err(error));
                     }
                 }

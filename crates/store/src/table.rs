@@ -40,6 +40,8 @@ pub struct Partition {
     pub(crate) is_readable: AtomicBool,
     /// As of when it has all records.
     pub(crate) as_of: Lease,
+    /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
+    pub(crate) answered_early: AtomicU64,
     /// Whether the group was told that somebody wants to read, and has no lease.
     pub(crate) is_waking: AtomicBool,
     /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
@@ -67,6 +69,7 @@ impl Partition {
             lease: Lease::default(),
             is_readable: AtomicBool::new(false),
             as_of: Lease::default(),
+            answered_early: AtomicU64::new(0),
             is_waking: AtomicBool::new(false),
             leader: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -140,7 +143,12 @@ impl Table {
         if reads == ReadMode::Outdated {
             return self.check_serving(partition, reads).map(|_| ());
         }
-        if self.partitions[partition as usize].lease.holds() {
+        let state = &self.partitions[partition as usize];
+        let early = state.answered_early.load(Ordering::Relaxed);
+        if early > 0 && early > self.engine.applied_index(partition) {
+            return Err(RequestError::NotReady); // acknowledged, and not there yet
+        }
+        if state.lease.holds() {
             return Ok(());
         }
         self.wake(partition);

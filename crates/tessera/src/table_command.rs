@@ -5,7 +5,7 @@ use crate::admin_client::call;
 use crate::exit::ExitError;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tessera_types::{Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+use tessera_types::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
 
 #[derive(Subcommand)]
 pub enum TableCommand {
@@ -86,6 +86,9 @@ pub struct SettingsArgs {
     /// What a RocksDB table is tuned for: normal, prefer_write or bulk_load
     #[arg(long)]
     usage_scenario: Option<UsageScenario>,
+    /// Whose word a write waits for: majority, or single for the leader's, which may be lost with it
+    #[arg(long)]
+    acks: Option<Acks>,
 }
 
 impl SettingsArgs {
@@ -93,6 +96,7 @@ impl SettingsArgs {
         insert(body, "default_ttl_seconds", &self.ttl);
         insert(body, "when_full", &self.when_full);
         insert(body, "usage_scenario", &self.usage_scenario);
+        insert(body, "acks", &self.acks);
     }
 }
 
@@ -142,7 +146,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             settings.insert(&mut body);
             if body.is_empty() {
                 return Err(ExitError::Usage(
-                    "nothing to alter: give --replicas, --ttl, --when-full or --usage-scenario".into(),
+                    "nothing to alter: give --replicas, --ttl, --when-full, --usage-scenario or --acks".into(),
                 ));
             }
             let table = call(node, "PATCH", &path(name, ""), Some(&Value::Object(body)))?;
@@ -248,6 +252,7 @@ fn print_table(table: &Value) {
         "default_ttl_seconds",
         "when_full",
         "usage_scenario",
+        "acks",
         "reads",
         "writes",
     ] {

@@ -19,7 +19,7 @@ pub use key::{RecordKey, hash_of};
 pub use limits::Limits;
 pub use node::{ClusterId, NodeId, ReplicaId};
 pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
-pub use settings::{Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
+pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use stored_value::{Expiry, StoredValue};
 pub use table::{TableId, TableNameError, TableSchema, TableSettings, check_table_name};
 pub use time::UnixMillis;

@@ -24,6 +24,17 @@ pub enum Durability {
     Hard,
 }
 
+/// Whose word a write waits for, besides its durability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Acks {
+    /// A majority of the replicas has it: it stays when a leader is lost.
+    #[default]
+    Majority,
+    /// The leader has it: it may be lost with the leader.
+    Single,
+}
+
 /// How sure a read is to see what was acknowledged before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -102,6 +113,7 @@ macro_rules! text_form {
 use crate::Partitioner;
 text_form!(EngineKind, "engine", Memory = "memory", Rocksdb = "rocksdb");
 text_form!(Durability, "durability", Hard = "hard", Soft = "soft", None = "none");
+text_form!(Acks, "acks", Majority = "majority", Single = "single");
 text_form!(ReadMode, "read mode", Single = "single", Majority = "majority", Outdated = "outdated");
 text_form!(Model, "model", Kv = "kv");
 text_form!(WhenFull, "full policy", Refuse = "refuse", Evict = "evict");
@@ -123,6 +135,7 @@ mod tests {
         check(EngineKind::ALL);
         check(Durability::ALL);
         check(Model::ALL);
+        check(Acks::ALL);
         check(ReadMode::ALL);
         check(WhenFull::ALL);
         check(UsageScenario::ALL);

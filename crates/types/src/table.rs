@@ -1,6 +1,6 @@
 //! What a table is: a namespace of records with an engine, partitions and settings.
 
-use crate::{Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+use crate::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -65,6 +65,7 @@ pub struct TableSettings {
     pub when_full: WhenFull,
     /// RocksDB tables only.
     pub usage_scenario: UsageScenario,
+    pub acks: Acks,
 }
 
 /// Why a table name was refused.

@@ -97,10 +97,13 @@ pub(crate) struct Group<T> {
     /// Each waits for its index to be applied. Indexes ascend.
     tickets: VecDeque<(u64, T)>,
     orphans: orphans::Orphans<T>,
+    /// Likewise; each waits for its index to be persisted here.
+    early: VecDeque<(u64, T)>,
     /// The entry being put together in this pass.
     pub(crate) building: BytesMut,
     building_sync: bool,
     building_tickets: Vec<T>,
+    building_early: Vec<T>,
     applied: u64,
     /// Readies that wait for the log, by number, with the messages that must not be sent before.
     waiting: VecDeque<(u64, Vec<Message>)>,
@@ -216,6 +219,8 @@ impl<T> Group<T> {
             check_quorum: true,
             election_tick: ELECTION_TICKS,
             max_election_tick: 3 * ELECTION_TICKS,
+            // Each may have a megabyte: as much waits in a replica whose disk does not take it.
+            max_inflight_msgs: 64,
             // Heartbeats go with the question for the lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
@@ -234,9 +239,11 @@ impl<T> Group<T> {
             incoming: AHashMap::new(),
             tickets: VecDeque::new(),
             orphans: orphans::Orphans::default(),
+            early: VecDeque::new(),
             building: BytesMut::new(),
             building_sync: false,
             building_tickets: Vec::new(),
+            building_early: Vec::new(),
             applied,
             waiting: VecDeque::new(),
             released: Vec::new(),
@@ -391,6 +398,11 @@ impl<T> Group<T> {
         }
     }
 
+    /// Whether there is no other member.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
@@ -405,10 +417,12 @@ impl<T> Group<T> {
     }
 
     /// Takes a ticket for what was just appended to `building`. Returns the entry that closed, if one did.
-    pub(crate) fn replicate(&mut self, ticket: T, sync: bool) -> Option<(u64, Bytes)> {
+    pub(crate) fn replicate(&mut self, ticket: T, sync: bool, early: bool) -> Option<(u64, Bytes)> {
         self.stir();
         self.building_sync |= sync;
-        self.building_tickets.push(ticket);
+        // Where there is nobody else, what is persisted is committed.
+        let tickets = if early && !self.is_alone { &mut self.building_early } else { &mut self.building_tickets };
+        tickets.push(ticket);
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
     }
 
@@ -427,6 +441,7 @@ impl<T> Group<T> {
         let sync = std::mem::take(&mut self.building_sync);
         self.proposed.push_back((index, Payload { bytes: bytes.clone(), sync }));
         self.tickets.extend(self.building_tickets.drain(..).map(|ticket| (index, ticket)));
+        self.early.extend(self.building_early.drain(..).map(|ticket| (index, ticket)));
         Some((index, bytes))
     }
 
@@ -435,7 +450,7 @@ impl<T> Group<T> {
         if self.serving.is_some() && !self.is_serving() {
             output.deposed.push(self.id);
         }
-        if self.orphans.are_overdue() {
+        if self.orphans.are_overdue() || self.early_index().is_some() {
             output.answerable.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
@@ -655,11 +670,20 @@ impl<T> Group<T> {
         }
     }
 
+    /// The index up to which commands may be answered early, if some wait for that.
+    pub(crate) fn early_index(&self) -> Option<u64> {
+        let persisted = self.node.raft.raft_log.persisted;
+        self.early.front().filter(|(index, _)| *index <= persisted).map(|_| persisted)
+    }
+
     /// The next ticket that needs no more waiting, with what became of it.
     pub(crate) fn next_answerable(&mut self) -> Option<(T, Result<(), Failure>)> {
         let applied = self.applied;
         if let Some(orphan) = self.next_answerable_orphan() {
             return Some(orphan);
+        }
+        if let Some(persisted) = self.early_index() {
+            return self.early.pop_front_if(|(index, _)| *index <= persisted).map(|(_, ticket)| (ticket, Ok(())));
         }
         self.tickets.pop_front_if(|(index, _)| *index <= applied).map(|(_, ticket)| (ticket, Ok(())))
     }
@@ -669,6 +693,8 @@ impl<T> Group<T> {
             || !self.building_tickets.is_empty()
             || !self.unconfirmed.is_empty()
             || !self.orphans.is_empty()
+            || !self.building_early.is_empty()
+            || !self.early.is_empty()
     }
 
     /// Gives up what was not proposed. What was may still take effect: its tickets wait for the news.
@@ -677,16 +703,17 @@ impl<T> Group<T> {
         self.building_sync = false;
         self.lease = Some(Duration::ZERO);
         let term = self.serving.take().unwrap_or_default();
-        self.orphans.take_in(term, self.tickets.drain(..));
+        self.orphans.take_in(term, self.tickets.drain(..).chain(self.early.drain(..)));
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        self.building_tickets.drain(..).chain(unconfirmed).collect()
+        self.building_tickets.drain(..).chain(self.building_early.drain(..)).chain(unconfirmed).collect()
     }
 
     /// All tickets, answerable or not, oldest first.
     pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = T> + '_ {
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        let proposed = self.tickets.drain(..).map(|(_, ticket)| ticket);
-        self.orphans.drain().chain(proposed).chain(self.building_tickets.drain(..)).chain(unconfirmed)
+        let proposed = self.tickets.drain(..).chain(self.early.drain(..)).map(|(_, ticket)| ticket);
+        let building = self.building_tickets.drain(..).chain(self.building_early.drain(..));
+        self.orphans.drain().chain(proposed).chain(building).chain(unconfirmed)
     }
 
     /// Index and term that the log may forget once the state machine is durable up to `durable`.

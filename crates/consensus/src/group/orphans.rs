@@ -32,6 +32,7 @@ impl<T> Orphans<T> {
     /// Takes tickets of entries of the term that is over.
     pub(super) fn take_in(&mut self, term: u64, tickets: impl Iterator<Item = (u64, T)>) {
         self.waiting.extend(tickets.map(|(index, ticket)| (index, term, ticket)));
+        self.waiting.make_contiguous().sort_by_key(|(index, ..)| *index);
         self.ticks = 0;
     }
 
@@ -53,7 +54,7 @@ impl<T> Group<T> {
 
     pub(super) fn next_answerable_orphan(&mut self) -> Option<(T, Result<(), Failure>)> {
         let (index, term, _) = self.orphans.waiting.front()?;
-        let outcome = if *index > self.applied {
+        let outcome = if *index > self.node.raft.raft_log.committed {
             self.orphans.are_overdue().then_some(Err(Failure::Interrupted))?
         } else {
             match self.node.store().term_at(*index) {

@@ -451,7 +451,7 @@ impl World {
                 return self.read_through_loop(at, number);
             }
             group.building.extend_from_slice(&number.to_le_bytes());
-            group.replicate(number, true);
+            group.replicate(number, true, false);
         }
         self.pass(at);
     }
@@ -748,7 +748,7 @@ fn a_leader_that_is_cut_off_answers_no_reads() {
         let leader = if is_serving(&world, 1) { 1 } else { 2 };
         let group = world.replicas[leader].group.as_mut().expect("it is up");
         group.building.extend_from_slice(&1_000_000u64.to_le_bytes());
-        group.replicate(1_000_000, true);
+        group.replicate(1_000_000, true, false);
         while is_serving(&world, 0) && world.answers.acknowledged.len() == before {
             (0..3).for_each(|at| world.pass(at));
             world.step();

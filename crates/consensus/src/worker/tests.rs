@@ -25,7 +25,7 @@ impl StateMachine for Sums {
             return Evaluated::NoChange { ticket: command.reply, confirm: false };
         }
         payload.extend_from_slice(&command.number.to_le_bytes());
-        Evaluated::Replicate { ticket: command.reply, sync: command.sync }
+        Evaluated::Replicate { ticket: command.reply, sync: command.sync, early: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}

@@ -97,6 +97,7 @@ pub enum Run {
 /// Commands that concern the connection, the server or whole tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
+    Acks,
     Acl,
     Auth,
     Client,
@@ -252,13 +253,15 @@ pub static COMMANDS: &[Command] = &[
         "Chooses when writes of this connection are answered",
     )
     .differs("Tessera's own: DURABILITY hard|soft|none|table; alone, tells the present one."),
+    session(Connection, "acks", -1, SESSION, "Tessera", S::Acks, "Chooses whose word writes of this connection wait for")
+        .differs("Tessera's own: ACKS majority|single|table; alone, tells the present one."),
     session(Connection, "reads", -1, SESSION, "Tessera", S::Reads, "Chooses how sure reads of this connection are")
         .differs("Tessera's own: READS single|majority|outdated; alone, tells the present one. READS LAG key: by how many milliseconds the replica on this node may be behind."),
     // Server
     session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
         .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),
     session(Server, "cluster", -2, SESSION, "3.0.0", S::Cluster, "Tells where slots are")
-        .differs("INFO, KEYSLOT, MYID, NODES, SHARDS, SLOTS on tables with the partitioner redis-slots. No node redirects; each answers all."),
+        .differs("INFO, KEYSLOT, MYID, NODES, SHARDS, SLOTS on tables with the partitioner redis-slots. Every node answers every key, unless the connection says CLUSTER REDIRECTS on (Tessera's own): then keys led elsewhere are answered with MOVED."),
     session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands")
         .differs("COUNT, DOCS, GETKEYS, INFO, LIST."),
     session(Server, "config", -2, ADMIN, "2.0.0", S::Config, "Reads and changes settings of the running node")

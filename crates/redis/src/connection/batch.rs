@@ -3,15 +3,15 @@
 //! The writes of a pipeline travel as one [`Operation`] with a part for each command and partition: one place for all
 //! replies, and one wake-up when the last is there.
 
+use super::elsewhere::Merge;
 use super::frame::OwnedFrame;
-use crate::commands::{self, Call, Command, CommandError, FanOut, Run, SessionCommand};
-use crate::number::parse_integer;
+use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use tessera_store::{Operation, Store, Table, Transaction, Verdict, Watch};
-use tessera_types::{Durability, RequestError};
+use tessera_store::{Operation, Store, Table, Transaction, Verdict, Watch, WriteOptions};
+use tessera_types::RequestError;
 use tokio::sync::Notify;
 
 /// Commands that are gathered to be sent.
@@ -43,7 +43,7 @@ impl Watched {
 /// What a batch is for.
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
-    Write(Option<Durability>),
+    Write(WriteOptions),
     /// Nothing is written, and what is read must be confirmed.
     Read,
 }
@@ -57,12 +57,8 @@ enum Work {
 
 /// The reply to one command.
 enum Awaited {
-    /// That of the next part.
-    One,
-    /// Integers of the next parts, to be added up.
-    Sum(usize),
-    /// One for all of the next parts, since they are equal.
-    Same(usize),
+    /// That of the next parts.
+    Merged(Merge),
     /// Known already.
     Ready(Vec<u8>),
 }
@@ -84,11 +80,7 @@ impl Batch {
             self.work.push(Work::Command(command, frame));
             self.partitions.push(partition);
         }
-        self.replies.push(match (self.work.len() - before, command.fan_out) {
-            (1, _) => Awaited::One,
-            (parts, FanOut::Sum) => Awaited::Sum(parts),
-            (parts, _) => Awaited::Same(parts),
-        });
+        self.replies.push(Awaited::Merged(Merge::of(self.work.len() - before, command.fan_out)));
     }
 
     /// Adds what EXEC carries out.
@@ -100,7 +92,7 @@ impl Batch {
     ) {
         self.work.push(Work::Transaction(commands, watches));
         self.partitions.push(partition);
-        self.replies.push(Awaited::One);
+        self.replies.push(Awaited::Merged(Merge::One));
     }
 
     /// The first command, for the slow log.
@@ -119,7 +111,7 @@ impl Batch {
         if !partitions.is_empty() {
             let operation: Arc<dyn Operation> = sent.clone();
             match mode {
-                Mode::Write(durability) => store.write(table, durability, &operation, partitions),
+                Mode::Write(options) => store.write(table, options, &operation, partitions),
                 Mode::Read => store.read_confirmed(table, &operation, partitions),
             }
             sent.finished.notified().await;
@@ -128,37 +120,10 @@ impl Batch {
         let mut parts = progress.parts.iter().map(|range| &progress.bytes[range.clone()]);
         for awaited in replies {
             match awaited {
-                Awaited::One => out.extend_from_slice(parts.next().expect("a part for each")),
+                Awaited::Merged(merge) => merge.write(&mut parts, protocol, out),
                 Awaited::Ready(reply) => out.extend_from_slice(&reply),
-                Awaited::Sum(count) => sum(parts.by_ref().take(count), protocol, out),
-                Awaited::Same(count) => {
-                    let mut shown = &b""[..];
-                    // An error is worth more than an OK.
-                    for part in parts.by_ref().take(count) {
-                        if shown.is_empty() || part.first() == Some(&b'-') {
-                            shown = part;
-                        }
-                    }
-                    out.extend_from_slice(shown);
-                }
             }
         }
-    }
-}
-
-/// Adds up integer replies; an error among them is the reply.
-pub(super) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {
-    let (mut sum, mut error) = (0, None);
-    for part in parts {
-        let integer = || parse_integer(part.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
-        match integer() {
-            Some(number) => sum += number,
-            None => error = Some(part),
-        }
-    }
-    match error {
-        Some(part) => out.extend_from_slice(part),
-        None => Reply::new(out, protocol).integer(sum),
     }
 }
 

@@ -1,12 +1,13 @@
 //! CLUSTER: tells clients that know Redis Cluster where slots are, so that they go straight to the leader. Nobody has to:
-//! every node answers every command.
+//! every node answers every command, unless a connection asks to be told where to go.
 
+use super::frame::OwnedFrame;
 use super::{Connection, session};
 use crate::commands::CommandError;
 use crate::resp::Reply;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
-use tessera_store::{NodeEntry, Table};
+use tessera_store::{Leader, NodeEntry, Table};
 use tessera_types::{NodeId, Partitioner, REDIS_SLOTS, redis_slot};
 
 /// The slots of a partition; none if there are more partitions than slots.
@@ -15,6 +16,9 @@ fn slots_of(partition: u32, partitions: u32) -> Option<RangeInclusive<u32>> {
     let (first, next) = (first(partition), first(partition + 1));
     (first < next).then(|| first..=next - 1)
 }
+
+/// A node with its name in Redis' form.
+type NamedNode = (String, NodeEntry);
 
 /// Host and port of an address.
 fn host_and_port(node: &NodeEntry) -> (&str, i64) {
@@ -25,6 +29,9 @@ fn host_and_port(node: &NodeEntry) -> (&str, i64) {
 impl Connection {
     pub(super) fn cluster(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let which = args[1].to_ascii_lowercase();
+        if which == b"redirects" {
+            return self.choose_redirects(args);
+        }
         if which == b"keyslot" {
             let [_, _, key] = args else { return Err(CommandError::arity("cluster|keyslot")) };
             self.reply().integer(i64::from(redis_slot(key)));
@@ -66,31 +73,62 @@ impl Connection {
         self.reply().bulk(text.as_bytes());
     }
 
-    /// For each range of slots, the node that leads it and those that hold replicas.
-    fn holders(&self, table: &Table) -> Vec<(RangeInclusive<u32>, Vec<NodeEntry>)> {
+    /// CLUSTER REDIRECTS: whether keys that other nodes lead are answered with MOVED on this connection.
+    fn choose_redirects(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+        match args {
+            [_, _] => {
+                let text: &[u8] = if self.session.wants_redirects { b"on" } else { b"off" };
+                self.reply().bulk(text);
+            }
+            [_, _, word] if word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off") => {
+                self.session.wants_redirects = word.eq_ignore_ascii_case(b"on");
+                self.reply().ok();
+            }
+            _ => return Err(CommandError::text("ERR CLUSTER REDIRECTS takes on or off")),
+        }
+        Ok(())
+    }
+
+    /// The error that sends a client who wants that to the node that leads all of a command's keys.
+    pub(super) fn redirection(&self, table: &Table, frame: &OwnedFrame, parts: &[(u32, OwnedFrame)]) -> Option<String> {
+        let [(partition, _)] = parts else { return None };
+        if !self.session.wants_redirects || table.schema().partitioner != Partitioner::RedisSlots {
+            return None;
+        }
+        let Leader::Node(node) = table.leader_of(*partition) else { return None };
+        let args = frame.arguments();
+        let command = crate::commands::find(args[0])?;
+        let slot = redis_slot(args[command.key_positions(args.len()).next()?]);
+        let catalog = self.server.store.catalog();
+        let (host, port) = host_and_port(catalog.node(node)?);
+        Some(format!("MOVED {slot} {host}:{port}"))
+    }
+
+    /// For each range of slots, the node that leads it and those that hold replicas, each with its name.
+    fn holders(&self, table: &Table) -> Vec<(RangeInclusive<u32>, Vec<NamedNode>)> {
         let catalog = self.server.store.catalog();
         let Some(entry) = catalog.get(table.id()) else { return Vec::new() };
         let partitions = table.schema().partitions;
         let holders = (0..partitions).zip(&entry.placement).filter_map(|(partition, placement)| {
             let leader = table.known_leader(partition)?;
-            let others = placement.members.iter().map(|replica| replica.node).filter(|node| *node != leader);
+            let members = placement.members.iter().filter(|replica| !replica.is_witness());
+            let others = members.map(|replica| replica.node).filter(|node| *node != leader);
             let nodes = std::iter::once(leader).chain(others).filter_map(|node| catalog.node(node).cloned());
-            Some((slots_of(partition, partitions)?, nodes.collect()))
+            let named = nodes.map(|node| (self.redis_id(node.id), node));
+            Some((slots_of(partition, partitions)?, named.collect()))
         });
         holders.collect()
     }
 
     fn cluster_slots(&mut self, table: &Table) {
         let holders = self.holders(table);
-        let ids: Vec<Vec<String>> =
-            holders.iter().map(|(_, nodes)| nodes.iter().map(|node| self.redis_id(node.id)).collect()).collect();
         let mut reply = self.reply();
         reply.array(holders.len());
-        for ((slots, nodes), ids) in holders.iter().zip(&ids) {
+        for (slots, nodes) in &holders {
             reply.array(2 + nodes.len());
             reply.integer(i64::from(*slots.start()));
             reply.integer(i64::from(*slots.end()));
-            for (node, id) in nodes.iter().zip(ids) {
+            for (id, node) in nodes {
                 let (host, port) = host_and_port(node);
                 reply.array(4);
                 reply.bulk(host.as_bytes());
@@ -103,11 +141,9 @@ impl Connection {
 
     fn cluster_shards(&mut self, table: &Table) {
         let holders = self.holders(table);
-        let ids: Vec<Vec<String>> =
-            holders.iter().map(|(_, nodes)| nodes.iter().map(|node| self.redis_id(node.id)).collect()).collect();
         let mut reply = self.reply();
         reply.array(holders.len());
-        for ((slots, nodes), ids) in holders.iter().zip(&ids) {
+        for (slots, nodes) in &holders {
             reply.map(2);
             reply.bulk(b"slots");
             reply.array(2);
@@ -115,7 +151,7 @@ impl Connection {
             reply.integer(i64::from(*slots.end()));
             reply.bulk(b"nodes");
             reply.array(nodes.len());
-            for (at, (node, id)) in nodes.iter().zip(ids).enumerate() {
+            for (at, (id, node)) in nodes.iter().enumerate() {
                 shard_node(&mut reply, node, id, at == 0);
             }
         }
@@ -129,7 +165,7 @@ impl Connection {
             let own = if node.id == own { "myself," } else { "" };
             let id = self.redis_id(node.id);
             let _ = write!(text, "{id} {host}:{port}@0 {own}master - 0 0 {} connected", node.id);
-            let led = holders.iter().filter(|(_, nodes)| nodes.first().is_some_and(|leader| leader.id == node.id));
+            let led = holders.iter().filter(|(_, nodes)| nodes.first().is_some_and(|(_, leader)| leader.id == node.id));
             for (slots, _) in led {
                 let _ = write!(text, " {}-{}", slots.start(), slots.end());
             }

@@ -135,7 +135,7 @@ impl Connection {
     }
 
     pub(super) async fn run_batch(&mut self, batch: Batch) {
-        let mode = Mode::Write(self.session.durability);
+        let mode = Mode::Write(self.session.choices.writes);
         self.run_batch_as(mode, batch).await;
     }
 
@@ -152,7 +152,7 @@ impl Connection {
         let Some(table) = self.session.table() else {
             return self.reply().error(session::NO_TABLE);
         };
-        if self.session.reads == ReadMode::Majority {
+        if self.session.choices.reads == ReadMode::Majority {
             return self.read_confirmed(&table, command, frame).await;
         }
         if command.fan_out == FanOut::Gather {
@@ -172,7 +172,7 @@ impl Connection {
             let replies = self.output.split_off(began);
             let begins = std::iter::once(began).chain(ends.iter().copied());
             let parts = begins.zip(&ends).map(|(from, to)| &replies[from - began..to - began]);
-            batch::sum(parts, self.session.protocol, &mut self.output);
+            elsewhere::sum(parts, self.session.protocol, &mut self.output);
         }
     }
 
@@ -189,7 +189,8 @@ impl Connection {
             self.run_batch_as(Mode::Read, batch).await;
             replies.push(self.output.split_off(began));
         }
-        merge.write(replies, self.session.protocol, &mut self.output);
+        let mut replies = replies.iter().map(Vec::as_slice);
+        merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
 
     /// Runs a read of one partition so that all it sees is of one instant.
@@ -201,7 +202,7 @@ impl Connection {
         frame: &OwnedFrame,
         now: UnixMillis,
     ) {
-        let (protocol, reads, began) = (self.session.protocol, self.session.reads, self.output.len());
+        let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
         for _ in 0..READ_TRIES {
             self.output.truncate(began);
             let before = table.version(partition);
@@ -232,7 +233,7 @@ impl Connection {
     fn run_gather(&mut self, table: &Table, frame: &OwnedFrame, now: UnixMillis) {
         let args = frame.arguments();
         let keys: Vec<_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
-        let (began, reads) = (self.output.len(), self.session.reads);
+        let (began, reads) = (self.output.len(), self.session.choices.reads);
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         reply.array(keys.len());
         let outcome =

@@ -10,6 +10,7 @@
 
 mod batch;
 mod buffers;
+mod choices;
 mod cluster_command;
 mod dispatch;
 mod elsewhere;
@@ -219,7 +220,7 @@ impl Connection {
             let table = self.session.table.as_ref()?;
             let partition = table.partition_of(&RecordKey::new(&input[key.clone()], b""));
             if !self.elsewhere.is_empty()
-                || table.reader_of(partition, self.session.reads) != tessera_store::Leader::Here
+                || table.reader_of(partition, self.session.choices.reads) != tessera_store::Leader::Here
             {
                 return None;
             }
@@ -253,7 +254,7 @@ impl Connection {
             batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
             return batch.len();
         };
-        let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.reads);
+        let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.choices.reads);
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
         let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
         let has_hashes = keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));

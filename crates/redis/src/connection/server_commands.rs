@@ -38,6 +38,7 @@ impl Connection {
                 self.discard();
                 Ok(())
             }
+            S::Acks => self.acks(&args),
             S::Durability => self.durability(&args),
             S::Exec => {
                 let _: () = self.exec().await;

@@ -1,6 +1,7 @@
 //! What a connection has chosen: user, table, protocol, durability, an open transaction.
 
 use super::batch::Watched;
+use super::choices::Choices;
 use super::transactions::OpenTransaction;
 use crate::access::User;
 use crate::clients::Client;
@@ -10,7 +11,7 @@ use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tessera_store::Table;
-use tessera_types::{Durability, Limits, ReadMode, TableId};
+use tessera_types::{Limits, ReadMode, TableId};
 
 pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
 
@@ -19,8 +20,9 @@ pub(super) struct Session {
     /// `None` before authentication.
     pub(super) user: Option<User>,
     pub(super) table: Option<Arc<Table>>,
-    pub(super) durability: Option<Durability>,
-    pub(super) reads: ReadMode,
+    pub(super) choices: Choices,
+    /// Whether it wants to be told where to go instead of being served from there.
+    pub(super) wants_redirects: bool,
     pub(super) transaction: Option<OpenTransaction>,
     pub(super) watches: Vec<Watched>,
     pub(super) name: String,
@@ -35,8 +37,8 @@ impl Session {
             protocol: Protocol::Resp2,
             user: None,
             table: None,
-            durability: None,
-            reads: ReadMode::default(),
+            choices: Choices::default(),
+            wants_redirects: false,
             transaction: None,
             watches: Vec::new(),
             name: String::new(),
@@ -70,7 +72,7 @@ impl Session {
     /// Recomputes what follows from the rest.
     pub(super) fn update(&mut self) {
         let may_read = self.user.as_ref().is_some_and(|user| user.may_read);
-        self.reads_freely = may_read && self.transaction.is_none() && self.reads != ReadMode::Majority;
+        self.reads_freely = may_read && self.transaction.is_none() && self.choices.reads != ReadMode::Majority;
     }
 
     pub(super) fn show(&self, client: &Client) {

@@ -2,14 +2,14 @@
 
 use super::elsewhere::Confined;
 use super::frame::OwnedFrame;
-use super::{Connection, batch, session};
+use super::{Connection, elsewhere, session};
 use crate::commands::{Command, CommandError};
 use crate::glob;
 use crate::number::parse_integer;
 use rand::Rng;
 use std::sync::Arc;
 use tessera_store::{Table, Visit};
-use tessera_types::{Durability, RecordKey, RequestError, TableId, UnixMillis};
+use tessera_types::{RequestError, TableId, UnixMillis};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
@@ -217,7 +217,7 @@ impl Connection {
             let all = 0..table.schema().partitions;
             let counts = self.ask_partitions(&table, command, frame, all).await;
             let protocol = self.session.protocol;
-            return batch::sum(counts.iter().map(Vec::as_slice), protocol, &mut self.output);
+            return elsewhere::sum(counts.iter().map(Vec::as_slice), protocol, &mut self.output);
         }
         let statistics = table.statistics();
         let keys = statistics.hash_keys.unwrap_or(statistics.records);
@@ -272,53 +272,6 @@ impl Connection {
         self.session.choose(table)?;
         self.session.watches.clear();
         self.session.show(&self.client);
-        self.reply().ok();
-        Ok(())
-    }
-
-    pub(super) fn reads(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        let word = match args {
-            [_] => {
-                let text = self.session.reads.as_str();
-                self.reply().bulk(text.as_bytes());
-                return Ok(());
-            }
-            [_, word] => word,
-            [_, lag, key] if lag.eq_ignore_ascii_case(b"lag") => return self.lag(key),
-            _ => return Err(CommandError::arity("reads")),
-        };
-        let word = String::from_utf8_lossy(word).to_lowercase();
-        self.session.reads = word.parse().map_err(|error| CommandError::Reply(format!("ERR {error}").into()))?;
-        self.session.update();
-        self.reply().ok();
-        Ok(())
-    }
-
-    /// READS LAG: by how many milliseconds the replica on this node may be behind for a key.
-    fn lag(&mut self, key: &[u8]) -> Result<(), CommandError> {
-        let table = self.session.table().ok_or(CommandError::text(session::NO_TABLE))?;
-        let lag = table.lag(table.partition_of(&RecordKey::new(key, b"")));
-        match lag {
-            Some(lag) => self.reply().integer(i64::try_from(lag.as_millis()).unwrap_or(i64::MAX)),
-            None => self.reply().null(),
-        }
-        Ok(())
-    }
-
-    pub(super) fn durability(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        let [_, word] = args else {
-            if args.len() > 2 {
-                return Err(CommandError::arity("durability"));
-            }
-            let text = self.session.durability.map_or("table", Durability::as_str);
-            self.reply().bulk(text.as_bytes());
-            return Ok(());
-        };
-        let word = String::from_utf8_lossy(word).to_lowercase();
-        self.session.durability = match word.as_str() {
-            "table" => None,
-            word => Some(word.parse().map_err(|error| CommandError::Reply(format!("ERR {error}, table").into()))?),
-        };
         self.reply().ok();
         Ok(())
     }

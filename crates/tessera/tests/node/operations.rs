@@ -1,7 +1,7 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
 use crate::resp_client::Value;
-use crate::server::{Node, free_port, tessera};
+use crate::server::{Node, SmallDisk, free_port, tessera};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;
@@ -246,25 +246,6 @@ fn every_listener_speaks_tls_when_told_to() {
     assert!(plain.call(&[b"PING".to_vec()]).is_err());
 }
 
-/// A file system of its own, for the time of a test.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    /// `None` without the right to mount one.
-    fn mount(at: std::path::PathBuf, bytes: usize) -> Option<Self> {
-        std::fs::create_dir_all(&at).unwrap();
-        let size = format!("size={bytes}");
-        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(at))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     const MIB: usize = 1 << 20;
@@ -273,7 +254,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
         eprintln!("skipped: mounting a small file system needs root");
         return;
     };
-    let data = disk.0.join("data");
+    let data = disk.path().join("data");
     let node = Node::start(&data, &[]);
     node.cli("table create m --engine memory --durability hard --partitions 4");
     let mut client = node.client();
@@ -281,7 +262,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     let mut set =
         |number: usize| client.call(&[b"SET".to_vec(), format!("k{number}").into(), vec![b'v'; 100_000]]).unwrap();
     assert_eq!(set(0), ok());
-    let ballast = disk.0.join("ballast");
+    let ballast = disk.path().join("ballast");
     let free = 96 * MIB - 30 * MIB;
     std::fs::write(&ballast, vec![0; free]).unwrap();
     let mut stored = 1;

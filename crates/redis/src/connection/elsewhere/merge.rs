@@ -1,6 +1,7 @@
 //! One reply out of several.
 
-use crate::connection::batch;
+use crate::commands::FanOut;
+use crate::number::parse_integer;
 use crate::resp::{Protocol, Reply, reply_length};
 
 /// How a reply is made of those of the next parts.
@@ -14,32 +15,65 @@ pub(in crate::connection) enum Merge {
 }
 
 impl Merge {
-    /// How many replies become one.
-    pub(super) fn parts(&self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Sum(count) | Self::Same(count) | Self::Arrays(count) => *count,
-            Self::Gather(places) => places.len(),
+    /// For a command that was split into so many parts.
+    pub(in crate::connection) fn of(parts: usize, fan_out: FanOut) -> Self {
+        match (parts, fan_out) {
+            (1, _) => Self::One,
+            (count, FanOut::Sum) => Self::Sum(count),
+            (count, _) => Self::Same(count),
         }
     }
 
-    pub(in crate::connection) fn write(&self, replies: Vec<Vec<u8>>, protocol: Protocol, out: &mut Vec<u8>) {
+    /// Takes as many of the replies as become one, and writes that.
+    pub(in crate::connection) fn write<'a>(
+        &self,
+        replies: &mut impl Iterator<Item = &'a [u8]>,
+        protocol: Protocol,
+        out: &mut Vec<u8>,
+    ) {
         match self {
-            Self::One => out.extend_from_slice(&replies[0]),
-            Self::Sum(_) => batch::sum(replies.iter().map(Vec::as_slice), protocol, out),
-            Self::Same(_) => {
+            Self::One => out.extend_from_slice(replies.next().expect("a reply for each part")),
+            Self::Sum(count) => sum(replies.take(*count), protocol, out),
+            Self::Same(count) => {
+                let mut shown = &b""[..];
                 // An error is worth more than an OK.
-                let error = replies.iter().find(|reply| reply.first() == Some(&b'-'));
-                out.extend_from_slice(error.unwrap_or(&replies[0]));
+                for reply in replies.take(*count) {
+                    if shown.is_empty() || reply.first() == Some(&b'-') {
+                        shown = reply;
+                    }
+                }
+                out.extend_from_slice(shown);
             }
-            Self::Gather(places) => gather(places, &replies, protocol, out),
-            Self::Arrays(_) => join_arrays(&replies, protocol, out),
+            Self::Gather(places) => {
+                let replies: Vec<_> = replies.take(places.len()).collect();
+                gather(places, &replies, protocol, out);
+            }
+            Self::Arrays(count) => {
+                let replies: Vec<_> = replies.take(*count).collect();
+                join_arrays(&replies, protocol, out);
+            }
         }
     }
 }
 
+/// Adds up integer replies; an error among them is the reply.
+pub(in crate::connection) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {
+    let (mut sum, mut error) = (0, None);
+    for part in parts {
+        let integer = || parse_integer(part.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
+        match integer() {
+            Some(number) => sum += number,
+            None => error = Some(part),
+        }
+    }
+    match error {
+        Some(part) => out.extend_from_slice(part),
+        None => Reply::new(out, protocol).integer(sum),
+    }
+}
+
 /// Puts arrays together so that each element stands where it was asked for; places count from one.
-fn gather(places: &[Vec<usize>], replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
+fn gather(places: &[Vec<usize>], replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
     let count = places.iter().map(Vec::len).sum();
     let mut elements: Vec<&[u8]> = vec![b""; count];
     for (places, reply) in places.iter().zip(replies) {
@@ -55,7 +89,7 @@ fn gather(places: &[Vec<usize>], replies: &[Vec<u8>], protocol: Protocol, out: &
     elements.into_iter().for_each(|element| out.extend_from_slice(element));
 }
 
-fn join_arrays(replies: &[Vec<u8>], protocol: Protocol, out: &mut Vec<u8>) {
+fn join_arrays(replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
     let mut arrays = Vec::with_capacity(replies.len());
     for reply in replies {
         match array_elements(reply) {

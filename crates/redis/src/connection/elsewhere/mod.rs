@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::{Protocol, Reply, reply_length};
 use bytes::Bytes;
-use merge::Merge;
+pub(super) use merge::{Merge, sum};
 pub(crate) use request::carry_out;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -91,10 +91,15 @@ impl Connection {
     pub(super) async fn take_elsewhere(&mut self, command: &'static Command, frame: &OwnedFrame) -> bool {
         let Some(table) = self.session.table() else { return false };
         let Some((parts, merge)) = split(&table, command, frame) else { return false };
-        let reads = if is_keyed_read(command) { self.session.reads } else { ReadMode::Single };
+        let reads = if is_keyed_read(command) { self.session.choices.reads } else { ReadMode::Single };
         let all_here = parts.iter().all(|(partition, _)| table.reader_of(*partition, reads) == Leader::Here);
         if all_here && self.elsewhere.is_empty() {
             return false;
+        }
+        if let Some(line) = self.redirection(&table, frame, &parts) {
+            self.settle().await;
+            self.reply().error(&line);
+            return true;
         }
         self.settle_writes().await;
         self.elsewhere.add(command, parts, merge);
@@ -239,11 +244,11 @@ impl Connection {
     /// Has every part carried out by whoever leads its partition.
     async fn reach(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
         let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
-        let Session { protocol, durability, reads, .. } = self.session;
+        let Session { protocol, choices, .. } = self.session;
         loop {
             let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
             for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.reply.is_none()) {
-                let may_be_outdated = part.may_be_outdated && reads == ReadMode::Outdated;
+                let may_be_outdated = part.may_be_outdated && choices.reads == ReadMode::Outdated;
                 let place = match may_be_outdated {
                     true => self.server.store.outdated_reader_of(table, part.partition),
                     false => table.leader_of(part.partition),
@@ -257,8 +262,7 @@ impl Connection {
             let mut asked = Vec::new();
             for (leader, which) in by_leader {
                 self.server.forwarded.fetch_add(u64::from(leader.is_some()), Ordering::Relaxed);
-                let request =
-                    request::encode(table.id(), protocol, durability, reads, which.iter().map(|at| &parts[*at]));
+                let request = request::encode(table.id(), protocol, choices, which.iter().map(|at| &parts[*at]));
                 let server = self.server.clone();
                 asked.push((
                     which,
@@ -296,13 +300,13 @@ fn is_keyed_read(command: &Command) -> bool {
 
 /// The replies of commands, made of those of their parts.
 fn merge(elsewhere: Elsewhere, protocol: Protocol) -> Vec<Vec<u8>> {
-    let mut parts = elsewhere.parts.into_iter().map(|part| part.reply.expect("every part has a reply by now"));
-    let merge = |merge: Merge| {
+    let mut parts = elsewhere.parts.iter().map(|part| part.reply.as_deref().expect("every part has a reply by now"));
+    let merge = |merge: &Merge| {
         let mut out = Vec::new();
-        merge.write(parts.by_ref().take(merge.parts()).collect(), protocol, &mut out);
+        merge.write(&mut parts, protocol, &mut out);
         out
     };
-    elsewhere.replies.into_iter().map(merge).collect()
+    elsewhere.replies.iter().map(merge).collect()
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
@@ -334,11 +338,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
         }
         Run::Keyed(_) => {
             let parts = super::dispatch::parts(table, command, frame.clone()).ok()?;
-            let merge = match (parts.len(), command.fan_out) {
-                (1, _) => Merge::One,
-                (count, FanOut::Sum) => Merge::Sum(count),
-                (count, _) => Merge::Same(count),
-            };
+            let merge = Merge::of(parts.len(), command.fan_out);
             Some((parts.into_vec(), merge))
         }
     }

@@ -1,18 +1,19 @@
 //! What one node asks another one on behalf of a client.
 //!
-//! `u32 table | u8 protocol | u8 durability | u8 read mode`, then commands, of which some are confined to a partition:
+//! `u32 table | u8 protocol | three bytes of choices`, then commands, of which some are confined to a partition:
 //! `u32 partition | u32 length | RESP`. The answer is the replies, one after the other.
 
 use super::{Confined, Part};
 use crate::clients::Client;
+use crate::connection::choices::Choices;
 use crate::connection::session::Session;
 use crate::connection::{Connection, Stream};
-use crate::resp::Protocol;
+use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
 use tessera_store::Answer;
-use tessera_types::{Durability, ReadMode, TableId};
+use tessera_types::TableId;
 
 /// The commands are not confined to one partition.
 const ANY: u32 = u32::MAX;
@@ -21,15 +22,13 @@ const ANY: u32 = u32::MAX;
 pub(super) fn encode<'a>(
     table: TableId,
     protocol: Protocol,
-    durability: Option<Durability>,
-    reads: ReadMode,
+    choices: Choices,
     parts: impl Iterator<Item = &'a Part>,
 ) -> Vec<u8> {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     out.put_u32_le(table.0);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
-    out.put_u8(durability.map_or(0, |durability| 1 + durability as u8));
-    out.put_u8(reads as u8);
+    out.put_slice(&choices.encode());
     let mut open: Option<(u32, usize)> = None;
     for part in parts {
         let confined = if part.is_confined { part.partition } else { ANY };
@@ -41,19 +40,16 @@ pub(super) fn encode<'a>(
         }
         for command in &part.commands {
             let args = command.arguments();
-            out.put_slice(format!("*{}\r\n", args.len()).as_bytes());
-            for arg in args {
-                out.put_slice(format!("${}\r\n", arg.len()).as_bytes());
-                out.put_slice(arg);
-                out.put_slice(b"\r\n");
-            }
+            let mut written = Reply::new(&mut out, Protocol::Resp2);
+            written.array(args.len());
+            args.iter().for_each(|arg| written.bulk(arg));
         }
     }
     close(&mut out, open);
-    out.to_vec()
+    out
 }
 
-fn close(out: &mut BytesMut, open: Option<(u32, usize)>) {
+fn close(out: &mut [u8], open: Option<(u32, usize)>) {
     if let Some((_, began)) = open {
         let length = u32::try_from(out.len() - began).expect("a pipeline is shorter than 4 GiB");
         out[began - 4..began].copy_from_slice(&length.to_le_bytes());
@@ -87,14 +83,9 @@ fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
     let table = server.store.table(TableId(request.try_get_u32_le().ok()?))?;
     let mut session = Session::of_another_node(table);
     session.protocol = if request.try_get_u8().ok()? == 3 { Protocol::Resp3 } else { Protocol::Resp2 };
-    session.durability = match request.try_get_u8().ok()? {
-        1 => Some(Durability::None),
-        2 => Some(Durability::Soft),
-        3 => Some(Durability::Hard),
-        _ => None,
-    };
-    let reads = request.try_get_u8().ok()?;
-    session.reads = ReadMode::ALL.iter().copied().find(|mode| *mode as u8 == reads)?;
+    let mut choices = [0; 3];
+    request.try_copy_to_slice(&mut choices).ok()?;
+    session.choices = Choices::decode(choices)?;
     session.update();
     Some(session)
 }

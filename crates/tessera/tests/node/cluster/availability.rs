@@ -1,0 +1,183 @@
+//! What clients notice when a node is killed, stopped, drained, stands still, or has a full disk.
+
+use super::{Cluster, WHOLE};
+use crate::resp_client::{Client, Value};
+use crate::server::{SmallDisk, wait_for};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What came of writes through another node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcomes {
+    longest: Duration,
+    refused: u64,
+    /// Under way when the leader changed: they may have taken effect.
+    unknown: u64,
+}
+
+impl Outcomes {
+    fn and(self, other: Self) -> Self {
+        Self {
+            longest: self.longest.max(other.longest),
+            refused: self.refused + other.refused,
+            unknown: self.unknown + other.unknown,
+        }
+    }
+}
+
+/// Writes through a node while `disturb` happens to another one.
+fn write_while(port: u16, table: &str, disturb: impl FnOnce()) -> Outcomes {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..4u32)
+            .map(|writer| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    let mut client = Client::connect(port).unwrap();
+                    client.run(&format!("TABLE {table}"));
+                    let mut outcomes = Outcomes::default();
+                    for number in 0u64.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let began = Instant::now();
+                        let reply = client.run(&format!("SET w{writer}n{} {number}", number % 100));
+                        outcomes.longest = outcomes.longest.max(began.elapsed());
+                        match reply {
+                            Value::Simple(_) => {}
+                            Value::Error(line) if line.contains("outcome unknown") => outcomes.unknown += 1,
+                            other => {
+                                eprintln!("{other}");
+                                outcomes.refused += 1;
+                            }
+                        }
+                    }
+                    outcomes
+                })
+            })
+            .collect();
+        disturb();
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().unwrap()).fold(Outcomes::default(), Outcomes::and)
+    })
+}
+
+#[test]
+#[ignore = "a measurement; `make failover` runs it"]
+fn failover_takes() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine rocksdb --partitions 16 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let (mut gaps, mut all) = (Vec::new(), Outcomes::default());
+    for kill in 0..20 {
+        let at = kill % 3;
+        let port = cluster.ports[(at + 1) % 3].0;
+        let outcomes = write_while(port, "t", || {
+            std::thread::park_timeout(Duration::from_millis(500));
+            cluster.kill(at);
+            std::thread::park_timeout(Duration::from_secs(4));
+        });
+        gaps.push(outcomes.longest);
+        all = all.and(outcomes);
+        cluster.start_node(at);
+        cluster.wait_until_whole();
+        // Leaders go back to where they belong, or the next kill would hit nobody.
+        std::thread::park_timeout(Duration::from_secs(5));
+    }
+    gaps.sort_unstable();
+    eprintln!("longest write per kill: median {:?}, worst {:?}; {all:?}", gaps[10], gaps[19]);
+}
+
+#[test]
+fn stopping_a_node_refuses_no_request_made_to_others() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let port = cluster.ports[1].0;
+    let outcomes = write_while(port, "t", || {
+        let mut node = cluster.nodes[0].take().unwrap();
+        assert_eq!(node.process.terminate(), Some(0));
+    });
+    assert_eq!((outcomes.refused, outcomes.unknown), (0, 0));
+    eprintln!("while a node stopped: {outcomes:?}");
+}
+
+#[test]
+fn draining_a_node_refuses_no_request() {
+    let cluster = Cluster::start(4);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let (at, other) = (0, 1);
+    let outcomes = write_while(cluster.ports[other].0, "t", || {
+        cluster.cli(other, &format!("node drain {}", at + 1)).unwrap();
+        wait_for("the node is empty", WHOLE, || {
+            let status = cluster.status(other)?;
+            let nodes = status["cluster"]["nodes"].as_array()?;
+            (nodes.iter().find(|node| node["id"] == at + 1)?["replicas"] == 0).then_some(())
+        });
+    });
+    assert_eq!((outcomes.refused, outcomes.unknown), (0, 0), "while node {} was drained", at + 1);
+    eprintln!("while node {} was drained: {outcomes:?}", at + 1);
+}
+
+/// A node whose disk is full lets others lead; clients notice nothing, and it comes back by itself.
+#[test]
+fn a_full_disk_under_one_replica_refuses_nothing() {
+    const MIB: usize = 1 << 20;
+    let data = TempDir::new().unwrap();
+    let Some(disk) = SmallDisk::mount(data.path().join("0"), 256 * MIB) else {
+        eprintln!("skipped: mounting a small file system needs root");
+        return;
+    };
+    let cluster = Cluster::start_at(data, None, 3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let leads = |node: u64| {
+        let status = cluster.status(1).unwrap();
+        let nodes = status["cluster"]["nodes"].as_array().unwrap().clone();
+        nodes.iter().find(|known| known["id"] == node).unwrap()["leaders"].as_u64().unwrap()
+    };
+    assert!(leads(1) > 0);
+    let ballast = disk.path().join("ballast");
+    let outcomes = write_while(cluster.ports[1].0, "t", || {
+        // All of it: a file system of its own has no reserve.
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        while std::io::Write::write_all(&mut file, &[0; 1 << 16]).is_ok() {}
+        wait_for("others lead", WHOLE, || (leads(1) == 0).then_some(()));
+        std::thread::park_timeout(Duration::from_secs(2));
+        std::fs::remove_file(&ballast).unwrap();
+    });
+    assert_eq!(outcomes.refused, 0, "{outcomes:?}");
+    wait_for("the node leads its share again", WHOLE, || (leads(1) > 0).then_some(()));
+    cluster.wait_until_whole();
+}
+
+/// A replica that takes nothing for a while holds nobody up, and has everything again afterwards.
+#[test]
+fn a_replica_that_stands_still_stalls_nobody() {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine rocksdb --partitions 4 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let outcomes = write_while(cluster.ports[1].0, "t", || {
+        cluster.signal(2, "-STOP");
+        // Longer than elections take.
+        std::thread::park_timeout(Duration::from_secs(5));
+        cluster.signal(2, "-CONT");
+    });
+    assert_eq!(outcomes.refused, 0, "{outcomes:?}");
+    assert!(outcomes.longest < Duration::from_secs(4), "{outcomes:?}");
+    cluster.wait_until_whole();
+    let mut written = cluster.client(0);
+    written.run("TABLE t");
+    let mut outdated = cluster.client(2);
+    outdated.run("TABLE t");
+    outdated.run("READS outdated");
+    wait_for("the replica has caught up", WHOLE, || {
+        let is_equal = |number: u32| {
+            let get = format!("GET w0n{number}");
+            written.run(&get) == outdated.run(&get)
+        };
+        (0..100).all(is_equal).then_some(())
+    });
+}

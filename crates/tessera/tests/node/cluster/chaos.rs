@@ -1,0 +1,263 @@
+//! Nodes killed, stopped for a while and drained, links cut, while clients go on.
+//!
+//! Clients read and write registers through whatever node they like. What they saw must have an order
+//! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability and the read modes
+//! that promise it.
+//!
+//! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer.
+
+use super::Cluster;
+use super::linearizability::{self, Operation};
+use super::net::Net;
+use crate::resp_client::{Client, Value, encode, words};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What clients did, by table and key.
+type Histories = Mutex<HashMap<(usize, u32), Vec<Operation>>>;
+
+const TABLES: &[(&str, &str)] = &[
+    ("rocks", "--engine rocksdb --durability hard --replicas 3"),
+    ("memory", "--engine memory --durability hard --replicas 3"),
+    ("pair", "--engine rocksdb --durability hard --replicas 2"),
+];
+const KEYS: u32 = 12;
+
+struct Load {
+    began: Instant,
+    /// Host and port of each node.
+    addresses: Vec<(String, u16)>,
+    histories: Histories,
+    /// Values are never used twice.
+    next_value: AtomicU64,
+    stop: AtomicBool,
+    done: AtomicU64,
+    unknown: AtomicU64,
+    refused: AtomicU64,
+    refusals: Mutex<HashMap<String, u64>>,
+}
+
+impl Load {
+    fn now(&self) -> u64 {
+        // Zero is before everything.
+        1 + u64::try_from(self.began.elapsed().as_nanos()).unwrap()
+    }
+
+    fn client(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut connection: Option<(Client, usize)> = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            if connection.is_none() || random.random_bool(0.02) {
+                let (host, port) = self.addresses.choose(&mut random).unwrap();
+                let table = random.random_range(0..TABLES.len());
+                connection = Client::connect_to(host, *port).ok().map(|client| (client, table));
+                let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
+                // Half of the clients trust leases, the others have reads confirmed.
+                let reads = if seed.is_multiple_of(2) { "READS majority" } else { "READS single" };
+                if let Some((client, _)) = &mut connection {
+                    let _ = client.call(&words(reads));
+                }
+                match connection.as_mut().map(|(client, _)| client.call(&choose)) {
+                    Some(Ok(Value::Simple(_))) => {}
+                    _ => {
+                        connection = None;
+                        std::thread::park_timeout(Duration::from_millis(20));
+                        continue;
+                    }
+                }
+            }
+            let (client, table) = connection.as_mut().expect("just connected");
+            let table = *table;
+            let key = random.random_range(0..KEYS);
+            let is_write = random.random_bool(0.5);
+            if !self.operate(client, table, key, is_write) {
+                connection = None;
+            }
+        }
+    }
+
+    /// Returns whether the connection is still of use.
+    fn operate(&self, client: &mut Client, table: usize, key: u32, is_write: bool) -> bool {
+        let name = format!("register{key}").into_bytes();
+        let value = self.next_value.fetch_add(1, Ordering::Relaxed);
+        let command = match is_write {
+            true => vec![b"SET".to_vec(), name, value.to_string().into_bytes()],
+            false => vec![b"GET".to_vec(), name],
+        };
+        let began = self.now();
+        let reply = client.send(&encode(&command)).and_then(|()| client.read());
+        let ended = self.now();
+        let (value, ended) = match (&reply, is_write) {
+            (Ok(Value::Simple(_)), true) => (value, ended),
+            (Ok(Value::Null), false) => (0, ended),
+            (Ok(Value::Bulk(bytes)), false) => (std::str::from_utf8(bytes).unwrap().parse().unwrap(), ended),
+            (Ok(Value::Error(line)), _) if !line.contains("outcome unknown") => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                *self.refusals.lock().unwrap().entry(line.clone()).or_default() += 1;
+                return true;
+            }
+            (Ok(Value::Error(_)) | Err(_), true) => {
+                self.unknown.fetch_add(1, Ordering::Relaxed);
+                (value, u64::MAX)
+            }
+            (Ok(Value::Error(_)) | Err(_), false) => return reply.is_ok(),
+            (Ok(other), _) => panic!("{other}"),
+        };
+        self.done.fetch_add(u64::from(ended != u64::MAX), Ordering::Relaxed);
+        let operation = Operation { is_write, value, began, ended };
+        self.histories.lock().unwrap().entry((table, key)).or_default().push(operation);
+        reply.is_ok()
+    }
+
+    fn check(&self, seed: u64) {
+        for ((table, key), operations) in self.histories.lock().unwrap().iter() {
+            if let Err(contradiction) = linearizability::check(operations) {
+                panic!("seed {seed}: {} register{key}: {contradiction}", TABLES[*table].0);
+            }
+        }
+    }
+}
+
+/// What is done to a cluster, each with how often it was.
+#[derive(Debug, Default)]
+struct Faults {
+    kills: u32,
+    stops: u32,
+    drains: u32,
+    replica_changes: u32,
+    cuts: u32,
+}
+
+fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
+    let at = random.random_range(0..cluster.nodes.len());
+    let pause = Duration::from_millis(random.random_range(300..2_500));
+    let another = (at + 1) % cluster.nodes.len();
+    if cluster.net.is_some() && random.random_bool(0.6) {
+        return cut(cluster, random, at, pause, faults);
+    }
+    match random.random_range(0..10) {
+        0..4 => {
+            cluster.kill(at);
+            std::thread::park_timeout(pause);
+            cluster.start_node(at);
+            faults.kills += 1;
+        }
+        4..8 => {
+            cluster.signal(at, "-STOP");
+            std::thread::park_timeout(pause);
+            cluster.signal(at, "-CONT");
+            faults.stops += 1;
+        }
+        8 => {
+            // Whether it is refused or unknown does not matter: what follows must hold anyway.
+            let _ = cluster.cli(another, &format!("node drain {}", at + 1));
+            std::thread::park_timeout(pause);
+            let _ = cluster.cli(another, &format!("node drain {} --undo", at + 1));
+            faults.drains += 1;
+        }
+        _ => {
+            let replicas = random.random_range(1..=3);
+            let _ = cluster.cli(another, &format!("table alter rocks --replicas {replicas}"));
+            std::thread::park_timeout(pause);
+            let _ = cluster.cli(another, "table alter rocks --replicas 3");
+            faults.replica_changes += 1;
+        }
+    }
+    // Some faults follow one another at once.
+    std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
+}
+
+/// Cuts a node off, or one of its links, or one direction of that; often while replicas move.
+fn cut(cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration, faults: &mut Faults) {
+    let nodes = cluster.nodes.len();
+    let other = (at + random.random_range(1..nodes)) % nodes;
+    let whole = random.random_bool(0.5);
+    let one_way = random.random_bool(0.3);
+    let net = cluster.net.as_ref().expect("there are links");
+    for peer in (0..nodes).filter(|peer| *peer != at && (whole || *peer == other)) {
+        net.cut(at, peer);
+        if !one_way {
+            net.cut(peer, at);
+        }
+    }
+    let is_moving = random.random_bool(0.4);
+    if is_moving {
+        let _ = cluster.cli(other, &format!("node drain {}", at + 1));
+    }
+    std::thread::park_timeout(pause);
+    cluster.net.as_ref().expect("there are links").heal();
+    if is_moving {
+        std::thread::park_timeout(pause);
+        let _ = cluster.cli(other, &format!("node drain {} --undo", at + 1));
+    }
+    faults.cuts += 1;
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
+    chaos(Cluster::start(3));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links() {
+    let Some(net) = Net::new(4) else {
+        eprintln!("skipped: network namespaces need root and iproute2");
+        return;
+    };
+    net.enter();
+    chaos(Cluster::start_in(Some(net), 4));
+}
+
+fn chaos(mut cluster: Cluster) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seconds = number("TESSERA_CHAOS_SECONDS").unwrap_or(15);
+    let seed = number("TESSERA_SEED").unwrap_or(1);
+    let mut random = StdRng::seed_from_u64(seed);
+    for (name, options) in TABLES {
+        cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let load = Arc::new(Load {
+        began: Instant::now(),
+        addresses: (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect(),
+        histories: Mutex::default(),
+        next_value: AtomicU64::new(1),
+        stop: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        unknown: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        refusals: Mutex::default(),
+    });
+    let clients: Vec<_> = (0..6)
+        .map(|_| {
+            let (load, seed) = (load.clone(), random.random());
+            std::thread::spawn(move || load.client(seed))
+        })
+        .collect();
+    let mut faults = Faults::default();
+    while load.began.elapsed() < Duration::from_secs(seconds) {
+        disturb(&mut cluster, &mut random, &mut faults);
+    }
+    cluster.wait_until_whole();
+    load.stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    // What is there in the end counts too.
+    for (table, (name, _)) in TABLES.iter().enumerate() {
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE {name}"));
+        (0..KEYS).for_each(|key| assert!(load.operate(&mut client, table, key, false)));
+    }
+    load.check(seed);
+    let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+    let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
+    eprintln!(
+        "seed {seed}, {seconds} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused {:?}",
+        load.refusals.lock().unwrap()
+    );
+    assert!(done > 100 * seconds, "{done} operations in {seconds} seconds");
+}

@@ -1,0 +1,222 @@
+//! Replicas of every kind: witnesses, those without a log, large ones; and what their tables promise.
+
+use super::{Cluster, WHOLE};
+use crate::resp_client::{Client, Value};
+use crate::server::wait_for;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Numbered writes, each to a key of its own, as far as they were acknowledged.
+fn write_numbers(client: &mut Client, numbers: std::ops::Range<u32>) -> Vec<u32> {
+    let is_done = |number: &u32| matches!(client.run(&format!("SET n{number} {number}")), Value::Simple(_));
+    numbers.filter(is_done).collect()
+}
+
+fn assert_there(client: &mut Client, numbers: &[u32]) {
+    for number in numbers {
+        let value = client.run(&format!("GET n{number}"));
+        assert!(
+            matches!(&value, Value::Bulk(bytes) if *bytes == number.to_string().into_bytes()),
+            "n{number}: {value}"
+        );
+    }
+}
+
+/// Two replicas and a witness, on both engines and without a log: whichever node is lost, all goes on with everything.
+#[test]
+fn two_replicas_and_a_witness_go_on_without_any_one_node() {
+    let mut cluster = Cluster::start(3);
+    let tables = ["--engine rocksdb", "--engine memory --durability hard", "--engine memory --durability none"];
+    for (at, options) in tables.iter().enumerate() {
+        cluster.cli(0, &format!("table create t{at} {options} --partitions 3 --replicas 2")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let mut written = vec![Vec::new(); tables.len()];
+    for lost in 0..3u32 {
+        let other = (lost as usize + 1) % 3;
+        for (table, written) in written.iter_mut().enumerate() {
+            let mut client = cluster.client(other);
+            client.run(&format!("TABLE t{table}"));
+            let done = write_numbers(&mut client, 200 * lost..200 * lost + 100);
+            assert_eq!(done.len(), 100, "all nodes are there");
+            written.extend(done);
+        }
+        cluster.kill(lost as usize);
+        for (table, written) in written.iter_mut().enumerate() {
+            let mut client = cluster.client(other);
+            client.run(&format!("TABLE t{table}"));
+            assert_there(&mut client, written);
+            let done = write_numbers(&mut client, 200 * lost + 100..200 * lost + 200);
+            assert_eq!(done.len(), 100, "node {} is lost", lost + 1);
+            written.extend(done);
+        }
+        let before = cluster.replicas_of(other, "t2");
+        cluster.start_node(lost as usize);
+        wait_for("what has forgotten is renewed", WHOLE, || (cluster.replicas_of(other, "t2") != before).then_some(()));
+        cluster.wait_until_whole();
+    }
+    for (table, written) in written.iter().enumerate() {
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE t{table}"));
+        assert_there(&mut client, written);
+    }
+}
+
+/// A replica that has forgotten its votes comes back as another one, and when most have, the table begins anew.
+#[test]
+fn a_table_without_a_log_survives_one_node_and_begins_anew_after_all() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability none --partitions 4 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    let written = write_numbers(&mut client, 0..500);
+    assert_eq!(written.len(), 500);
+    for lost in [1, 2] {
+        cluster.kill(lost);
+        assert_there(&mut client, &written);
+        let before = cluster.replicas_of(0, "t");
+        cluster.start_node(lost);
+        wait_for("replicas are others", WHOLE, || (cluster.replicas_of(0, "t") != before).then_some(()));
+        cluster.wait_until_whole();
+    }
+    assert_there(&mut client, &written);
+    (0..3).for_each(|at| cluster.kill(at));
+    (0..3).for_each(|at| cluster.start_node(at));
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    wait_for("the table serves again", WHOLE, || (write_numbers(&mut client, 1_000..1_001).len() == 1).then_some(()));
+    assert!(matches!(client.run("GET n1"), Value::Null));
+}
+
+/// With `READS outdated` the replica on the node that is asked answers, also when there is no leader, and says how far it may
+/// be behind.
+#[test]
+fn outdated_reads_are_answered_by_whoever_is_left() {
+    let mut cluster = Cluster::start(3);
+    for (table, replicas) in [("everywhere", 3), ("once", 1)] {
+        cluster.cli(0, &format!("table create {table} --engine rocksdb --partitions 4 --replicas {replicas}")).unwrap();
+    }
+    cluster.wait_until_whole();
+    let client = |cluster: &Cluster, at: usize, table: &str, mode: &str| {
+        let mut client = cluster.client(at);
+        client.run(&format!("TABLE {table}"));
+        assert!(matches!(client.run(&format!("READS {mode}")), Value::Simple(_)));
+        client
+    };
+    let numbers: Vec<u32> = (0..100).collect();
+    for table in ["everywhere", "once"] {
+        assert_eq!(write_numbers(&mut client(&cluster, 0, table, "single"), 0..100), numbers);
+        for at in 0..3 {
+            let mut client = client(&cluster, at, table, "outdated");
+            let is_there =
+                |client: &mut Client, number| matches!(client.run(&format!("GET n{number}")), Value::Bulk(_));
+            // A replica hears of a commit with the next message.
+            wait_for("all of it is there", WHOLE, || {
+                numbers.iter().all(|number| is_there(&mut client, number)).then_some(())
+            });
+            assert_there(&mut client, &numbers);
+        }
+    }
+    cluster.kill(1);
+    cluster.kill(2);
+    let mut outdated = client(&cluster, 0, "everywhere", "outdated");
+    assert_there(&mut outdated, &numbers);
+    let mut longest_lag = || {
+        let lag = |number| match outdated.run(&format!("READS LAG n{number}")) {
+            Value::Integer(millis) => millis,
+            other => panic!("{other}"),
+        };
+        numbers.iter().map(lag).max()
+    };
+    wait_for("what has no leader gets older", WHOLE, || longest_lag().filter(|millis| *millis > 2_000));
+    // Others have to say that they do not know.
+    let mut single = client(&cluster, 0, "everywhere", "single");
+    assert!(matches!(single.run("GET n1"), Value::Error(_)));
+}
+
+/// Replicas are filled a piece at a time, no faster than allowed; a node that is killed meanwhile begins again.
+#[test]
+fn large_replicas_are_fetched_slowly_and_come_through_a_crash() {
+    let mut cluster = Cluster::start(3);
+    for engine in ["rocksdb", "memory --durability hard"] {
+        let table = &engine[..5];
+        cluster.cli(0, &format!("table create {table} --engine {engine} --partitions 1 --replicas 1")).unwrap();
+        cluster.wait_until_whole();
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE {table}"));
+        // Not to be compressed.
+        let value: String =
+            StdRng::seed_from_u64(1).sample_iter(rand::distr::Alphanumeric).take(100_000).map(char::from).collect();
+        let value = |number: usize| format!("{}{}", &value[number..], &value[..number]);
+        for number in 0..300 {
+            assert!(matches!(client.run(&format!("SET n{number} {}", value(number))), Value::Simple(_)));
+        }
+        cluster.cli(0, &format!("table alter {table} --replicas 3")).unwrap();
+        let placement = |cluster: &Cluster| -> serde_json::Value {
+            serde_json::from_str(&cluster.cli(0, &format!("table placement {table} --json")).unwrap()).unwrap()
+        };
+        let leader = placement(&cluster)[0]["leader"].as_u64().unwrap();
+        let lost = if leader == 2 { 2 } else { 1 };
+        let is_under_way = |fetch: &serde_json::Value| {
+            fetch["node"] == lost as u64 + 1 && fetch["bytes"].as_u64() > Some(0) && fetch["bytes"] != fetch["of_bytes"]
+        };
+        wait_for("a replica is being fetched", WHOLE, || {
+            placement(&cluster)[0]["fetches"].as_array()?.iter().any(is_under_way).then_some(())
+        });
+        cluster.kill(lost);
+        assert!(matches!(client.run(&format!("SET n300 {}", value(300))), Value::Simple(_)), "the leader goes on");
+        cluster.start_node(lost);
+        wait_for("the replicas are there", WHOLE, || {
+            (placement(&cluster)[0]["members"].as_array()?.len() == 3).then_some(())
+        });
+        cluster.wait_until_whole();
+        for at in 0..3 {
+            let mut client = cluster.client(at);
+            client.run(&format!("TABLE {table}"));
+            client.run("READS outdated");
+            for number in 0..=300 {
+                let found = wait_for("the record is there", WHOLE, || match client.run(&format!("GET n{number}")) {
+                    Value::Bulk(bytes) => Some(bytes),
+                    _ => None,
+                });
+                assert!(found == value(number).into_bytes(), "n{number}");
+            }
+        }
+    }
+}
+
+/// The leader's word is enough for ACKS single, and reads see what it acknowledged.
+#[test]
+fn acks_single_are_answered_by_the_leader_and_read_back() {
+    let cluster = Cluster::start(3);
+    cluster
+        .cli(0, "table create t --engine memory --durability hard --partitions 4 --replicas 3 --acks single")
+        .unwrap();
+    cluster.wait_until_whole();
+    for (table, acks) in [("t", "table"), ("default", "single")] {
+        let mut client = cluster.client(1);
+        client.run(&format!("TABLE {table}"));
+        client.run(&format!("ACKS {acks}"));
+        for number in 0..500 {
+            let name = number % 50;
+            assert!(matches!(client.run(&format!("SET n{name} {number}")), Value::Simple(_)));
+            let value = client.run(&format!("GET n{name}"));
+            assert_eq!(value, Value::Bulk(number.to_string().into_bytes()), "a client reads what it wrote");
+        }
+    }
+    // Without a majority the leader's word still counts, until it knows that it leads no longer.
+    let (leader, other) = {
+        let placement: serde_json::Value =
+            serde_json::from_str(&cluster.cli(0, "table placement t --json").unwrap()).unwrap();
+        let leader = placement[0]["leader"].as_u64().unwrap() as usize - 1;
+        (leader, [(leader + 1) % 3, (leader + 2) % 3])
+    };
+    let mut client = cluster.client(leader);
+    client.run("TABLE t");
+    other.iter().for_each(|other| cluster.signal(*other, "-STOP"));
+    let acknowledged = (0..20).take_while(|at| matches!(client.run(&format!("SET s{at} 1")), Value::Simple(_))).count();
+    other.iter().for_each(|other| cluster.signal(*other, "-CONT"));
+    assert!(acknowledged > 0, "the leader's word");
+}
