@@ -66,11 +66,15 @@ struct RunArgs {
     name: String,
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    #[arg(long, default_value_t = 6379)]
-    port: u16,
+    /// Given more than once, connections go to one after the other
+    #[arg(long, default_value = "6379")]
+    port: Vec<u16>,
     /// Table to choose on a Tessera server
     #[arg(long)]
     table: Option<String>,
+    /// How sure reads of a Tessera server are to be: single, majority or outdated
+    #[arg(long)]
+    reads: Option<String>,
     /// Database to choose on a Redis server
     #[arg(long)]
     select: Option<u32>,
@@ -182,12 +186,16 @@ impl RunArgs {
         if self.records == 0 || self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
             bail!("--records and --rate are above 0");
         }
-        let mut addresses = (self.host.as_str(), self.port).to_socket_addrs().context(self.host.clone())?;
-        let address: SocketAddr = addresses.next().context("the host has no address")?;
+        let address = |port: &u16| -> anyhow::Result<SocketAddr> {
+            let mut addresses = (self.host.as_str(), *port).to_socket_addrs().context(self.host.clone())?;
+            addresses.next().context("the host has no address")
+        };
+        let addresses = self.port.iter().map(address).collect::<anyhow::Result<_>>()?;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         let mut greeting = Vec::new();
         greeting.extend(self.password.as_deref().map(|password| words(&["AUTH", password])));
         greeting.extend(self.table.as_deref().map(|table| words(&["TABLE", table])));
+        greeting.extend(self.reads.as_deref().map(|mode| words(&["READS", mode])));
         greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
         let mix = Mix::parse(&self.mix)?;
         if mix.scans() {
@@ -198,7 +206,7 @@ impl RunArgs {
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
         Ok(Plan {
-            address,
+            addresses,
             greeting,
             connections: self.processes * self.threads,
             pipeline: self.pipeline,
@@ -246,7 +254,7 @@ impl RunArgs {
     fn settings(&self, plan: &Plan) -> Settings {
         Settings {
             name: self.name.clone(),
-            server: plan.address.to_string(),
+            server: plan.addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "),
             table: self.table.clone(),
             mix: plan.mix.name.clone(),
             distribution: plan.distribution,

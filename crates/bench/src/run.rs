@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub address: SocketAddr,
+    /// Connections go to one after the other.
+    pub addresses: Vec<SocketAddr>,
     /// Sent once on each connection, to log in or choose a table.
     pub greeting: Vec<Vec<String>>,
     pub connections: usize,
@@ -126,7 +127,8 @@ impl<'a> Loop<'a> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
         for number in 0..plan.connections {
-            let mut stream = connect(plan).with_context(|| format!("cannot connect to {}", plan.address))?;
+            let address = plan.addresses[number % plan.addresses.len()];
+            let mut stream = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
             poll.registry().register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)?;
             connections.push(Connection {
                 stream,
@@ -348,8 +350,8 @@ impl<'a> Loop<'a> {
 }
 
 /// Connects and sends the greeting, waiting for its replies.
-fn connect(plan: &Plan) -> anyhow::Result<TcpStream> {
-    let mut stream = std::net::TcpStream::connect_timeout(&plan.address, Duration::from_secs(5))?;
+fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
+    let mut stream = std::net::TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut counter = ReplyCounter::default();

@@ -2,6 +2,8 @@
 
 use crate::peers::{self, CatalogAnswer};
 use crate::store::Store;
+use crate::table::Table;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_transport::RequestFailure;
@@ -14,7 +16,22 @@ const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two tries.
 const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long news of a table may take from the node that made it to another one.
+const NEWS: Duration = Duration::from_secs(1);
+
 impl Store {
+    /// A table that `find` finds, now or once news of it has come: another node may just have created it.
+    pub async fn find_table(&self, find: impl Fn(&Self) -> Option<Arc<Table>>) -> Option<Arc<Table>> {
+        let began = Instant::now();
+        loop {
+            let found = find(self);
+            if found.is_some() || self.is_alone() || began.elapsed() >= NEWS {
+                return found;
+            }
+            tokio::time::sleep(CATALOG_PAUSE).await;
+        }
+    }
+
     /// Changes the catalog and returns what was concerned once the change is durable and carried out here.
     ///
     /// Cancellation: the change may still be carried out.

@@ -75,9 +75,9 @@ impl Connection {
                 Ok(())
             }
             S::Scan => self.scan(&args, now),
-            S::Select => self.select(args[1]),
+            S::Select => self.select(args[1]).await,
             S::SlowLog => self.slow_log(&args),
-            S::Table => self.choose_by_name(&args),
+            S::Table => self.choose_by_name(&args).await,
             S::Unwatch => {
                 self.unwatch();
                 Ok(())

@@ -245,15 +245,18 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
+    pub(super) async fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
         let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
         let id = u32::try_from(number).ok().map(TableId);
-        let table = id.and_then(|id| self.server.store.table(id));
+        let table = match id {
+            Some(id) => self.server.store.find_table(|store| store.table(id)).await,
+            None => None,
+        };
         let table = table.ok_or(CommandError::text("ERR DB index is out of range"))?;
         self.choose(table)
     }
 
-    pub(super) fn choose_by_name(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+    pub(super) async fn choose_by_name(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let [_, name] = args else {
             if args.len() > 2 {
                 return Err(CommandError::arity("table"));
@@ -263,7 +266,7 @@ impl Connection {
             return Ok(());
         };
         let name = String::from_utf8_lossy(name);
-        let table = self.server.store.table_named(&name);
+        let table = self.server.store.find_table(|store| store.table_named(&name)).await;
         let table = table.ok_or_else(|| CommandError::Request(RequestError::NoSuchTable(name.into_owned())))?;
         self.choose(table)
     }

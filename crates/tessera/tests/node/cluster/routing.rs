@@ -54,3 +54,18 @@ fn redirects_are_for_those_who_ask() {
     assert!(matches!(client.run("CLUSTER REDIRECTS off"), Value::Simple(_)));
     assert!(is_served(&mut client));
 }
+
+/// Whoever has created a table through one node may use it through any other at once.
+#[test]
+fn a_new_table_is_known_everywhere() {
+    let cluster = Cluster::start(3);
+    for number in 0..10 {
+        cluster.cli(number % 3, &format!("table create t{number} --engine memory --partitions 4")).unwrap();
+        for at in 0..3 {
+            let mut client = cluster.client(at);
+            assert_eq!(client.run(&format!("TABLE t{number}")), Value::Simple("OK".into()));
+            assert_eq!(client.run(&format!("SET k{at} v")), Value::Simple("OK".into()));
+        }
+    }
+    assert!(matches!(cluster.client(1).run("TABLE none"), Value::Error(_)));
+}
