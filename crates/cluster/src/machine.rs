@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_types::{Limits, NodeId, ReplicaId};
 
@@ -68,7 +69,7 @@ pub trait CatalogListener {
     /// If the node cannot follow now. It is told again later.
     fn changed(&mut self, catalog: &Catalog) -> Result<(), String>;
 
-    /// This node leads the catalog's group, and everything agreed on before has been told.
+    /// Everything agreed on before this node started has been told. Called once, and whenever it begins to lead.
     fn caught_up(&mut self, catalog: &Catalog);
 
     /// The catalog is on disk as of this log index.
@@ -85,13 +86,14 @@ pub struct CatalogMachine<L> {
     file: CatalogFile,
     /// The catalog with everything evaluated, committed or not.
     ahead: Catalog,
+    has_caught_up: bool,
     listener: L,
 }
 
 impl<L: CatalogListener> CatalogMachine<L> {
     pub fn new(path: PathBuf, file: CatalogFile, limits: Limits, listener: L) -> Self {
         let ahead = file.catalog.clone();
-        Self { path, limits, file, ahead, listener }
+        Self { path, limits, file, ahead, has_caught_up: false, listener }
     }
 }
 
@@ -184,6 +186,12 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         self.ahead = next.catalog.clone();
         self.file = next;
         Ok(())
+    }
+
+    fn fresh(&mut self, _group: GroupId, _as_of: Option<Instant>) {
+        if !std::mem::replace(&mut self.has_caught_up, true) {
+            self.listener.caught_up(&self.file.catalog);
+        }
     }
 
     fn serving(&mut self, _group: GroupId) {

@@ -22,7 +22,7 @@ impl CatalogListener for OpenTables {
         self.0.catalog_leader.store(node.0, Ordering::Relaxed);
     }
 
-    fn caught_up(&mut self, _catalog: &Catalog) {
-        self.0.forget_unknown_groups();
+    fn caught_up(&mut self, catalog: &Catalog) {
+        self.0.forget_unknown_groups(catalog);
     }
 }

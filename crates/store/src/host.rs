@@ -6,14 +6,14 @@ use crate::machine::WriteCommand;
 use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
-use crate::table::{Partition, Table, group_of};
+use crate::table::{Partition, Table, group_of, partition_of_group};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
-use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
+use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_transport::{Identity, Transport};
@@ -177,10 +177,14 @@ impl Host {
         }
     }
 
-    /// Groups of tables that were purged just before a crash.
-    pub(crate) fn forget_unknown_groups(&self) {
-        let records: Vec<_> = self.recovered.lock().drain().map(|(group, _)| LogRecord::Removed { group }).collect();
-        self.log.submit(LogBatch { records, ..Default::default() });
+    /// Lets the log forget groups that went just before a crash: of tables that were purged, and of replicas that left.
+    pub(crate) fn forget_unknown_groups(&self, catalog: &Catalog) {
+        let is_unknown = |group: GroupId| {
+            let is_known = partition_of_group(group).is_some_and(|(table, _)| catalog.get(table).is_some());
+            !is_known || !self.replicas.is_held(group)
+        };
+        let groups: Vec<GroupId> = self.recovered.lock().keys().copied().collect();
+        groups.into_iter().filter(|group| is_unknown(*group)).for_each(|group| self.forget_recovered(group));
     }
 }
 

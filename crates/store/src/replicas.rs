@@ -60,6 +60,11 @@ impl Replicas {
         Ok(())
     }
 
+    /// Whether this node holds a replica of the group.
+    pub(crate) fn is_held(&self, group: GroupId) -> bool {
+        self.held.lock().replicas.contains_key(&group.0)
+    }
+
     /// Whether the worker still has the group although its replica goes.
     pub(crate) fn is_leaving(&self, group: GroupId) -> bool {
         self.leaving.lock().contains(&group)
@@ -155,7 +160,8 @@ impl Host {
         self.replicas.held.lock().earlier.remove(&group_of(table, partition));
     }
 
-    fn forget_recovered(&self, group: GroupId) {
+    /// Lets the log forget what it holds of a group that was not started.
+    pub(crate) fn forget_recovered(&self, group: GroupId) {
         if self.recovered.lock().remove(&group).is_some() {
             self.log.submit(LogBatch { records: vec![LogRecord::Removed { group }], ..Default::default() });
         }

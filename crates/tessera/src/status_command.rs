@@ -21,6 +21,12 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
     }
+    let moving = cluster["tables"].as_array().into_iter().flatten().filter(|table| table["moving"] != 0);
+    let moving: Vec<_> =
+        moving.map(|table| format!("{} of table {}", table["moving"], table["name"].as_str().unwrap_or("-"))).collect();
+    if !moving.is_empty() {
+        println!("moving      partitions: {} (`tessera table placement` shows how far)", moving.join(", "));
+    }
     println!();
     print_nodes(cluster);
     println!();

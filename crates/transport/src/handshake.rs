@@ -18,11 +18,6 @@ use tokio::net::TcpStream;
 const MAGIC: &[u8; 7] = b"TESSERA";
 const VERSION: u8 = 2;
 
-/// Why another node does not want to talk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
-
 /// Introduces this node to `to`, or as one without identity.
 pub(crate) async fn introduce(stream: &mut TcpStream, who: Option<(Identity, NodeId)>) -> io::Result<()> {
     let (cluster, from, to) = who.map_or((0, 0, 0), |(own, to)| (own.cluster.0, own.node.0, to.0));
@@ -38,7 +33,7 @@ pub(crate) async fn introduce(stream: &mut TcpStream, who: Option<(Identity, Nod
     }
     let mut reason = vec![0; usize::from(stream.read_u16_le().await?)];
     stream.read_exact(&mut reason).await?;
-    Err(io::Error::other(Refusal(String::from_utf8_lossy(&reason).into_owned())))
+    Err(io::Error::other(String::from_utf8_lossy(&reason).into_owned()))
 }
 
 /// Hears who dials. Returns the node, `None` for one without identity.
@@ -70,7 +65,7 @@ pub(crate) async fn receive(stream: &mut TcpStream, own: Identity) -> io::Result
             stream.write_u8(1).await?;
             stream.write_u16_le(u16::try_from(reason.len()).expect("reasons are short")).await?;
             stream.write_all(reason.as_bytes()).await?;
-            Err(io::Error::other(Refusal(reason)))
+            Err(io::Error::other(reason))
         }
     }
 }

@@ -10,7 +10,6 @@ mod handshake;
 mod inbound;
 mod outbound;
 
-pub use handshake::Refusal;
 pub use outbound::RequestFailure;
 
 use bytes::{Bytes, BytesMut};
@@ -18,7 +17,6 @@ use outbound::Peer;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -147,16 +145,6 @@ impl Transport {
 /// If the node cannot be reached, or refuses.
 pub async fn ask_stranger(address: &str, service: u8, payload: &[u8]) -> Result<Bytes, String> {
     outbound::ask_stranger(address, service, payload).await
-}
-
-/// Binds the address that other nodes dial.
-///
-/// # Errors
-/// What the system says.
-pub fn bind(address: SocketAddr) -> std::io::Result<std::net::TcpListener> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 #[cfg(test)]

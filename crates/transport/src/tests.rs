@@ -33,7 +33,9 @@ fn node(cluster: u128, number: u32, address: &str) -> Node {
     let echo = Arc::new(Echo::default());
     let identity = Identity { cluster: ClusterId(cluster), node: NodeId(number) };
     let transport = Transport::new(identity, echo.clone());
-    let listener = TcpListener::from_std(bind(address.parse().unwrap()).unwrap()).unwrap();
+    let listener = std::net::TcpListener::bind(address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = TcpListener::from_std(listener).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let serving = tokio::spawn(transport.clone().serve(listener));
     Node { transport, echo, address, serving }
