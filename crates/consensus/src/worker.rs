@@ -11,16 +11,15 @@
 
 use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
-use crate::group::{Group, GroupSettings, GroupView, MemberChange, PassOutput, TICK};
-use crate::log::{LogBatch, LogRecord, LogStatus, RecoveredGroup, SharedLog};
+use crate::group::{Group, PassOutput, TICK};
+use crate::log::{LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
 use arrivals::Arrivals;
-use parking_lot::Mutex;
+use inbox::Message;
+pub use inbox::{GroupStart, Inbox, InboxFull, Look, Transport};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_types::{NodeId, ReplicaId};
-use tokio::sync::Notify;
 
 /// After how many ticks the loop looks at the log's health and tries again what failed.
 const DISK_TICKS: u32 = 4;
@@ -30,163 +29,6 @@ const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a stopping worker waits for the disk before it tells those who wait that their outcome is unknown.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The queue in front of a worker.
-pub struct Inbox<C> {
-    messages: Mutex<Vec<Message<C>>>,
-    wake: Notify,
-    limit: usize,
-}
-
-/// The inbox holds as many commands as it may; the command comes back.
-#[derive(Debug)]
-pub struct InboxFull<C>(pub C);
-
-enum Message<C> {
-    Command(GroupId, C),
-    Start(GroupStart),
-    Remove(GroupId),
-    Persisted(Vec<(GroupId, u64)>),
-    Peer(PeerMessage),
-    ChangeMembers(GroupId, Vec<MemberChange>),
-    HandOver(GroupId, ReplicaId),
-    Snapshot(GroupId, u64, Vec<u8>),
-    ForgetSnapshot(GroupId),
-    /// What the snapshot of that index takes is there, or cannot be had.
-    Fetched(GroupId, u64, bool),
-    /// The state has been replaced by it.
-    Prepared(GroupId, u64),
-    Wake(GroupId),
-    WakeLedBy(NodeId),
-    Look(Look),
-    /// The group's state machine is durable up to the index.
-    Durable(GroupId, u64),
-    Stop,
-}
-
-/// Takes what a worker shows of its groups.
-pub type Look = Box<dyn FnOnce(Vec<GroupView>) + Send>;
-
-/// Carries messages to replicas on other nodes.
-pub trait Transport: Send + Sync {
-    /// Sends what one pass brought about. May lose, repeat and reorder messages, but never waits.
-    fn send(&self, messages: Vec<PeerMessage>);
-}
-
-/// A group to take on.
-pub struct GroupStart {
-    pub id: GroupId,
-    pub settings: GroupSettings,
-    /// What the log holds of it; empty for a new group.
-    pub recovered: RecoveredGroup,
-}
-
-impl<C> Inbox<C> {
-    /// An inbox that refuses commands while it holds `limit` messages.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { messages: Mutex::new(Vec::new()), wake: Notify::new(), limit })
-    }
-
-    /// Queues a command.
-    ///
-    /// # Errors
-    /// Gives the command back when the inbox is full: not done, try later.
-    pub fn submit(&self, group: GroupId, command: C) -> Result<(), InboxFull<C>> {
-        let mut messages = self.messages.lock();
-        if messages.len() >= self.limit {
-            return Err(InboxFull(command));
-        }
-        let was_empty = messages.is_empty();
-        messages.push(Message::Command(group, command));
-        drop(messages);
-        if was_empty {
-            self.wake.notify_one();
-        }
-        Ok(())
-    }
-
-    pub fn start(&self, start: GroupStart) {
-        self.push(Message::Start(start));
-    }
-
-    pub fn remove(&self, group: GroupId) {
-        self.push(Message::Remove(group));
-    }
-
-    pub fn durable(&self, group: GroupId, index: u64) {
-        self.push(Message::Durable(group, index));
-    }
-
-    /// Delivers messages from other replicas. Drops them when the inbox is full: Raft copes with lost messages.
-    pub fn deliver(&self, messages: Vec<PeerMessage>) {
-        if messages.is_empty() {
-            return;
-        }
-        let mut queue = self.messages.lock();
-        if queue.len() < self.limit {
-            queue.extend(messages.into_iter().map(Message::Peer));
-            drop(queue);
-            self.wake.notify_one();
-        }
-    }
-
-    /// Asks for a change of a group's members, if this replica leads it and no change is under way. Whether it was made
-    /// [shows](Self::look) later.
-    pub fn change_members(&self, group: GroupId, changes: Vec<MemberChange>) {
-        self.push(Message::ChangeMembers(group, changes));
-    }
-
-    /// Asks another replica to lead, if this one does.
-    pub fn hand_over(&self, group: GroupId, to: ReplicaId) {
-        self.push(Message::HandOver(group, to));
-    }
-
-    /// Gives a group a [snapshot](StateMachine::snapshot) that reflects the log up to `index`.
-    pub fn offer_snapshot(&self, group: GroupId, index: u64, snapshot: Vec<u8>) {
-        self.push(Message::Snapshot(group, index, snapshot));
-    }
-
-    /// The snapshot that was offered is no longer there; if it is wanted, another one is asked for.
-    pub fn forget_snapshot(&self, group: GroupId) {
-        self.push(Message::ForgetSnapshot(group));
-    }
-
-    /// What a group needs for the [snapshot](StateMachine::fetch) that reflects the log up to `index` is there, or it cannot
-    /// be had.
-    pub fn fetched(&self, group: GroupId, index: u64, is_there: bool) {
-        self.push(Message::Fetched(group, index, is_there));
-    }
-
-    /// A group's state has been [replaced](StateMachine::prepare) by the snapshot that reflects the log up to `index`.
-    pub fn prepared(&self, group: GroupId, index: u64) {
-        self.push(Message::Prepared(group, index));
-    }
-
-    /// Wakes a group that may [rest](crate::group), since somebody wants to read.
-    pub fn wake(&self, group: GroupId) {
-        self.push(Message::Wake(group));
-    }
-
-    /// Wakes groups whose leader is on a node that is not heard of any more.
-    pub fn wake_led_by(&self, node: NodeId) {
-        self.push(Message::WakeLedBy(node));
-    }
-
-    /// Shows all groups of the worker.
-    pub fn look(&self, look: Look) {
-        self.push(Message::Look(look));
-    }
-
-    /// Lets the loop end after it has refused what is queued.
-    pub fn stop(&self) {
-        self.push(Message::Stop);
-    }
-
-    fn push(&self, message: Message<C>) {
-        self.messages.lock().push(message);
-        self.wake.notify_one();
-    }
-}
 
 /// The groups of one worker, their state machine and their loop.
 pub struct Worker<M: StateMachine> {
@@ -583,5 +425,6 @@ fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
 }
 
 mod arrivals;
+mod inbox;
 #[cfg(test)]
 mod tests;

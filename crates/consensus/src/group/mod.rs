@@ -4,6 +4,7 @@
 //! comes out ([`PassOutput`]). It does no I/O and reads no clock, so the same code runs in the worker's loop and in
 //! simulation.
 
+mod entries;
 pub(crate) mod freshness;
 mod lease;
 mod members;
@@ -11,34 +12,26 @@ pub(crate) mod message;
 mod orphans;
 mod rest;
 mod storage;
+mod tickets;
 mod witness;
 
-use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredState};
-use crate::{Committed, Failure, GroupId};
+use crate::log::{LogRecord, RecoveredGroup, StoredState};
+use crate::{Committed, GroupId};
 use ahash::{AHashMap, RandomState};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+pub use entries::KEPT_FOR_LAGGARDS;
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 use prost::Message as _;
-use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, MessageType, Snapshot};
-use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
+use raft::eraftpb::{ConfState, EntryType, HardState, Message, MessageType};
+use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
-use storage::{GroupStorage, Held};
+use storage::GroupStorage;
 use tessera_types::{NodeId, ReplicaId};
 
-/// An entry's payload is closed when it has grown to this; what follows goes into the next entry.
-const ENTRY_BYTES: usize = 1 << 20;
-/// A buffer that held an entry longer than this is not kept for the next one.
-const KEPT_BYTES: usize = 64 << 10;
 /// Payloads of one message between replicas, about.
 const MESSAGE_BYTES: u64 = 1 << 20;
-/// Bytes of applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot. So does a witness.
-pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
-/// Likewise while a replica takes a snapshot: when it has it, it needs what came since.
-const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
-/// Applied entries that a follower keeps, in case it is to lead.
-const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
 /// How often [`Group::tick`] is to be called.
 pub const TICK: Duration = Duration::from_millis(50);
@@ -416,35 +409,6 @@ impl<T> Group<T> {
         self.is_leader() && self.serving == Some(self.node.raft.term)
     }
 
-    /// Takes a ticket for what was just appended to `building`. Returns the entry that closed, if one did.
-    pub(crate) fn replicate(&mut self, ticket: T, sync: bool, early: bool) -> Option<(u64, Bytes)> {
-        self.stir();
-        self.building_sync |= sync;
-        // Where there is nobody else, what is persisted is committed.
-        let tickets = if early && !self.is_alone { &mut self.building_early } else { &mut self.building_tickets };
-        tickets.push(ticket);
-        if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
-    }
-
-    /// Proposes what was put together. Returns the entry's index and payload; `None` also if the group leads no longer,
-    /// which the next [`Self::collect`] tells.
-    pub(crate) fn propose(&mut self) -> Option<(u64, Bytes)> {
-        if self.building.is_empty() || self.node.propose(vec![], vec![]).is_err() {
-            return None;
-        }
-        let index = self.node.raft.raft_log.last_index();
-        // What is left of the buffer takes the next entry; once this one is applied, so does its room.
-        let bytes = self.building.split().freeze();
-        if bytes.len() > KEPT_BYTES {
-            self.building = BytesMut::new();
-        }
-        let sync = std::mem::take(&mut self.building_sync);
-        self.proposed.push_back((index, Payload { bytes: bytes.clone(), sync }));
-        self.tickets.extend(self.building_tickets.drain(..).map(|ticket| (index, ticket)));
-        self.early.extend(self.building_early.drain(..).map(|ticket| (index, ticket)));
-        Some((index, bytes))
-    }
-
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) {
         if self.serving.is_some() && !self.is_serving() {
@@ -530,196 +494,6 @@ impl<T> Group<T> {
             let (rests, progress) = (self.tells_rest(&message), self.tells_progress(&message));
             output.messages.push(PeerMessage { group: self.id, rests, progress, message, payloads });
         }
-    }
-
-    /// Puts a snapshot in the place of state and log.
-    fn install(&mut self, snapshot: &Snapshot, output: &mut PassOutput, restore: &mut Restore<'_>) {
-        let metadata = snapshot.get_metadata().clone();
-        // Without the state there is nothing that this replica could do; it starts anew from its old one.
-        let (members_index, state) = snapshot.data.split_first_chunk().expect("it begins with the members' index");
-        if !self.replica().is_witness() {
-            restore(self.id, metadata.index, state)
-                .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
-        }
-        self.node.mut_store().restore(&metadata, u64::from_le_bytes(*members_index));
-        self.applied = metadata.index;
-        output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
-        self.members_changed(output);
-    }
-
-    /// Puts entries into the log, in memory and on disk. Returns whether one of them asks for an fsync.
-    fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> bool {
-        let mut sync = self.synced && !self.is_alone;
-        let held: Vec<Held> = entries
-            .iter()
-            .map(|entry| {
-                let payload = self.payload_of(entry);
-                sync |= payload.sync;
-                Held { index: entry.index, term: entry.term, kind: entry.entry_type, payload }
-            })
-            .collect();
-        if self.persistent {
-            let stored = |held: &Held| StoredEntry {
-                index: held.index,
-                term: held.term,
-                kind: u8::try_from(held.kind).expect("Raft has three entry types"),
-                payload: held.payload.bytes.clone(),
-            };
-            output.records.push(LogRecord::Entries { group: self.id, entries: held.iter().map(stored).collect() });
-        }
-        self.node.mut_store().append(held.into_iter());
-        sync
-    }
-
-    fn payload_of(&mut self, entry: &Entry) -> Payload {
-        if !entry.data.is_empty() {
-            // Raft's own, a change of members.
-            return Payload { bytes: entry.data.clone().into(), sync: true };
-        }
-        if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
-            return payload;
-        }
-        while self.proposed.front().is_some_and(|(index, _)| *index < entry.index) {
-            self.proposed.pop_front();
-        }
-        // Entries that Raft makes itself have no payload.
-        let own = self.proposed.pop_front_if(|(index, _)| *index == entry.index);
-        own.map(|(_, payload)| payload).unwrap_or_default()
-    }
-
-    fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) {
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let (mut payloads, mut changes) = (Vec::new(), Vec::new());
-        for held in self.node.store().range(first.index, last.index) {
-            if !held.is_command() {
-                changes.push((held.index, held.payload.bytes.clone()));
-            } else if !held.payload.bytes.is_empty() {
-                payloads.push(held.payload.bytes.clone());
-            }
-        }
-        if self.replica().is_witness() {
-            output.witnessed.push((self.id, last.index));
-        } else {
-            output.committed.push(Committed { group: self.id, index: last.index, payloads });
-        }
-        let members_index = self.node.store().members_index();
-        changes.retain(|(index, _)| *index > members_index);
-        for (index, change) in changes {
-            self.apply_change(index, &change);
-            self.members_changed(output);
-        }
-    }
-
-    /// The log has fsynced the ready of that number, and with it all before.
-    pub(crate) fn persisted(&mut self, number: u64) {
-        while let Some((_, messages)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= number) {
-            self.released.extend(messages);
-        }
-        self.node.on_persist_ready(number);
-        self.tell_what_is_applied();
-    }
-
-    /// What a snapshot brought was applied before it was persisted, and Raft wants to hear of it afterwards.
-    fn tell_what_is_applied(&mut self) {
-        let log = &self.node.raft.raft_log;
-        let applied = self.applied.min(log.persisted).min(log.committed);
-        if applied > log.applied {
-            self.node.advance_apply_to(applied);
-        }
-    }
-
-    /// Entries up to `index` are applied. Returns whether the group begins to serve with that.
-    pub(crate) fn applied(&mut self, index: u64) -> bool {
-        if index <= self.applied {
-            return false; // a snapshot came in between
-        }
-        self.applied = index;
-        self.node.advance_apply_to(index);
-        self.forget();
-        self.refresh_after_apply();
-        // What a leader commits first in its own term covers everything before it.
-        let term = self.node.raft.term;
-        let may_serve = self.is_leader() && !self.replica().is_witness();
-        let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
-        if begins {
-            self.serving = Some(term);
-            self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
-        }
-        begins
-    }
-
-    /// Drops applied entries from memory, except those that another replica may still ask for.
-    fn forget(&mut self) {
-        let applied = self.applied;
-        let (everybody_has, keeps) = if self.is_alone {
-            (applied, 0)
-        } else if self.is_leader() || self.replica().is_witness() {
-            let is_filling = self.node.raft.prs().iter().any(|(_, progress)| progress.state == ProgressState::Snapshot);
-            (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
-        } else {
-            (0, FOLLOWER_KEEPS_BYTES)
-        };
-        let store = self.node.mut_store();
-        // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
-        store.truncate(everybody_has.max(applied.min(1)));
-        while let Some(first) = store.first().map(|held| held.index)
-            && store.payload_bytes() > keeps
-            && first <= applied
-        {
-            store.truncate(first);
-        }
-    }
-
-    /// The index up to which commands may be answered early, if some wait for that.
-    pub(crate) fn early_index(&self) -> Option<u64> {
-        let persisted = self.node.raft.raft_log.persisted;
-        self.early.front().filter(|(index, _)| *index <= persisted).map(|_| persisted)
-    }
-
-    /// The next ticket that needs no more waiting, with what became of it.
-    pub(crate) fn next_answerable(&mut self) -> Option<(T, Result<(), Failure>)> {
-        let applied = self.applied;
-        if let Some(orphan) = self.next_answerable_orphan() {
-            return Some(orphan);
-        }
-        if let Some(persisted) = self.early_index() {
-            return self.early.pop_front_if(|(index, _)| *index <= persisted).map(|(_, ticket)| (ticket, Ok(())));
-        }
-        self.tickets.pop_front_if(|(index, _)| *index <= applied).map(|(_, ticket)| (ticket, Ok(())))
-    }
-
-    pub(crate) fn has_tickets(&self) -> bool {
-        !self.tickets.is_empty()
-            || !self.building_tickets.is_empty()
-            || !self.unconfirmed.is_empty()
-            || !self.orphans.is_empty()
-            || !self.building_early.is_empty()
-            || !self.early.is_empty()
-    }
-
-    /// Gives up what was not proposed. What was may still take effect: its tickets wait for the news.
-    pub(crate) fn depose(&mut self) -> Vec<T> {
-        self.building.clear();
-        self.building_sync = false;
-        self.lease = Some(Duration::ZERO);
-        let term = self.serving.take().unwrap_or_default();
-        self.orphans.take_in(term, self.tickets.drain(..).chain(self.early.drain(..)));
-        let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        self.building_tickets.drain(..).chain(self.building_early.drain(..)).chain(unconfirmed).collect()
-    }
-
-    /// All tickets, answerable or not, oldest first.
-    pub(crate) fn take_tickets(&mut self) -> impl Iterator<Item = T> + '_ {
-        let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
-        let proposed = self.tickets.drain(..).chain(self.early.drain(..)).map(|(_, ticket)| ticket);
-        let building = self.building_tickets.drain(..).chain(self.building_early.drain(..));
-        self.orphans.drain().chain(proposed).chain(building).chain(unconfirmed)
-    }
-
-    /// Index and term that the log may forget once the state machine is durable up to `durable`.
-    pub(crate) fn truncation(&self, durable: u64) -> Option<(u64, u64)> {
-        let index = durable.min(self.applied);
-        self.node.store().term_at(index).map(|term| (index, term))
     }
 }
 

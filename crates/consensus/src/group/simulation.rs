@@ -7,6 +7,7 @@
 //! acknowledged is everywhere.
 
 use super::*;
+use crate::Failure;
 use crate::log::LogRecord;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

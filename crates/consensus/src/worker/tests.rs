@@ -1,6 +1,8 @@
 use super::*;
+use crate::group::GroupSettings;
 use crate::log::LogConfig;
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};

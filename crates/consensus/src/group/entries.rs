@@ -1,0 +1,162 @@
+//! Entries on their way: into the log, to the state machine, and out of memory again.
+
+use super::storage::Held;
+use super::{Group, PassOutput, Payload, Restore};
+use crate::Committed;
+use crate::log::{LogRecord, StoredEntry};
+use raft::ProgressState;
+use raft::eraftpb::{Entry, Snapshot};
+use std::time::Duration;
+
+/// Bytes of applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot. So does a witness.
+pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
+/// Likewise while a replica takes a snapshot: when it has it, it needs what came since.
+const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
+/// Applied entries that a follower keeps, in case it is to lead.
+const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
+
+impl<T> Group<T> {
+    /// Puts a snapshot in the place of state and log.
+    pub(super) fn install(&mut self, snapshot: &Snapshot, output: &mut PassOutput, restore: &mut Restore<'_>) {
+        let metadata = snapshot.get_metadata().clone();
+        // Without the state there is nothing that this replica could do; it starts anew from its old one.
+        let (members_index, state) = snapshot.data.split_first_chunk().expect("it begins with the members' index");
+        if !self.replica().is_witness() {
+            restore(self.id, metadata.index, state)
+                .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
+        }
+        self.node.mut_store().restore(&metadata, u64::from_le_bytes(*members_index));
+        self.applied = metadata.index;
+        output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
+        self.members_changed(output);
+    }
+
+    /// Puts entries into the log, in memory and on disk. Returns whether one of them asks for an fsync.
+    pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> bool {
+        let mut sync = self.synced && !self.is_alone;
+        let held: Vec<Held> = entries
+            .iter()
+            .map(|entry| {
+                let payload = self.payload_of(entry);
+                sync |= payload.sync;
+                Held { index: entry.index, term: entry.term, kind: entry.entry_type, payload }
+            })
+            .collect();
+        if self.persistent {
+            let stored = |held: &Held| StoredEntry {
+                index: held.index,
+                term: held.term,
+                kind: u8::try_from(held.kind).expect("Raft has three entry types"),
+                payload: held.payload.bytes.clone(),
+            };
+            output.records.push(LogRecord::Entries { group: self.id, entries: held.iter().map(stored).collect() });
+        }
+        self.node.mut_store().append(held.into_iter());
+        sync
+    }
+
+    fn payload_of(&mut self, entry: &Entry) -> Payload {
+        if !entry.data.is_empty() {
+            // Raft's own, a change of members.
+            return Payload { bytes: entry.data.clone().into(), sync: true };
+        }
+        if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
+            return payload;
+        }
+        while self.proposed.front().is_some_and(|(index, _)| *index < entry.index) {
+            self.proposed.pop_front();
+        }
+        // Entries that Raft makes itself have no payload.
+        let own = self.proposed.pop_front_if(|(index, _)| *index == entry.index);
+        own.map(|(_, payload)| payload).unwrap_or_default()
+    }
+
+    pub(super) fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let (mut payloads, mut changes) = (Vec::new(), Vec::new());
+        for held in self.node.store().range(first.index, last.index) {
+            if !held.is_command() {
+                changes.push((held.index, held.payload.bytes.clone()));
+            } else if !held.payload.bytes.is_empty() {
+                payloads.push(held.payload.bytes.clone());
+            }
+        }
+        if self.replica().is_witness() {
+            output.witnessed.push((self.id, last.index));
+        } else {
+            output.committed.push(Committed { group: self.id, index: last.index, payloads });
+        }
+        let members_index = self.node.store().members_index();
+        changes.retain(|(index, _)| *index > members_index);
+        for (index, change) in changes {
+            self.apply_change(index, &change);
+            self.members_changed(output);
+        }
+    }
+
+    /// The log has fsynced the ready of that number, and with it all before.
+    pub(crate) fn persisted(&mut self, number: u64) {
+        while let Some((_, messages)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= number) {
+            self.released.extend(messages);
+        }
+        self.node.on_persist_ready(number);
+        self.tell_what_is_applied();
+    }
+
+    /// What a snapshot brought was applied before it was persisted, and Raft wants to hear of it afterwards.
+    pub(super) fn tell_what_is_applied(&mut self) {
+        let log = &self.node.raft.raft_log;
+        let applied = self.applied.min(log.persisted).min(log.committed);
+        if applied > log.applied {
+            self.node.advance_apply_to(applied);
+        }
+    }
+
+    /// Entries up to `index` are applied. Returns whether the group begins to serve with that.
+    pub(crate) fn applied(&mut self, index: u64) -> bool {
+        if index <= self.applied {
+            return false; // a snapshot came in between
+        }
+        self.applied = index;
+        self.node.advance_apply_to(index);
+        self.forget();
+        self.refresh_after_apply();
+        // What a leader commits first in its own term covers everything before it.
+        let term = self.node.raft.term;
+        let may_serve = self.is_leader() && !self.replica().is_witness();
+        let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
+        if begins {
+            self.serving = Some(term);
+            self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
+        }
+        begins
+    }
+
+    /// Drops applied entries from memory, except those that another replica may still ask for.
+    pub(super) fn forget(&mut self) {
+        let applied = self.applied;
+        let (everybody_has, keeps) = if self.is_alone {
+            (applied, 0)
+        } else if self.is_leader() || self.replica().is_witness() {
+            let is_filling = self.node.raft.prs().iter().any(|(_, progress)| progress.state == ProgressState::Snapshot);
+            (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
+        } else {
+            (0, FOLLOWER_KEEPS_BYTES)
+        };
+        let store = self.node.mut_store();
+        // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
+        store.truncate(everybody_has.max(applied.min(1)));
+        while let Some(first) = store.first().map(|held| held.index)
+            && store.payload_bytes() > keeps
+            && first <= applied
+        {
+            store.truncate(first);
+        }
+    }
+
+    /// Index and term that the log may forget once the state machine is durable up to `durable`.
+    pub(crate) fn truncation(&self, durable: u64) -> Option<(u64, u64)> {
+        let index = durable.min(self.applied);
+        self.node.store().term_at(index).map(|term| (index, term))
+    }
+}
