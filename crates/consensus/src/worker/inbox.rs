@@ -119,7 +119,7 @@ impl<C> Inbox<C> {
         self.push(Message::HandOver(group, to));
     }
 
-    /// Gives a group a [snapshot](StateMachine::snapshot) that reflects the log up to `index`.
+    /// Gives a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.
     pub fn offer_snapshot(&self, group: GroupId, index: u64, snapshot: Vec<u8>) {
         self.push(Message::Snapshot(group, index, snapshot));
     }
@@ -129,13 +129,13 @@ impl<C> Inbox<C> {
         self.push(Message::ForgetSnapshot(group));
     }
 
-    /// What a group needs for the [snapshot](StateMachine::fetch) that reflects the log up to `index` is there, or it cannot
+    /// What a group needs for the [snapshot](crate::StateMachine::fetch) that reflects the log up to `index` is there, or it cannot
     /// be had.
     pub fn fetched(&self, group: GroupId, index: u64, is_there: bool) {
         self.push(Message::Fetched(group, index, is_there));
     }
 
-    /// A group's state has been [replaced](StateMachine::prepare) by the snapshot that reflects the log up to `index`.
+    /// A group's state has been [replaced](crate::StateMachine::prepare) by the snapshot that reflects the log up to `index`.
     pub fn prepared(&self, group: GroupId, index: u64) {
         self.push(Message::Prepared(group, index));
     }
