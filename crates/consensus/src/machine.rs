@@ -78,6 +78,9 @@ pub trait StateMachine {
         true
     }
 
+    /// What was fetched, or is being fetched, for the group is not needed.
+    fn discard(&mut self, _group: GroupId) {}
+
     /// The group is about to take the snapshot, and does nothing else until its state is replaced: returns true if
     /// [`restore`](Self::restore) will do that, false if it goes on elsewhere and [`crate::Inbox::prepared`] will tell.
     fn prepare(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {

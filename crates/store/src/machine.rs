@@ -208,7 +208,7 @@ impl StateMachine for PartitionsMachine {
             // Whoever begins a replica here makes sure of it.
             tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
         }
-        self.host.incoming.stop(group);
+        self.host.stop_fetching(group);
         self.host.replicas.left(group);
     }
 
@@ -276,6 +276,10 @@ impl StateMachine for PartitionsMachine {
             host.fetch_snapshot(table, *partition, index, file);
         }
         false
+    }
+
+    fn discard(&mut self, group: GroupId) {
+        self.host.stop_fetching(group);
     }
 
     fn prepare(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {

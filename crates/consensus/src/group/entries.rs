@@ -138,7 +138,9 @@ impl<T> Group<T> {
         let (everybody_has, keeps) = if self.is_alone {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
-            let is_filling = self.node.raft.prs().iter().any(|(_, progress)| progress.state == ProgressState::Snapshot);
+            let takes_one = |progress: &raft::Progress| progress.state == ProgressState::Snapshot;
+            let is_being_made = self.node.store().wants_snapshot.get();
+            let is_filling = is_being_made || self.node.raft.prs().iter().any(|(_, progress)| takes_one(progress));
             (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
         } else {
             (0, FOLLOWER_KEEPS_BYTES)

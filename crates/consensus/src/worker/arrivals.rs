@@ -74,7 +74,7 @@ impl<M: StateMachine> Worker<M> {
         let is_behind = self.unapplied.iter().any(|committed| committed.group == id);
         if !is_there || is_behind || !group.would_install(&arrival.message) {
             self.arrivals.by_group.remove(&id);
-            return; // if it is still needed, the leader says so again
+            return self.machine.discard(id); // if it is still needed, the leader says so again
         }
         arrival.is_taking = true;
         if group.replica().is_witness() || self.machine.prepare(id, index, arrival.message.snapshot().1) {

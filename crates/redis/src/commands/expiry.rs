@@ -118,30 +118,26 @@ pub fn persist(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// `convert` gets the time and the present.
-fn reply_time(call: &mut Call<'_, '_>, convert: impl Fn(UnixMillis, UnixMillis) -> u64) -> Outcome {
+fn reply_time(call: &mut Call<'_, '_>, unit: TimeUnit) -> Outcome {
     let records = call.records(call.args[1])?;
-    let number = match records.first().map(|(_, record)| record.expiry.key) {
-        None => -2,
-        Some(None) => -1,
-        Some(Some(time)) => i64::try_from(convert(time, call.transaction.now())).unwrap_or(i64::MAX),
-    };
+    let expiry = records.first().map(|(_, record)| record.expiry.key);
+    let number = unit.tell(expiry, call.transaction.now());
     call.reply.integer(number);
     Ok(())
 }
 
 pub fn ttl(call: &mut Call<'_, '_>) -> Outcome {
-    reply_time(call, |time, now| (time.saturating_millis_since(now) + 500) / 1_000)
+    reply_time(call, TimeUnit::Seconds)
 }
 
 pub fn pttl(call: &mut Call<'_, '_>) -> Outcome {
-    reply_time(call, UnixMillis::saturating_millis_since)
+    reply_time(call, TimeUnit::Millis)
 }
 
 pub fn expiretime(call: &mut Call<'_, '_>) -> Outcome {
-    reply_time(call, |time, _| (time.get() + 500) / 1_000)
+    reply_time(call, TimeUnit::UnixSeconds)
 }
 
 pub fn pexpiretime(call: &mut Call<'_, '_>) -> Outcome {
-    reply_time(call, |time, _| time.get())
+    reply_time(call, TimeUnit::UnixMillis)
 }

@@ -100,37 +100,33 @@ pub fn hpersist(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-fn reply_times(call: &mut Call<'_, '_>, convert: impl Fn(UnixMillis, UnixMillis) -> u64) -> Outcome {
+fn reply_times(call: &mut Call<'_, '_>, unit: TimeUnit) -> Outcome {
     let key = call.args[1];
     let first = fields_at(call, 2, 1)?;
     call.field(key, b"")?;
     let now = call.transaction.now();
     let mut outcomes = Vec::new();
     for field in &call.args[first..] {
-        outcomes.push(match call.field(key, field)?.map(|record| record.expiry.record) {
-            None => -2,
-            Some(None) => -1,
-            Some(Some(time)) => i64::try_from(convert(time, now)).unwrap_or(i64::MAX),
-        });
+        outcomes.push(unit.tell(call.field(key, field)?.map(|record| record.expiry.record), now));
     }
     reply_integers(call, &outcomes);
     Ok(())
 }
 
 pub fn httl(call: &mut Call<'_, '_>) -> Outcome {
-    reply_times(call, |time, now| (time.saturating_millis_since(now) + 500) / 1_000)
+    reply_times(call, TimeUnit::Seconds)
 }
 
 pub fn hpttl(call: &mut Call<'_, '_>) -> Outcome {
-    reply_times(call, UnixMillis::saturating_millis_since)
+    reply_times(call, TimeUnit::Millis)
 }
 
 pub fn hexpiretime(call: &mut Call<'_, '_>) -> Outcome {
-    reply_times(call, |time, _| (time.get() + 500) / 1_000)
+    reply_times(call, TimeUnit::UnixSeconds)
 }
 
 pub fn hpexpiretime(call: &mut Call<'_, '_>) -> Outcome {
-    reply_times(call, |time, _| time.get())
+    reply_times(call, TimeUnit::UnixMillis)
 }
 
 pub fn hgetdel(call: &mut Call<'_, '_>) -> Outcome {

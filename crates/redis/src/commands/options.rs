@@ -25,6 +25,22 @@ impl TimeUnit {
             .find_map(|(name, unit)| option.eq_ignore_ascii_case(name).then_some(unit))
     }
 
+    /// A record's expiry as commands tell it: -1 for none, -2 if there is no record. Seconds are rounded to the nearest.
+    pub fn tell(self, expiry: Option<Option<UnixMillis>>, now: UnixMillis) -> i64 {
+        let time = match expiry {
+            None => return -2,
+            Some(None) => return -1,
+            Some(Some(time)) => time,
+        };
+        let number = match self {
+            Self::Seconds => (time.saturating_millis_since(now) + 500) / 1_000,
+            Self::Millis => time.saturating_millis_since(now),
+            Self::UnixSeconds => (time.get() + 500) / 1_000,
+            Self::UnixMillis => time.get(),
+        };
+        i64::try_from(number).unwrap_or(i64::MAX)
+    }
+
     /// Milliseconds since 1970, negative for times before; `None` if that overflows.
     pub fn to_unix_millis(self, number: i64, now: UnixMillis) -> Option<i64> {
         let millis = match self {

@@ -27,10 +27,11 @@ pub struct Progress {
     pub of: u64,
 }
 
-/// What is being fetched.
+/// What is being fetched, and what is there and not taken yet.
 #[derive(Default)]
 pub(crate) struct Incoming {
     by_group: Mutex<HashMap<GroupId, Fetch>>,
+    complete: Mutex<HashMap<GroupId, u64>>,
     /// When the next piece may be asked for: all fetches of a node share what it may take.
     next: Mutex<Option<Instant>>,
 }
@@ -71,11 +72,9 @@ impl Incoming {
         self.by_group.lock().get(&group).is_some_and(|fetch| fetch.number == number)
     }
 
-    /// Ends what is being fetched for a group.
-    pub(crate) fn stop(&self, group: GroupId) {
-        if let Some(task) = self.by_group.lock().remove(&group).and_then(|fetch| fetch.task) {
-            task.abort();
-        }
+    /// The file is in use: nobody removes it as left over.
+    pub(super) fn take(&self, group: GroupId) {
+        self.complete.lock().remove(&group);
     }
 
     /// How far everything is.
@@ -104,7 +103,7 @@ impl Host {
         if self.incoming.is_fetching(group, file.number) {
             return;
         }
-        self.incoming.stop(group);
+        self.stop_fetching(group);
         let progress = Progress { bytes: 0, of: file.bytes };
         self.incoming.by_group.lock().insert(group, Fetch { number: file.number, progress, task: None });
         let (host, inbox) = (self.clone(), table.partitions[partition as usize].inbox.clone());
@@ -120,10 +119,23 @@ impl Host {
                 fetches.remove(&group);
             }
             drop(fetches);
+            if outcome.is_ok() {
+                host.incoming.complete.lock().insert(group, file.number);
+            }
             inbox.fetched(group, index, outcome.is_ok());
         });
         if let Some(fetch) = self.incoming.by_group.lock().get_mut(&group).filter(|fetch| fetch.number == file.number) {
             fetch.task = Some(task.abort_handle());
+        }
+    }
+
+    /// Ends what is being fetched for a group, and removes what was.
+    pub(crate) fn stop_fetching(&self, group: GroupId) {
+        if let Some(task) = self.incoming.by_group.lock().remove(&group).and_then(|fetch| fetch.task) {
+            task.abort();
+        }
+        if let Some(number) = self.incoming.complete.lock().remove(&group) {
+            remove_file(self, number);
         }
     }
 

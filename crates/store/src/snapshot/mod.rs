@@ -75,6 +75,7 @@ pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index:
     state.is_readable.store(false, Ordering::Release);
     state.version.fetch_add(1, Ordering::AcqRel);
     let group = group_of(table.id, partition);
+    host.incoming.take(group);
     let replace = || {
         table.engine.restore(partition, &path(host, &incoming::file_name(file.number))?, index)?;
         // Nothing of it rests on this node's log.
