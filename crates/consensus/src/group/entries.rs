@@ -27,7 +27,9 @@ impl<T> Group<T> {
         }
         self.node.mut_store().restore(&metadata, u64::from_le_bytes(*members_index));
         self.applied = metadata.index;
-        output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
+        if self.persistent {
+            output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
+        }
         self.members_changed(output);
     }
 

@@ -98,3 +98,164 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GroupStart, Inbox, Transport};
+    use super::*;
+    use crate::group::{GroupSettings, MemberChange};
+    use crate::{Committed, Evaluated, Failure};
+    use bytes::{Bytes, BytesMut};
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+    use tessera_types::{NodeId, ReplicaId};
+
+    const ID: GroupId = GroupId(1);
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// What a state machine that takes its time was asked.
+    #[derive(Debug, PartialEq)]
+    enum Asked {
+        Fetch(u64),
+        Prepare(u64),
+        Restored(u64),
+        Applied(u64),
+        Removed,
+    }
+
+    struct Slow {
+        asked: Sender<Asked>,
+    }
+
+    impl StateMachine for Slow {
+        type Command = Sender<Result<(), Failure>>;
+        type Ticket = Sender<Result<(), Failure>>;
+
+        fn evaluate(&mut self, _: GroupId, command: Self::Command, payload: &mut BytesMut) -> Evaluated<Self::Ticket> {
+            payload.extend_from_slice(b"x");
+            Evaluated::Replicate { ticket: command, sync: false, early: false }
+        }
+
+        fn proposed(&mut self, _: GroupId, _: u64, _: &Bytes) {}
+
+        fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
+            committed.iter().for_each(|committed| _ = self.asked.send(Asked::Applied(committed.index)));
+            Ok(())
+        }
+
+        fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>) {
+            let _ = ticket.send(outcome);
+        }
+
+        fn refuse(&mut self, command: Self::Command, failure: Failure) {
+            let _ = command.send(Err(failure));
+        }
+
+        fn serving(&mut self, _: GroupId) {}
+
+        fn snapshot(&mut self, _: GroupId) -> Option<(u64, Vec<u8>)> {
+            // Of the entry that opens the term, and ten writes.
+            Some((11, b"state".to_vec()))
+        }
+
+        fn fetch(&mut self, _: GroupId, index: u64, snapshot: &[u8]) -> bool {
+            assert_eq!(snapshot, b"state");
+            let _ = self.asked.send(Asked::Fetch(index));
+            false
+        }
+
+        fn prepare(&mut self, _: GroupId, index: u64, _: &[u8]) -> bool {
+            let _ = self.asked.send(Asked::Prepare(index));
+            false
+        }
+
+        fn restore(&mut self, _: GroupId, index: u64, _: &[u8]) -> Result<(), String> {
+            let _ = self.asked.send(Asked::Restored(index));
+            Ok(())
+        }
+
+        fn removed(&mut self, _: GroupId) {
+            let _ = self.asked.send(Asked::Removed);
+        }
+    }
+
+    type Queue = Arc<Inbox<Sender<Result<(), Failure>>>>;
+
+    struct Loopback(Vec<Queue>);
+
+    impl Transport for Loopback {
+        fn send(&self, messages: Vec<PeerMessage>) {
+            for message in messages {
+                self.0[message.destination().0 as usize - 1].deliver(vec![message]);
+            }
+        }
+    }
+
+    fn replica(node: u32) -> ReplicaId {
+        ReplicaId { node: NodeId(node), incarnation: 0 }
+    }
+
+    /// A leader that has written, and a replica that joins it, with what each is asked.
+    fn join() -> (Vec<Queue>, Receiver<Asked>) {
+        let inboxes: Vec<Queue> = (0..2).map(|_| Inbox::new(10_000)).collect();
+        let transport = Arc::new(Loopback(inboxes.clone()));
+        let mut asked = Vec::new();
+        for (node, inbox) in (1..).zip(&inboxes) {
+            let (sender, receiver) = channel();
+            asked.push(receiver);
+            let worker = Worker::new(Slow { asked: sender }, inbox.clone(), None).with_transport(transport.clone());
+            std::thread::spawn(move || {
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(worker.run());
+            });
+            let founders = if node == 1 { vec![replica(1)] } else { Vec::new() };
+            let settings =
+                GroupSettings { persistent: false, synced: false, applied: 0, replica: replica(node), founders };
+            inbox.start(GroupStart { id: ID, settings, recovered: Default::default() });
+        }
+        let mut written = 0;
+        while written < 10 {
+            let (reply, outcome) = channel();
+            inboxes[0].submit(ID, reply).unwrap();
+            written += usize::from(outcome.recv_timeout(PATIENCE).unwrap().is_ok());
+        }
+        inboxes[0].change_members(ID, vec![MemberChange::Learner(replica(2))]);
+        (inboxes, asked.remove(1))
+    }
+
+    fn expect(asked: &Receiver<Asked>, what: &Asked) {
+        assert_eq!(asked.recv_timeout(PATIENCE).as_ref(), Ok(what));
+    }
+
+    #[test]
+    fn a_snapshot_is_fetched_then_taken_then_the_log_goes_on() {
+        let (inboxes, asked) = join();
+        expect(&asked, &Asked::Fetch(11));
+        inboxes[1].fetched(ID, 10, true); // an earlier one
+        inboxes[1].fetched(ID, 11, true);
+        expect(&asked, &Asked::Prepare(11));
+        inboxes[1].prepared(ID, 11);
+        expect(&asked, &Asked::Restored(11));
+        expect(&asked, &Asked::Applied(12)); // the change that made it a member
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_offered_again() {
+        let (inboxes, asked) = join();
+        expect(&asked, &Asked::Fetch(11));
+        inboxes[1].fetched(ID, 11, false);
+        expect(&asked, &Asked::Fetch(11));
+    }
+
+    #[test]
+    fn a_group_is_not_removed_while_its_state_is_being_replaced() {
+        let (inboxes, asked) = join();
+        expect(&asked, &Asked::Fetch(11));
+        inboxes[1].fetched(ID, 11, true);
+        expect(&asked, &Asked::Prepare(11));
+        inboxes[1].remove(ID);
+        assert!(asked.recv_timeout(Duration::from_millis(200)).is_err(), "not before the state is whole");
+        inboxes[1].prepared(ID, 11);
+        expect(&asked, &Asked::Removed);
+    }
+}

@@ -220,3 +220,32 @@ fn acks_single_are_answered_by_the_leader_and_read_back() {
     other.iter().for_each(|other| cluster.signal(*other, "-CONT"));
     assert!(acknowledged > 0, "the leader's word");
 }
+
+/// A single copy in memory moves with its records, and its table begins anew where it is when that node ends.
+#[test]
+fn a_single_copy_without_a_log_moves_and_begins_anew() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability none --partitions 4 --replicas 1").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    let written = write_numbers(&mut client, 0..200);
+    assert_eq!(written.len(), 200);
+    cluster.cli(0, "node drain 2").unwrap();
+    let replicas = |cluster: &Cluster| {
+        let status = cluster.status(0).unwrap();
+        let nodes = status["cluster"]["nodes"].as_array().unwrap().clone();
+        nodes.iter().find(|node| node["id"] == 2).unwrap()["replicas"].as_u64().unwrap()
+    };
+    wait_for("the node is empty", WHOLE, || (replicas(&cluster) == 0).then_some(()));
+    assert_there(&mut client, &written);
+    cluster.cli(0, "node drain 2 --undo").unwrap();
+    wait_for("it gets replicas again", WHOLE, || (replicas(&cluster) > 0).then_some(()));
+    cluster.wait_until_whole();
+    assert_there(&mut client, &written);
+    cluster.kill(2);
+    cluster.start_node(2);
+    cluster.wait_until_whole();
+    wait_for("all partitions serve", WHOLE, || (write_numbers(&mut client, 0..200).len() == 200).then_some(()));
+    assert_there(&mut client, &written);
+}
