@@ -95,7 +95,8 @@ impl<T> Group<T> {
         let mut others = voters.iter().filter(|id| !id.is_witness() && **id != self.replica());
         // A witness that is there has dropped nothing that a voter lacks; one that comes gets what the log holds here.
         let everybody = others.clone().map(matched).min().unwrap_or(0).max(1);
-        let is_witnessed = !witnesses.is_empty() || voters.iter().filter(stays).any(|id| id.is_witness());
+        // Those that go have a say until all that come do.
+        let is_witnessed = !witnesses.is_empty() || voters.iter().any(|id| id.is_witness());
         let here = if witnesses.is_empty() { 0 } else { self.node.store().truncated().0.max(1) };
         !is_witnessed
             || (keepers.iter().all(|id| matched(id) >= everybody.max(here))
@@ -104,8 +105,8 @@ impl<T> Group<T> {
 
     /// A witness that leads lets a replica lead that has everything.
     pub(super) fn lead_no_longer_than_needed(&mut self) {
-        let is_busy = !self.is_leader() || self.node.raft.lead_transferee.is_some();
-        if is_busy || !self.replica().is_witness() || !self.node.raft.commit_to_current_term() {
+        // Not only once something is committed: a member whom only a snapshot helps gets none from a witness.
+        if !self.is_leader() || !self.replica().is_witness() || self.node.raft.lead_transferee.is_some() {
             return;
         }
         let last = self.node.raft.raft_log.last_index();
