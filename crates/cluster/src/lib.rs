@@ -11,7 +11,7 @@ mod placement;
 
 pub use catalog::{Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, Site, TableEntry, TableState};
 pub use machine::{
-    CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, save_json,
+    CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };
 pub use members::{Step, catalog_replica, next_catalog_step, next_step};
 pub use placement::{next_moves, replacement};

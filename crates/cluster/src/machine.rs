@@ -2,6 +2,7 @@
 
 use crate::{Catalog, CatalogCommand, CatalogError, Changed};
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -27,17 +28,25 @@ impl CatalogFile {
     /// # Errors
     /// If the file cannot be read or is no catalog.
     pub fn load(path: &Path) -> io::Result<Option<Self>> {
-        match fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        load_json(path)
     }
 
     /// # Errors
     /// If the file cannot be written; then the old one is still there.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         save_json(path, self)
+    }
+}
+
+/// Reads what [`save_json`] wrote; `None` if there is no file.
+///
+/// # Errors
+/// If the file cannot be read, or holds something else.
+pub fn load_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -50,7 +50,7 @@ pub trait StateMachine {
     fn lease(&mut self, _group: GroupId, _until: Option<Instant>) {}
 
     /// The state reflects all that the group had committed at that time; as of now, as long as nothing else is said, if it
-    /// is `None`. Told of replicas that do not lead.
+    /// is `None`. Told again and again while the group is awake, and when it begins to rest.
     fn fresh(&mut self, _group: GroupId, _as_of: Option<Instant>) {}
 
     /// A replica was elected to lead the group, this one or another.

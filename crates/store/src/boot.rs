@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::Path;
+use tessera_cluster::{load_json, save_json};
 
 /// A random number that Linux makes at each start.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -17,26 +18,19 @@ struct BootFile {
     is_clean: bool,
 }
 
-fn load(path: &Path) -> io::Result<Option<BootFile>> {
-    match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// The directory is in use from now on. Returns whether the machine went down while it was in use before.
 pub(crate) fn begin(path: &Path) -> io::Result<bool> {
     let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
-    let has_lost = load(path)?.is_some_and(|before| before.boot != boot && !before.is_clean);
-    tessera_cluster::save_json(path, &BootFile { boot, is_clean: false })?;
+    let before: Option<BootFile> = load_json(path)?;
+    let has_lost = before.is_some_and(|before| before.boot != boot && !before.is_clean);
+    save_json(path, &BootFile { boot, is_clean: false })?;
     Ok(has_lost)
 }
 
 /// Everything is synced.
 pub(crate) fn end(path: &Path) -> io::Result<()> {
-    match load(path)? {
-        Some(file) => tessera_cluster::save_json(path, &BootFile { is_clean: true, ..file }),
+    match load_json::<BootFile>(path)? {
+        Some(file) => save_json(path, &BootFile { is_clean: true, ..file }),
         None => Ok(()),
     }
 }
@@ -50,8 +44,8 @@ mod tests {
         let directory = tempfile::TempDir::new().unwrap();
         let path = directory.path().join("boot.json");
         let crash_of_machine = || {
-            let file = load(&path).unwrap().unwrap();
-            tessera_cluster::save_json(&path, &BootFile { boot: "earlier".into(), ..file }).unwrap();
+            let file: BootFile = load_json(&path).unwrap().unwrap();
+            save_json(&path, &BootFile { boot: "earlier".into(), ..file }).unwrap();
         };
         assert!(!begin(&path).unwrap(), "new");
         assert!(!begin(&path).unwrap(), "the process crashed");

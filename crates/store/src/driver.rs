@@ -12,7 +12,7 @@ use tessera_cluster::{
     CATALOG_GROUP, CatalogCommand, Changed, Step, TableState, next_catalog_step, next_moves, next_step, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
-use tessera_types::{NodeId, RequestError};
+use tessera_types::{NodeId, ReplicaId, RequestError};
 
 const ROUND: Duration = Duration::from_millis(500);
 /// Partitions that move at one time.
@@ -206,11 +206,9 @@ impl Store {
         }
         let mut waits = false;
         for view in views.iter().filter(|view| view.is_serving) {
-            let may_lead = |heir: &&tessera_types::ReplicaId| !heir.is_witness() && self.host.may_lead(heir.node);
+            let may_lead = |heir: &&ReplicaId| !heir.is_witness() && self.host.may_lead(heir.node);
             let heirs = view.voters.iter().filter(|voter| **voter != view.replica).filter(may_lead);
-            let lag = |heir: &&tessera_types::ReplicaId| {
-                view.lag.iter().find(|(id, _)| id == *heir).map_or(0, |(_, lag)| *lag)
-            };
+            let lag = |heir: &&ReplicaId| view.lag.iter().find(|(id, _)| id == *heir).map_or(0, |(_, lag)| *lag);
             let Some(heir) = heirs.min_by_key(lag) else { continue };
             waits = true;
             // Asked once: what does not come of it comes of an election when this node is gone.
@@ -225,7 +223,7 @@ impl Store {
     }
 }
 
-fn moved(view: &GroupView, members: Vec<tessera_types::ReplicaId>) -> CatalogCommand {
+fn moved(view: &GroupView, members: Vec<ReplicaId>) -> CatalogCommand {
     let (table, partition) = partition_of_group(view.id).expect("a partition's group");
     debug_assert_eq!(group_of(table, partition), view.id);
     CatalogCommand::Moved { table, partition, members }

@@ -5,7 +5,6 @@ use crate::data_directory::DataDirectory;
 use crate::peers;
 use crate::store::OpenError;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,14 +25,8 @@ struct IdentityFile {
 
 /// Reads the identity; `None` for a node that has none yet.
 fn load(path: &Path) -> io::Result<Option<Identity>> {
-    match fs::read(path) {
-        Ok(bytes) => {
-            let file: IdentityFile = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-            Ok(Some(Identity { cluster: file.cluster, node: file.node }))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let file = tessera_cluster::load_json(path)?;
+    Ok(file.map(|IdentityFile { cluster, node }| Identity { cluster, node }))
 }
 
 fn save(path: &Path, identity: Identity) -> io::Result<()> {

@@ -42,11 +42,7 @@ struct Held {
 
 impl Replicas {
     pub(crate) fn load(path: &Path) -> io::Result<Self> {
-        let replicas = match std::fs::read(path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(error),
-        };
+        let replicas: BTreeMap<u64, ReplicaId> = tessera_cluster::load_json(path)?.unwrap_or_default();
         let earlier = replicas.keys().map(|group| GroupId(*group)).collect();
         let held = Mutex::new(Held { replicas, earlier, ..Held::default() });
         Ok(Self { path: path.to_path_buf(), held, leaving: Mutex::default() })

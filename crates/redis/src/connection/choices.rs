@@ -46,38 +46,42 @@ fn parse<T: FromStr<Err = String>>(word: &[u8]) -> Result<Option<T>, CommandErro
 }
 
 impl Connection {
-    fn tell_choice(&mut self, choice: Option<impl Display>) {
-        let text = choice.map_or("table".into(), |choice| choice.to_string());
-        self.reply().bulk(text.as_bytes());
+    /// A command that tells a choice, or makes it.
+    fn choose_or_tell<T: Copy + Display + FromStr<Err = String>>(
+        &mut self,
+        args: &[&[u8]],
+        name: &str,
+        choice: fn(&mut Choices) -> &mut Option<T>,
+    ) -> Result<(), CommandError> {
+        let choice = choice(&mut self.session.choices);
+        match args {
+            [_] => {
+                let text = choice.map_or("table".into(), |choice| choice.to_string());
+                self.reply().bulk(text.as_bytes());
+            }
+            [_, word] => {
+                *choice = parse(word)?;
+                self.reply().ok();
+            }
+            _ => return Err(CommandError::arity(name)),
+        }
+        Ok(())
     }
 
     pub(super) fn durability(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        match args {
-            [_] => self.tell_choice(self.session.choices.writes.durability),
-            [_, word] => {
-                self.session.choices.writes.durability = parse(word)?;
-                self.reply().ok();
-            }
-            _ => return Err(CommandError::arity("durability")),
-        }
-        Ok(())
+        self.choose_or_tell(args, "durability", |choices| &mut choices.writes.durability)
     }
 
     pub(super) fn acks(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
-        match args {
-            [_] => self.tell_choice(self.session.choices.writes.acks),
-            [_, word] => {
-                self.session.choices.writes.acks = parse(word)?;
-                self.reply().ok();
-            }
-            _ => return Err(CommandError::arity("acks")),
-        }
-        Ok(())
+        self.choose_or_tell(args, "acks", |choices| &mut choices.writes.acks)
     }
 
     pub(super) fn reads(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         match args {
-            [_] => self.tell_choice(Some(self.session.choices.reads)),
+            [_] => {
+                let text = self.session.choices.reads.as_str();
+                self.reply().bulk(text.as_bytes());
+            }
             [_, word] => {
                 let word = String::from_utf8_lossy(word).to_lowercase();
                 self.session.choices.reads =
