@@ -27,6 +27,9 @@ pub struct Site {
     pub peer: String,
     pub redis: String,
     pub admin: String,
+    /// For clients of Apache Pegasus; empty if there is no such port.
+    #[serde(default)]
+    pub pegasus: String,
     /// A rack, a room, a data centre: replicas are kept apart by it. Empty for a zone of its own.
     #[serde(default)]
     pub zone: String,

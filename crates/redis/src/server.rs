@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tessera_store::Store;
+use tessera_store::{Face, Store};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -60,15 +60,18 @@ impl RedisServer {
             tls,
         });
         let serving = Arc::downgrade(&server);
-        server.store.serve_face(Arc::new(move |request| {
-            let server = serving.upgrade();
-            Box::pin(async move {
-                match server {
-                    Some(server) => carry_out(server, request).await,
-                    None => bytes::Bytes::new(),
-                }
-            })
-        }));
+        server.store.serve_face(
+            Face::Redis,
+            Arc::new(move |request| {
+                let server = serving.upgrade();
+                Box::pin(async move {
+                    match server {
+                        Some(server) => carry_out(server, request).await,
+                        None => bytes::Bytes::new(),
+                    }
+                })
+            }),
+        );
         server
     }
 

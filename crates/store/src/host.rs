@@ -63,6 +63,8 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    /// Tables whose time has come, until their files are gone.
+    pub(crate) purging: Mutex<Vec<(TableId, Arc<Table>)>>,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
     /// What nodes fetch, as they last said; and whether this one has said something.
@@ -75,8 +77,8 @@ pub(crate) struct Host {
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) opened: tokio::sync::Notify,
-    /// Carries out what clients asked other nodes.
-    pub(crate) face: OnceLock<ServeFace>,
+    /// What serves the requests of each [`Face`](peers::Face) that came to other nodes.
+    pub(crate) faces: [OnceLock<ServeFace>; 2],
 }
 
 impl Host {
@@ -164,6 +166,19 @@ impl Host {
         if let Err(error) = self.leave_table(id, table) {
             tracing::warn!(table = %table.name.load(), %error, "a dropped table's replicas are still written down");
         }
+        self.purging.lock().push((id, table.clone()));
+    }
+
+    /// Removes the files of purged tables, once no worker has anything to write there any more.
+    pub(crate) fn finish_purges(&self) {
+        let is_left = |(id, table): &mut (TableId, Arc<Table>)| {
+            (0..table.schema.partitions).all(|partition| !self.replicas.is_leaving(group_of(*id, partition)))
+        };
+        let left: Vec<_> = self.purging.lock().extract_if(.., is_left).collect();
+        left.iter().for_each(|(id, table)| self.remove_files(*id, table));
+    }
+
+    fn remove_files(&self, id: TableId, table: &Table) {
         let outcome = match table.schema.engine {
             EngineKind::Rocksdb => self.rocks.drop_table(&column_family(id)).map_err(|error| error.to_string()),
             EngineKind::Memory => match std::fs::remove_dir_all(self.directory.memory_table(id)) {
@@ -175,6 +190,11 @@ impl Host {
             Ok(()) => tracing::info!(table = %table.name.load(), number = %id, "purged a dropped table"),
             Err(error) => tracing::warn!(table = %table.name.load(), %error, "files of a dropped table are left over"),
         }
+    }
+
+    /// Removes the files of RocksDB tables that went just before a crash.
+    pub(crate) fn remove_left_overs(&self, catalog: &Catalog) -> Result<(), EngineError> {
+        self.rocks.drop_tables_but(catalog.tables().map(|entry| column_family(entry.id)))
     }
 
     /// Lets the log forget groups that went just before a crash: of tables that were purged, and of replicas that left.

@@ -29,7 +29,7 @@ mod watch;
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use machine::{Operation, Verdict, WriteOptions};
-pub use peers::ServeFace;
+pub use peers::{Face, ServeFace};
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};

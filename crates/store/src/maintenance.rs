@@ -66,6 +66,7 @@ impl Rounds {
                     return;
                 }
             }
+            self.host.finish_purges();
             let tables = self.host.registry.open_tables();
             let now = UnixMillis::now();
             for table in &tables {

@@ -27,11 +27,29 @@ pub(crate) const FETCHES: u8 = 4;
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
 pub(crate) const JOIN: u8 = 2;
-pub(crate) const FACE: u8 = 3;
+pub(crate) const REDIS: u8 = 3;
 /// To delete all records of some partitions.
 pub(crate) const CLEAR: u8 = 4;
 /// A piece of a snapshot.
 pub(crate) const SNAPSHOT: u8 = 5;
+/// As [`REDIS`].
+pub(crate) const PEGASUS: u8 = 6;
+
+/// A protocol whose requests nodes hand to each other as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Face {
+    Redis,
+    Pegasus,
+}
+
+impl Face {
+    pub(crate) fn service(self) -> u8 {
+        match self {
+            Self::Redis => REDIS,
+            Self::Pegasus => PEGASUS,
+        }
+    }
+}
 
 /// What the node that leads the catalog answers to a change.
 #[derive(Debug, Serialize, Deserialize)]
@@ -118,10 +136,8 @@ impl Handler for PeerHandler {
                     let piece = tokio::task::spawn_blocking(move || store.host.read_piece(&payload));
                     piece.await.unwrap_or_default()
                 }
-                (FACE, Some(_)) => match store.host.face.get() {
-                    Some(serve) => serve(payload).await,
-                    None => Bytes::new(),
-                },
+                (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,
+                (PEGASUS, Some(_)) => ask(&store, Face::Pegasus, payload).await,
                 _ => Bytes::new(),
             }
         })
@@ -133,6 +149,13 @@ impl Handler for PeerHandler {
             store.host.stopping.lock().remove(&node);
             store.host.tell_leading(Some(node));
         }
+    }
+}
+
+async fn ask(store: &Store, face: Face, request: Bytes) -> Bytes {
+    match store.host.faces[face as usize].get() {
+        Some(serve) => serve(request).await,
+        None => Bytes::new(),
     }
 }
 

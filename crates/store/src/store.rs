@@ -6,7 +6,7 @@ use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::host::Host;
 use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOptions, sync_for};
 use crate::maintenance::Maintenance;
-use crate::peers::{self, GroupMessages, PeerHandler, ServeFace};
+use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
@@ -15,8 +15,8 @@ use crate::{boot, driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
@@ -118,6 +118,7 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            purging: Mutex::default(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             fetches: Mutex::default(),
@@ -126,7 +127,7 @@ impl Store {
             has_lost_tail,
             stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
-            face: OnceLock::new(),
+            faces: Default::default(),
         });
         let founder = catalog_replica(identity::FIRST_NODE);
         let settings = GroupSettings {
@@ -138,6 +139,7 @@ impl Store {
         };
         host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
         host.follow(&file.catalog)?;
+        host.remove_left_overs(&file.catalog)?;
 
         let messages = Arc::new(GroupMessages(transport.clone()));
         let mut workers: Vec<_> = host
@@ -244,6 +246,11 @@ impl Store {
         self.host.transport.silence(node)
     }
 
+    /// Whether a node is this one, or was heard of lately.
+    pub fn is_heard(&self, node: NodeId) -> bool {
+        node == self.node() || self.silence(node).is_some_and(|silence| silence < driver::QUIET)
+    }
+
     /// How far nodes are with fetching a partition's records.
     pub fn fetches(&self, table: TableId, partition: u32) -> Vec<(NodeId, Progress)> {
         let group = group_of(table, partition);
@@ -260,16 +267,16 @@ impl Store {
     }
 
     /// Has requests that clients made to other nodes carried out here.
-    pub fn serve_face(&self, serve: ServeFace) {
-        assert!(self.host.face.set(serve).is_ok(), "one face forwards");
+    pub fn serve_face(&self, face: Face, serve: ServeFace) {
+        assert!(self.host.faces[face as usize].set(serve).is_ok(), "there is one of each face");
     }
 
     /// Has another node carry out what a client asked this one.
     ///
     /// # Errors
     /// Whether it may have been carried out.
-    pub async fn ask_face(&self, node: NodeId, request: &[u8]) -> Result<Bytes, RequestFailure> {
-        self.host.transport.request(node, peers::FACE, request).await
+    pub async fn ask_face(&self, face: Face, node: NodeId, request: &[u8]) -> Result<Bytes, RequestFailure> {
+        self.host.transport.request(node, face.service(), request).await
     }
 
     /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
@@ -279,16 +286,15 @@ impl Store {
 
     /// Where a read that may be outdated goes: to a replica here, or to the leader, or to any other replica that is heard of.
     pub fn outdated_reader_of(&self, table: &Table, partition: u32) -> Leader {
-        let is_heard = |node: NodeId| self.silence(node).is_some_and(|silence| silence < driver::QUIET);
         let replicas = || {
             let catalog = self.catalog();
             let placement = catalog.get(table.id)?.placement.get(partition as usize)?;
             let mut nodes =
                 placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
-            nodes.find(|node| is_heard(*node))
+            nodes.find(|node| self.is_heard(*node))
         };
         match table.reader_of(partition, ReadMode::Outdated) {
-            Leader::Node(node) if is_heard(node) => Leader::Node(node),
+            Leader::Node(node) if self.is_heard(node) => Leader::Node(node),
             Leader::Here => Leader::Here,
             _ => replicas().map_or(Leader::Unknown, Leader::Node),
         }

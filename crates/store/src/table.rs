@@ -181,6 +181,16 @@ impl Table {
         is_known.then(|| state.as_of.ago())
     }
 
+    /// The log index that the partition's records on this node reflect.
+    pub fn applied_index(&self, partition: u32) -> u64 {
+        self.engine.applied_index(partition)
+    }
+
+    /// The term of the latest leader of a partition that is known here; zero if none is.
+    pub fn term(&self, partition: u32) -> u64 {
+        self.partitions[partition as usize].leader().0
+    }
+
     /// Where a read of a partition goes now.
     pub fn reader_of(&self, partition: u32, reads: ReadMode) -> Leader {
         if reads == ReadMode::Outdated && self.partitions[partition as usize].is_readable.load(Ordering::Acquire) {

@@ -262,10 +262,11 @@ impl<'a> Transaction<'a> {
         sort_key: &[u8],
         encode: impl FnOnce(&mut BytesMut, &RecordKey<'_>) -> Location,
     ) {
-        debug_assert!(self.covers(hash_key), "a transaction writes its own partition only");
+        let key = RecordKey::new(hash_key, sort_key);
+        debug_assert!(self.table.partition_of(&key) == self.partition, "a transaction writes its own partition only");
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         self.wrote_sort_key |= !sort_key.is_empty();
-        let location = encode(writer.payload, &RecordKey::new(hash_key, sort_key));
+        let location = encode(writer.payload, &key);
         self.changes.insert(location, writer.payload);
     }
 

@@ -16,6 +16,10 @@ const PORT_STEP: u16 = 10;
 /// The ports before any offset: for other nodes, and for clients.
 const PEER_PORT: u16 = 29_015;
 const REDIS_PORT: u16 = 6_379;
+const PEGASUS_PORT: u16 = 34_801;
+const PEGASUS_META_PORT: u16 = 34_601;
+/// The tables that the test suites of Pegasus' clients use, with their partitions.
+const ONEBOX_TABLES: [(&str, u32); 2] = [("temp", 8), ("stat", 4)];
 const READY: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
 /// After a node ended; long enough to see that the others go on.
@@ -34,6 +38,10 @@ pub struct LocalArgs {
     /// Added to every default port; node i, counted from 0, adds 10 times i more
     #[arg(long, default_value_t = 0)]
     port_offset: u16,
+    /// Set up what the test suites of Apache Pegasus' clients expect: three nodes with meta ports 34601 to 34603 and data
+    /// ports 34801 to 34803, and the tables `temp` (8 partitions) and `stat` (4)
+    #[arg(long, conflicts_with_all = ["nodes", "port_offset"])]
+    pegasus_onebox: bool,
     /// Override one setting of every node, e.g. --set workers=1; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
@@ -86,6 +94,13 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     if number > 0 {
         command.args(["--join", &format!("127.0.0.1:{first}")]);
     }
+    if args.pegasus_onebox {
+        // Neighbouring ports, whatever the offset.
+        let port = |first: u16| (first + number).wrapping_sub(offset);
+        for (name, first) in [("port", PEGASUS_PORT), ("meta_port", PEGASUS_META_PORT)] {
+            command.args(["--set", &format!("pegasus.{name}={}", port(first))]);
+        }
+    }
     for setting in &args.overrides {
         command.args(["--set", setting]);
     }
@@ -122,6 +137,9 @@ async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
         }
         if !is_ready && nodes.iter().all(|node| serves(node, nodes.len())) {
             is_ready = true;
+            if args.pegasus_onebox {
+                create_onebox_tables(&nodes[0].admin)?;
+            }
             let cluster = call(&nodes[0].admin, "GET", "/v1/cluster", None)?;
             node_command::print_nodes(&cluster);
             println!("\nready: any node answers, e.g. redis-cli -p PORT; Ctrl-C stops all");
@@ -131,6 +149,17 @@ async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Creates the tables that are not there yet.
+fn create_onebox_tables(admin: &NodeArgs) -> Result<(), ExitError> {
+    let tables = call(admin, "GET", "/v1/tables", None)?;
+    let is_there = |name: &str| tables.as_array().is_some_and(|all| all.iter().any(|table| table["name"] == name));
+    for (name, partitions) in ONEBOX_TABLES.iter().filter(|(name, _)| !is_there(name)) {
+        let table = serde_json::json!({ "name": name, "engine": "rocksdb", "partitions": partitions });
+        call(admin, "POST", "/v1/tables", Some(&table))?;
+    }
+    Ok(())
 }
 
 /// Whether the node knows all others and a leader for every partition.

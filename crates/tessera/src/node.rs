@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
+use tessera_pegasus::{PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_store::{OpenError, Site, Store, StoreConfig, StoreWorker};
 use tokio::runtime::Runtime;
@@ -37,9 +38,15 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     refuse_if_taken(redis_address)?;
     let redis_listeners = (0..workers).map(|_| listen(redis_address, true)).collect::<Result<Vec<_>, _>>()?;
     let admin_listener = listen(admin_address, false)?;
+    let pegasus_addresses = pegasus_addresses(config)?;
+    pegasus_addresses.iter().try_for_each(|address| refuse_if_taken(*address))?;
+    let listen_for_pegasus = |_| pegasus_addresses.iter().map(|address| listen(*address, true)).collect();
+    let pegasus_listeners: Vec<Vec<TcpListener>> = (0..workers).map(listen_for_pegasus).collect::<Result<_, _>>()?;
     let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
     let peer_listener = listen(peer_address, false)?;
-    let site = site(config, peer_address.port(), redis_address.port(), admin_address.port());
+    let pegasus_port = pegasus_addresses.first().map(SocketAddr::port);
+    let site = site(config, peer_address.port(), redis_address.port(), admin_address.port(), pegasus_port);
+    let pegasus_config = pegasus_config(config, &site);
 
     let (store, store_workers) =
         Store::open(store_config(config, workers, site), peer_listener).map_err(|error| match error {
@@ -48,17 +55,22 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
             other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
         })?;
     let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
+    let pegasus = PegasusServer::new(store.clone(), pegasus_config);
     let threads: Vec<JoinHandle<()>> = store_workers
         .into_iter()
-        .zip(redis_listeners)
+        .zip(redis_listeners.into_iter().zip(pegasus_listeners))
         .enumerate()
-        .map(|(number, (worker, listener))| start_worker(number, worker, redis.clone(), listener))
+        .map(|(number, (worker, (redis_listener, pegasus_listeners)))| {
+            let (redis, pegasus) = (redis.clone(), pegasus.clone());
+            start_worker(number, worker, (redis, redis_listener), (pegasus, pegasus_listeners))
+        })
         .collect::<Result<_, _>>()?;
 
     let outcome = runtime()?.block_on(async {
         tracing::info!(node = %store.node(), redis = %redis_address, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let admin = AdminServer::new(store.clone(), token_check(config), redis_metrics(redis.clone()));
+        let metrics = face_metrics(redis.clone(), pegasus.clone());
+        let admin = AdminServer::new(store.clone(), token_check(config), metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -98,25 +110,38 @@ fn runtime() -> Result<Runtime, ExitError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)
 }
 
-/// One thread per core: the loop of its partitions, its own listener, and the connections that came through it.
+/// One thread per core: the loop of its partitions, its own listeners, and the connections that came through them.
 fn start_worker(
     number: usize,
     worker: StoreWorker,
-    redis: Arc<RedisServer>,
-    listener: TcpListener,
+    (redis, redis_listener): (Arc<RedisServer>, TcpListener),
+    (pegasus, pegasus_listeners): (Arc<PegasusServer>, Vec<TcpListener>),
 ) -> Result<JoinHandle<()>, ExitError> {
     let runtime = runtime()?;
     let run = move || {
         runtime.block_on(async move {
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => _ = tokio::spawn(redis.serve(listener)),
-                Err(error) => tracing::error!(%error, "the listener could not be used"),
+            let listener = |listener| {
+                let listener = tokio::net::TcpListener::from_std(listener);
+                listener.inspect_err(|error| tracing::error!(%error, "a listener could not be used")).ok()
+            };
+            if let Some(listener) = listener(redis_listener) {
+                tokio::spawn(redis.serve(listener));
+            }
+            for listener in pegasus_listeners.into_iter().filter_map(listener) {
+                tokio::spawn(pegasus.clone().serve(listener));
             }
             worker.run().await;
             tokio::time::sleep(LAST_REPLIES).await;
         });
     };
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
+}
+
+/// Where Pegasus clients are heard: first those that want data.
+fn pegasus_addresses(config: &Config) -> Result<Vec<SocketAddr>, ExitError> {
+    let section = &config.pegasus;
+    let ports = [section.port, section.meta_port].into_iter().filter(|port| *port != 0 && section.port != 0);
+    ports.map(|port| address(section.bind, port, config.port_offset)).collect()
 }
 
 fn address(bind: IpAddr, port: u16, offset: u16) -> Result<SocketAddr, ExitError> {
@@ -180,7 +205,7 @@ fn raise_file_limit() {
 }
 
 /// Where others find this node.
-fn site(config: &Config, peer: u16, redis: u16, admin: u16) -> Site {
+fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: Option<u16>) -> Site {
     let at = |bind: IpAddr, port: u16| {
         let host =
             if config.cluster.advertise.is_empty() { bind.to_string() } else { config.cluster.advertise.clone() };
@@ -190,6 +215,7 @@ fn site(config: &Config, peer: u16, redis: u16, admin: u16) -> Site {
         peer: at(config.cluster.bind, peer),
         redis: at(config.redis.bind, redis),
         admin: at(config.admin.bind, admin),
+        pegasus: pegasus.map(|port| at(config.pegasus.bind, port)).unwrap_or_default(),
         zone: config.cluster.zone.clone(),
     }
 }
@@ -233,12 +259,21 @@ fn redis_config(config: &Config, port: u16) -> RedisConfig {
     }
 }
 
+fn pegasus_config(config: &Config, site: &Site) -> PegasusConfig {
+    PegasusConfig {
+        max_clients: config.pegasus.max_clients,
+        write_timeout: Duration::from_millis(config.pegasus.write_timeout_ms),
+        write_bytes: config.limits.write_bytes,
+        address: site.pegasus.clone(),
+    }
+}
+
 fn token_check(config: &Config) -> Option<tessera_admin::TokenCheck> {
     let right = Password::from_hex(&config.admin.token_sha256)?;
     Some(Arc::new(move |token| right.is(token.as_bytes())))
 }
 
-fn redis_metrics(redis: Arc<RedisServer>) -> tessera_admin::ExtraMetrics {
+fn face_metrics(redis: Arc<RedisServer>, pegasus: Arc<PegasusServer>) -> tessera_admin::ExtraMetrics {
     Arc::new(move |gauges| {
         let (now, total, refused) = redis.connection_counts();
         gauges.set("tessera_redis_connections", "Open connections", &[], now as f64);
@@ -252,5 +287,10 @@ fn redis_metrics(redis: Arc<RedisServer>) -> tessera_admin::ExtraMetrics {
             &[],
             forwarded,
         );
+        let (requests, forwarded) = pegasus.request_counts();
+        let connections = pegasus.connection_count() as f64;
+        gauges.set("tessera_pegasus_connections", "Open connections", &[], connections);
+        gauges.set("tessera_pegasus_requests_total", "Requests so far", &[], requests as f64);
+        gauges.set("tessera_pegasus_forwarded_total", "Requests to nodes that lead", &[], forwarded as f64);
     })
 }

@@ -13,14 +13,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cluster", &["types", "consensus"]),
     ("store", &["types", "engine", "transport", "consensus", "cluster"]),
     ("redis", &["types", "store"]),
+    ("pegasus", &["types", "store"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
-    ("tessera", &["types", "engine", "store", "redis", "admin", "bench"]),
+    ("tessera", &["types", "engine", "store", "redis", "pegasus", "admin", "bench"]),
 ];
 
 /// Libraries that one crate alone may name.
-const CONFINED: &[(&str, &str)] =
-    &[("rocksdb", "engine"), ("raft", "consensus"), ("axum", "admin"), ("clap", "bench tessera")];
+const CONFINED: &[(&str, &str)] = &[
+    ("rocksdb", "engine"),
+    ("raft", "consensus"),
+    ("axum", "admin"),
+    ("thrift", "pegasus"),
+    ("clap", "bench tessera"),
+];
 
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A table's number: 0 is the table `default`, others count up from 1 in the order of creation and are never reused.
@@ -66,6 +67,8 @@ pub struct TableSettings {
     /// RocksDB tables only.
     pub usage_scenario: UsageScenario,
     pub acks: Acks,
+    /// What operators of Apache Pegasus set beyond these, by its names.
+    pub app_envs: BTreeMap<String, String>,
 }
 
 /// Why a table name was refused.

@@ -2,7 +2,7 @@ use super::config::RocksConfig;
 use super::keys::PREFIX_LEN;
 use super::table::RocksEngine;
 use crate::EngineError;
-use rocksdb::{Cache, ColumnFamilyDescriptor, DB, Options, WriteBufferManager};
+use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ pub struct RocksStore {
     /// Kept for its statistics and for tables created later.
     pub(super) options: Options,
     pub(super) cache: Cache,
+    /// The names of the tables that there were.
+    opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
 }
 
@@ -31,12 +33,13 @@ impl RocksStore {
         let mut options = config.database_options();
         options.set_write_buffer_manager(&write_buffers);
         let tables = if directory.join("CURRENT").exists() { DB::list_cf(&options, directory)? } else { Vec::new() };
+        let opened_with = tables.clone();
         let tables = tables
             .into_iter()
             .map(|name| ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)))
             .collect::<Vec<_>>();
         let db = DB::open_cf_descriptors(&options, directory, tables)?;
-        Ok(Arc::new(Self { db, config, options, cache, _write_buffers: write_buffers }))
+        Ok(Arc::new(Self { db, config, options, cache, opened_with, _write_buffers: write_buffers }))
     }
 
     /// Opens the table of that name, creating it if there is none.
@@ -59,6 +62,16 @@ impl RocksStore {
             self.db.drop_cf(name)?;
         }
         Ok(())
+    }
+
+    /// Deletes the files of tables that this instance was opened with, but those named.
+    ///
+    /// # Errors
+    /// If the files cannot be written.
+    pub fn drop_tables_but(&self, kept: impl Iterator<Item = String>) -> Result<(), EngineError> {
+        let kept: Vec<String> = kept.collect();
+        let is_unknown = |name: &&String| *name != DEFAULT_COLUMN_FAMILY_NAME && !kept.contains(name);
+        self.opened_with.iter().filter(is_unknown).try_for_each(|name| self.drop_table(name))
     }
 
     /// Stops background work, so that the process can end at once.

@@ -28,6 +28,8 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     let open_redis =
         config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
     check_bind(config, "redis", config.redis.bind, open_redis)?;
+    // Its clients have no password to give.
+    check_bind(config, "pegasus", config.pegasus.bind, config.pegasus.port != 0)?;
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
     if !config.cluster.bind.is_loopback() && !config.insecure {
         return refuse(format!(
@@ -67,10 +69,10 @@ fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) ->
     if address.is_loopback() || !is_open || config.insecure {
         return Ok(());
     }
-    let how = if section == "redis" {
-        "give every user under redis.users a password_sha256"
-    } else {
-        "set admin.token_sha256"
+    let how = match section {
+        "redis" => "give every user under redis.users a password_sha256",
+        "pegasus" => "set pegasus.port to 0 if nobody needs it",
+        _ => "set admin.token_sha256",
     };
     Err(ExitError::Config(format!(
         "{section}.bind is {address}, which others can reach, and needs no authentication: {how}, bind to 127.0.0.1, or \

@@ -21,6 +21,7 @@ pub struct Config {
     pub workers: usize,
     pub insecure: bool,
     pub redis: RedisSection,
+    pub pegasus: PegasusSection,
     pub admin: AdminSection,
     pub cluster: ClusterSection,
     pub tls: TlsSection,
@@ -42,6 +43,18 @@ pub struct RedisSection {
     pub slow_log_micros: i64,
     pub slow_log_entries: usize,
     pub users: Vec<UserSection>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PegasusSection {
+    pub bind: IpAddr,
+    /// Where clients send requests for data; 0 for no Pegasus clients at all.
+    pub port: u16,
+    /// Where clients ask first; 0 for no port of its own, since every port answers everything.
+    pub meta_port: u16,
+    pub max_clients: usize,
+    pub write_timeout_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,6 +141,7 @@ impl Default for Config {
             workers: 0,
             insecure: false,
             redis: RedisSection::default(),
+            pegasus: PegasusSection::default(),
             admin: AdminSection::default(),
             cluster: ClusterSection::default(),
             tls: TlsSection::default(),
@@ -166,6 +180,12 @@ impl Default for RedisSection {
             slow_log_entries: 128,
             users: Vec::new(),
         }
+    }
+}
+
+impl Default for PegasusSection {
+    fn default() -> Self {
+        Self { bind: LOOPBACK, port: 34_801, meta_port: 34_601, max_clients: 10_000, write_timeout_ms: 60_000 }
     }
 }
 

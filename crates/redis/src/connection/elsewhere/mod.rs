@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Leader, RequestFailure, Table};
+use tessera_store::{Face, Leader, RequestFailure, Table};
 use tessera_types::{NodeId, ReadMode, RecordKey, RequestError};
 
 /// How long commands wait for their partition to get a leader.
@@ -269,7 +269,7 @@ impl Connection {
                     tokio::spawn(async move {
                         match leader {
                             None => Ok(carry_out(server, request.into()).await),
-                            Some(node) => server.store.ask_face(node, &request).await,
+                            Some(node) => server.store.ask_face(Face::Redis, node, &request).await,
                         }
                     }),
                 ));

@@ -1,0 +1,179 @@
+//! The life of a connection. Requests pipeline, and replies go out as they finish: reads run at once, where the connection
+//! lives; the writes that one read of the connection brought travel to the partitions' loops together; what another node
+//! must do becomes a task of its own.
+
+use crate::calls::Request;
+use crate::execute::{DataCall, Sent, Understood, understand};
+use crate::frame;
+use crate::outbox::Outbox;
+use crate::server::PegasusServer;
+use crate::{forward, meta};
+use bytes::BytesMut;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tessera_store::Leader;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// Room for what one read of the connection may bring.
+const READ_BYTES: usize = 16 << 10;
+/// Requests of one connection that may wait for their reply; more are not read.
+const PIPELINE: usize = 10_000;
+/// Replies are written out when they have grown to this.
+const REPLY_BYTES: usize = 1 << 20;
+
+pub(crate) struct Connection {
+    server: Arc<PegasusServer>,
+    stream: TcpStream,
+    input: BytesMut,
+    output: Vec<u8>,
+    outbox: Arc<Outbox>,
+}
+
+impl Connection {
+    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream) -> Self {
+        Self { server, stream, input: BytesMut::new(), output: Vec::new(), outbox: Arc::default() }
+    }
+
+    /// Serves until the client leaves, errs or stops reading.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        loop {
+            let content = self.outbox.take();
+            content.elsewhere.into_iter().for_each(|frame| self.do_again(&frame));
+            self.output.extend_from_slice(&content.replies);
+            self.write_out().await?;
+            tokio::select! {
+                readable = self.stream.readable(), if self.outbox.waiting() < PIPELINE => {
+                    readable?;
+                    if !self.read()? {
+                        return Ok(());
+                    }
+                    self.process().await?;
+                }
+                () = self.outbox.changed() => {}
+            }
+        }
+    }
+
+    /// Takes what has come. Returns whether the client may send more.
+    fn read(&mut self) -> io::Result<bool> {
+        self.input.reserve(READ_BYTES);
+        match self.stream.try_read_buf(&mut self.input) {
+            Ok(bytes) => Ok(bytes > 0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Carries out every whole request of the input.
+    async fn process(&mut self) -> io::Result<()> {
+        let mut writes: Vec<DataCall> = Vec::new();
+        loop {
+            match frame::take(&mut self.input, self.server.config.write_bytes) {
+                Ok(Ok(frame)) => {
+                    self.server.requests.fetch_add(1, Ordering::Relaxed);
+                    match understand(&self.server, &frame) {
+                        Some(Understood::Data(call)) => self.carry_out(call, &mut writes),
+                        Some(Understood::Meta(call)) => {
+                            let (server, outbox) = (self.server.clone(), self.outbox.clone());
+                            outbox.expect();
+                            tokio::spawn(async move {
+                                let reply = meta::answer(&server, &call, frame.message()).await;
+                                outbox.reply(|out| out.extend_from_slice(&reply));
+                            });
+                        }
+                        Some(Understood::Refused(reply)) => self.output.extend_from_slice(&reply),
+                        None => return Err(invalid("a message that cannot be read")),
+                    }
+                }
+                Ok(Err(needed)) => {
+                    // A large request that has been announced is read into place.
+                    self.input.reserve(needed.saturating_sub(self.input.len()));
+                    break;
+                }
+                Err(error) => return Err(invalid(&format!("no request of a Pegasus client: {error:?}"))),
+            }
+            if self.output.len() >= REPLY_BYTES {
+                self.write_out().await?;
+            }
+        }
+        Sent::send(&self.server, &self.outbox, writes);
+        if self.input.is_empty() {
+            self.input = BytesMut::new(); // an idle connection has no buffer
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, call: DataCall, writes: &mut Vec<DataCall>) {
+        if let Request::ClearScanner(context) = call.request {
+            return self.server.scanners.forget(context);
+        }
+        let is_write = matches!(call.request, Request::Write(_));
+        let place = match is_write {
+            true => call.table.leader_of(call.partition),
+            false => call.table.reader_of(call.partition, call.reads()),
+        };
+        if place != Leader::Here {
+            return self.reach(call);
+        }
+        if !is_write {
+            match call.read(&self.server) {
+                Some(Err(crate::status::Failure::Elsewhere)) => return self.reach(call),
+                Some(outcome) => return call.reply(&self.server, outcome, &mut self.output),
+                None => {}
+            }
+        }
+        if writes.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table)) {
+            Sent::send(&self.server, &self.outbox, std::mem::take(writes));
+        }
+        writes.push(call);
+    }
+
+    /// Carries out a request again that was not done.
+    fn do_again(&mut self, frame: &frame::Frame) {
+        match understand(&self.server, frame) {
+            Some(Understood::Data(call)) => self.reach(call),
+            Some(Understood::Refused(reply)) => self.output.extend_from_slice(&reply),
+            Some(Understood::Meta(_)) | None => {}
+        }
+    }
+
+    /// Has a request carried out by whoever leads its partition.
+    fn reach(&self, call: DataCall) {
+        let (server, outbox) = (self.server.clone(), self.outbox.clone());
+        outbox.expect();
+        tokio::spawn(async move {
+            let reply = forward::reach(&server, call).await;
+            outbox.reply(|out| out.extend_from_slice(&reply));
+        });
+    }
+
+    /// Writes the replies that are ready; fails if the client takes none of them for too long.
+    async fn write_out(&mut self) -> io::Result<()> {
+        let mut rest = &self.output[..];
+        while !rest.is_empty() {
+            // Nearly always the socket's buffer has room, and no timer is needed.
+            let written = match self.stream.try_write(rest) {
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let patience = self.server.config.write_timeout;
+                    tokio::time::timeout(patience, self.stream.write(rest)).await.map_err(|_| {
+                        io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")
+                    })??
+                }
+                Err(error) => return Err(error),
+            };
+            rest = &rest[written..];
+        }
+        self.output.clear();
+        if self.output.capacity() > REPLY_BYTES {
+            self.output = Vec::new();
+        }
+        Ok(())
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

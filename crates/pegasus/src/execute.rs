@@ -1,0 +1,191 @@
+//! Carrying out a request for data on the node that leads its partition.
+
+use crate::calls::{self, Origin, Request, Response};
+use crate::frame::{Call, Frame, read_call, write_error};
+use crate::outbox::Outbox;
+use crate::server::PegasusServer;
+use crate::status::Failure;
+use crate::wire::input;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tessera_store::{Operation, Table, Transaction, Verdict, WriteOptions};
+use tessera_types::{ReadMode, RequestError, TableId, UnixMillis};
+
+/// How often a read of several records is made again because a write came between, before the partition's loop makes it.
+const READ_TRIES: usize = 3;
+
+/// A request for data that has been understood.
+#[derive(Clone)]
+pub(crate) struct DataCall {
+    pub(crate) frame: Frame,
+    pub(crate) call: Call,
+    pub(crate) request: Request,
+    pub(crate) table: Arc<Table>,
+    pub(crate) partition: u32,
+}
+
+/// What a message turned out to be.
+#[allow(clippy::large_enum_variant)] // it lives for a moment, and nearly always is the large one
+pub(crate) enum Understood {
+    Data(DataCall),
+    /// Something for the meta server; the name is the call's.
+    Meta(Call),
+    /// Answered already, in `Vec<u8>`.
+    Refused(Vec<u8>),
+}
+
+/// Makes out what a frame asks; `None` if nothing can be replied to it.
+pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Understood> {
+    let mut message = input(frame.message());
+    let call = read_call(&mut message).ok()?;
+    let Some(parsed) = calls::parse(&call.name, &mut message) else { return Some(Understood::Meta(call)) };
+    let understood = parsed.map_err(Failure::from).and_then(|request| {
+        let (table, partition) = locate(server, frame, &request)?;
+        Ok((request, table, partition))
+    });
+    Some(match understood {
+        Ok((request, table, partition)) => {
+            Understood::Data(DataCall { frame: frame.clone(), call, request, table, partition })
+        }
+        Err(failure) => {
+            let mut out = Vec::new();
+            let error = if let Failure::Header(error) = failure { error } else { "ERR_INVALID_DATA" };
+            write_error(&mut out, &call, error);
+            Understood::Refused(out)
+        }
+    })
+}
+
+/// The table and the partition that a request is for.
+fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32), Failure> {
+    let not_found = Failure::Header("ERR_OBJECT_NOT_FOUND");
+    let id = u32::try_from(frame.meta.table).map_err(|_| not_found.clone())?;
+    let table = server.store.table(TableId(id)).ok_or_else(|| not_found.clone())?;
+    let asked = u32::try_from(frame.meta.partition).map_err(|_| not_found.clone())?;
+    if asked >= table.schema().partitions {
+        return Err(not_found);
+    }
+    let of_key = request.key()?.map(|key| table.partition_of(&key));
+    // The client believes that the table has another number of partitions.
+    if of_key.is_some_and(|partition| partition != asked) {
+        return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
+    }
+    if let Request::Read(calls::Read::BatchGet(batch)) = request {
+        let is_there = |key: &calls::messages::FullKey| {
+            table.partition_of(&tessera_types::RecordKey::new(&key.hash_key.0, &key.sort_key.0)) == asked
+        };
+        if !batch.keys.iter().all(is_there) {
+            return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
+        }
+    }
+    Ok((table, asked))
+}
+
+impl DataCall {
+    pub(crate) fn reads(&self) -> ReadMode {
+        // The client asks a replica that need not lead, because the one that does is slow.
+        if self.frame.meta.is_backup_request { ReadMode::Outdated } else { ReadMode::Single }
+    }
+
+    fn origin<'a>(&self, server: &'a PegasusServer) -> Origin<'a> {
+        Origin {
+            table: self.frame.meta.table,
+            partition: self.frame.meta.partition,
+            decree: i64::try_from(self.table.applied_index(self.partition)).unwrap_or(i64::MAX),
+            server: &server.config.address,
+        }
+    }
+
+    /// Appends the reply.
+    pub(crate) fn reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
+        match outcome {
+            Ok(response) => response.write(out, &self.call, self.origin(server)),
+            Err(failure) => {
+                let failed = Response::failed(&self.request, calls::code(&failure));
+                calls::write_failure(out, &self.call, failed, failure, self.origin(server));
+            }
+        }
+    }
+
+    /// Carries out what is no write, here and now; `None` if writes come between so fast that the partition's loop must do
+    /// it.
+    pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
+        let (table, partition, now) = (&*self.table, self.partition, UnixMillis::now());
+        let outcome = match &self.request {
+            Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
+            Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
+            Request::Read(read) => return self.read_at_one_instant(read, now),
+            Request::Write(_) | Request::ClearScanner(_) => Err(RequestError::NotReady),
+        };
+        Some(outcome.map_err(Failure::from))
+    }
+
+    fn read_at_one_instant(&self, read: &calls::Read, now: UnixMillis) -> Option<Result<Response, Failure>> {
+        let is_of_one_record = matches!(read, calls::Read::Get(_) | calls::Read::Ttl(_));
+        for _ in 0..READ_TRIES {
+            let before = self.table.version(self.partition);
+            let outcome = Transaction::read_only(&self.table, self.partition, self.reads(), now)
+                .and_then(|transaction| Ok((calls::run_read(read, &transaction)?, transaction.check_lease()?)));
+            match outcome {
+                Err(error) => return Some(Err(error.into())),
+                Ok((response, ())) => {
+                    let is_still = before.is_some() && before == self.table.version(self.partition);
+                    // No instant is promised to those who ask for what was.
+                    if is_of_one_record || is_still || self.reads() == ReadMode::Outdated {
+                        return Some(Ok(response));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Requests on their way to the partitions' loops.
+pub(crate) struct Sent {
+    server: Arc<PegasusServer>,
+    outbox: Arc<Outbox>,
+    parts: Vec<Part>,
+}
+
+struct Part {
+    call: DataCall,
+    /// What its evaluation came to.
+    evaluated: Mutex<Option<Result<Response, Failure>>>,
+}
+
+impl Sent {
+    /// Sends requests of one table, each to its partition's loop. Their replies come to the outbox.
+    pub(crate) fn send(server: &Arc<PegasusServer>, outbox: &Arc<Outbox>, calls: Vec<DataCall>) {
+        let Some(first) = calls.first() else { return };
+        let table = first.table.clone();
+        let partitions: Vec<u32> = calls.iter().map(|call| call.partition).collect();
+        calls.iter().for_each(|_| outbox.expect());
+        let parts = calls.into_iter().map(|call| Part { call, evaluated: Mutex::default() }).collect();
+        let sent: Arc<dyn Operation> = Arc::new(Self { server: server.clone(), outbox: outbox.clone(), parts });
+        server.store.write(&table, WriteOptions::default(), &sent, partitions);
+    }
+}
+
+impl Operation for Sent {
+    fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        let Part { call, evaluated } = &self.parts[part];
+        let outcome = match &call.request {
+            Request::Write(write) => calls::run_write(write, transaction),
+            Request::Read(read) => calls::run_read(read, transaction),
+            Request::GetScanner(_) | Request::Scan(_) | Request::ClearScanner(_) => Err(RequestError::NotReady),
+        };
+        let wrote = matches!(call.request, Request::Write(_)) && outcome.as_ref().is_ok_and(Response::is_ok);
+        *evaluated.lock() = Some(outcome.map_err(Failure::from));
+        if wrote { Verdict::Commit } else { Verdict::Abandon }
+    }
+
+    fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
+        let Part { call, evaluated } = &self.parts[part];
+        let evaluated = || evaluated.lock().take().expect("what is answered with success was evaluated");
+        match outcome.map_err(Failure::from).and_then(|()| evaluated()) {
+            Err(Failure::Elsewhere) => self.outbox.take_back(call.frame.clone()),
+            outcome => self.outbox.reply(|out| call.reply(&self.server, outcome, out)),
+        }
+    }
+}

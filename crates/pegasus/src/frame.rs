@@ -1,0 +1,169 @@
+//! What stands around a Thrift message.
+//!
+//! A request is a header of one of two versions, then the message; integers are big-endian. Version 0, 48 bytes:
+//! `"THFT" | u32 version | u32 length of the header | u32 | u32 length of the message | u32 | i32 table | i32 partition |
+//! i32 timeout in ms | i32 | u64 partition hash`. Version 1, 16 bytes: `"THFT" | u32 version | u32 length of a struct |
+//! u32 length of the message`, then the struct. A reply is `u32 length with these four bytes | name of an error | message`,
+//! the strings and the message as Thrift writes them.
+
+use crate::wire::{Input, Output, Wire, input, output, read_fields, record, write_field};
+use bytes::{Bytes, BytesMut};
+use std::time::Duration;
+use thrift::protocol::{TInputProtocol, TMessageIdentifier, TMessageType, TOutputProtocol};
+
+/// Longest message besides what a write may have: names, and many small keys.
+const SPARE_BYTES: usize = 1 << 20;
+/// Longest header of version 1.
+const META_BYTES: usize = 4 << 10;
+const MAGIC: &[u8; 4] = b"THFT";
+const HEADER_V0: usize = 48;
+const HEADER_V1: usize = 16;
+
+/// Why a connection cannot go on: where the next request begins is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameError {
+    NotThrift,
+    Version(u32),
+    TooLong(usize),
+    Header,
+}
+
+record! {
+    /// What a request of version 1 says about itself.
+    RequestMeta {
+        1: table: i32, 2: partition: i32, 3: timeout_ms: i32, 4: partition_hash: i64, 5: is_backup_request: bool,
+    }
+}
+
+/// A whole request.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) meta: RequestMeta,
+    /// All of it, to be handed to another node as it is.
+    pub(crate) bytes: Bytes,
+    message_at: usize,
+}
+
+impl Frame {
+    pub(crate) fn message(&self) -> &[u8] {
+        &self.bytes[self.message_at..]
+    }
+
+    /// How long the client waits for the answer, if it says so.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        u64::try_from(self.meta.timeout_ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// The lengths of a request: of what stands before its message, and of all of it; `None` while too little is there to know.
+fn lengths(buffer: &[u8], write_bytes: usize) -> Result<Option<(usize, usize)>, FrameError> {
+    let magic = buffer.len().min(MAGIC.len());
+    if buffer[..magic] != MAGIC[..magic] {
+        return Err(FrameError::NotThrift);
+    }
+    if buffer.len() < 8 {
+        return Ok(None);
+    }
+    let (before, message) = match u32_at(buffer, 4) {
+        0 if buffer.len() < HEADER_V0 => return Ok(None),
+        0 if u32_at(buffer, 8) as usize != HEADER_V0 => return Err(FrameError::Header),
+        0 => (HEADER_V0, u32_at(buffer, 16) as usize),
+        1 if buffer.len() < HEADER_V1 => return Ok(None),
+        1 if u32_at(buffer, 8) as usize > META_BYTES => return Err(FrameError::Header),
+        1 => (HEADER_V1 + u32_at(buffer, 8) as usize, u32_at(buffer, 12) as usize),
+        version => return Err(FrameError::Version(version)),
+    };
+    if message > write_bytes.saturating_add(SPARE_BYTES) {
+        return Err(FrameError::TooLong(message));
+    }
+    Ok(Some((before, before + message)))
+}
+
+/// Takes the next request out of the buffer; `Err` with how many bytes it needs if it is not complete, as far as is known.
+///
+/// # Errors
+/// If what is there is no request.
+pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Result<Frame, usize>, FrameError> {
+    let Some((message_at, length)) = lengths(buffer, write_bytes)? else { return Ok(Err(0)) };
+    if buffer.len() < length {
+        return Ok(Err(length));
+    }
+    let bytes = buffer.split_to(length).freeze();
+    let meta = match u32_at(&bytes, 4) {
+        0 => RequestMeta {
+            table: u32_at(&bytes, 24).cast_signed(),
+            partition: u32_at(&bytes, 28).cast_signed(),
+            timeout_ms: u32_at(&bytes, 32).cast_signed(),
+            partition_hash: i64::from_be_bytes(bytes[40..48].try_into().expect("eight bytes")),
+            is_backup_request: false,
+        },
+        _ => RequestMeta::read(&mut input(&bytes[HEADER_V1..message_at])).map_err(|_| FrameError::Header)?,
+    };
+    Ok(Ok(Frame { meta, bytes, message_at }))
+}
+
+/// What a message is, and where its arguments are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) name: String,
+    pub(crate) sequence: i32,
+}
+
+/// Reads the beginning of a message, and leaves the input at its arguments.
+pub(crate) fn read_call(input: &mut Input<'_>) -> thrift::Result<Call> {
+    let TMessageIdentifier { name, message_type, sequence_number } = input.read_message_begin()?;
+    if !matches!(message_type, TMessageType::Call | TMessageType::OneWay) {
+        return Err("a message that is no call".into());
+    }
+    Ok(Call { name, sequence: sequence_number })
+}
+
+/// Reads the one argument of a call.
+pub(crate) fn read_argument<T: Wire + Default>(input: &mut Input<'_>) -> thrift::Result<T> {
+    let mut argument = T::default();
+    read_fields(input, |input, id, field_type| {
+        let is_it = id == 1 && field_type == T::TYPE;
+        if is_it {
+            argument = T::read(input)?;
+        }
+        Ok(is_it)
+    })?;
+    Ok(argument)
+}
+
+/// Appends a reply.
+pub(crate) fn write_reply<T: Wire>(out: &mut Vec<u8>, call: &Call, result: &T) {
+    write_frame(out, "ERR_OK", call, |output| {
+        write_field(output, 0, result)?;
+        output.write_field_stop()
+    });
+}
+
+/// Appends a reply that says only which error there was; its content is not read.
+pub(crate) fn write_error(out: &mut Vec<u8>, call: &Call, error: &str) {
+    write_frame(out, error, call, |output| output.write_field_stop());
+}
+
+fn write_frame(out: &mut Vec<u8>, error: &str, call: &Call, write: impl FnOnce(&mut Output<'_>) -> thrift::Result<()>) {
+    let began = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write_content(&mut output(out), error, call, write).expect("memory takes what is written");
+    let length = u32::try_from(out.len() - began).expect("replies are far below 4 GiB");
+    out[began..began + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+fn write_content(
+    output: &mut Output<'_>,
+    error: &str,
+    call: &Call,
+    write: impl FnOnce(&mut Output<'_>) -> thrift::Result<()>,
+) -> thrift::Result<()> {
+    output.write_string(error)?;
+    let name = format!("{}_ACK", call.name);
+    output.write_message_begin(&TMessageIdentifier::new(name, TMessageType::Reply, call.sequence))?;
+    write(output)
+}

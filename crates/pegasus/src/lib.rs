@@ -1,0 +1,19 @@
+//! The Pegasus face: what clients of Apache Pegasus speak, Thrift with a header of Pegasus' own, over TCP.
+//!
+//! One port serves every call. Read first: [`frame`] (what is on the wire), [`connection`] (the life of a connection),
+//! [`calls`] (what data calls do), [`meta`] (where partitions are, and tables).
+
+mod calls;
+mod conditions;
+mod connection;
+mod execute;
+mod forward;
+mod frame;
+mod meta;
+mod outbox;
+mod server;
+mod status;
+mod stored_key;
+mod wire;
+
+pub use server::{PegasusConfig, PegasusServer};

@@ -1,0 +1,58 @@
+//! Replies on their way to a client, from whichever thread has one.
+
+use crate::frame::Frame;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(crate) struct Outbox {
+    content: Mutex<Content>,
+    /// Requests whose reply is not here yet.
+    waiting: AtomicUsize,
+    changed: Notify,
+}
+
+#[derive(Default)]
+pub(crate) struct Content {
+    /// Whole replies.
+    pub(crate) replies: Vec<u8>,
+    /// Requests that were not carried out, since their partition turned out not to be led here.
+    pub(crate) elsewhere: Vec<Frame>,
+}
+
+impl Outbox {
+    /// Notes that a reply will come.
+    pub(crate) fn expect(&self) {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes an expected reply, which `write` appends.
+    pub(crate) fn reply(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.content.lock().replies);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    /// Takes a request back whose reply was expected: it is still to be carried out.
+    pub(crate) fn take_back(&self, frame: Frame) {
+        self.content.lock().elsewhere.push(frame);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    /// How many replies are still to come.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// What has come.
+    pub(crate) fn take(&self) -> Content {
+        std::mem::take(&mut *self.content.lock())
+    }
+
+    /// Waits until something has come since this was last waited for.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}

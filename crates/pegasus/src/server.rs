@@ -1,0 +1,98 @@
+//! What all connections of the face share, and how they are accepted.
+
+use crate::calls::Scanners;
+use crate::connection::Connection;
+use crate::forward;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tessera_store::{Face, Store};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Settings of the face.
+#[derive(Clone, Debug)]
+pub struct PegasusConfig {
+    /// Connections at one time; more are closed.
+    pub max_clients: usize,
+    /// How long a client may take to read a part of its replies before it is dropped.
+    pub write_timeout: Duration,
+    /// Longest write, in bytes: longer requests cannot be meant.
+    pub write_bytes: usize,
+    /// Where clients reach this node, as `HOST:PORT`.
+    pub address: String,
+}
+
+/// The Pegasus face of a node.
+pub struct PegasusServer {
+    pub(crate) store: Store,
+    pub(crate) config: PegasusConfig,
+    pub(crate) scanners: Scanners,
+    pub(crate) requests: AtomicU64,
+    pub(crate) forwarded: AtomicU64,
+    connections: AtomicUsize,
+}
+
+impl PegasusServer {
+    pub fn new(store: Store, config: PegasusConfig) -> Arc<Self> {
+        let server = Arc::new(Self {
+            store,
+            config,
+            scanners: Scanners::default(),
+            requests: AtomicU64::new(0),
+            forwarded: AtomicU64::new(0),
+            connections: AtomicUsize::new(0),
+        });
+        let serving = Arc::downgrade(&server);
+        let serve = move |request| -> tessera_store::Answer {
+            let server = serving.upgrade();
+            Box::pin(async move {
+                match server {
+                    Some(server) => forward::carry_out(&server, request).await,
+                    None => bytes::Bytes::new(),
+                }
+            })
+        };
+        server.store.serve_face(Face::Pegasus, Arc::new(serve));
+        server
+    }
+
+    /// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    tokio::spawn(self.clone().handle(stream, address));
+                }
+                Err(error) => {
+                    // Out of file descriptors, mostly: the backlog holds the others until some are closed.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        // Replies are written whole; waiting to fill packets would only delay them.
+        let _ = stream.set_nodelay(true);
+        if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {
+            if let Err(error) = Connection::new(self.clone(), stream).run().await {
+                tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
+            }
+        } else {
+            tracing::warn!(%address, limit = self.config.max_clients, "too many connections of Pegasus clients");
+        }
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Connections now.
+    pub fn connection_count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Requests so far, and those of them that another node carried out.
+    pub fn request_counts(&self) -> (u64, u64) {
+        (self.requests.load(Ordering::Relaxed), self.forwarded.load(Ordering::Relaxed))
+    }
+}
