@@ -17,6 +17,7 @@ deps: ## Install what the build needs, and build RocksDB once for this machine
 
 test-deps: deps
 	@scripts/system-packages $(TEST_PACKAGES)
+	@scripts/pegasus-clients
 
 build: deps ## Build the binary
 	$(CARGO) build --locked --release

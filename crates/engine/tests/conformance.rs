@@ -91,11 +91,14 @@ fn read(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>) -> Option<Vec<
 /// Every record of a partition, by pages of at least `page` hash keys.
 fn scan_all(engine: &dyn Engine, partition: u32, page: usize) -> Model {
     let mut records = Model::new();
-    let mut from = Some(0);
+    let (mut from, mut last) = (Some(0), Vec::new());
     while let Some(position) = from {
         from = engine
             .scan(partition, position, page, &mut |key, value| {
                 assert!(key.hash() >= position);
+                let place = key.to_ordered_bytes().to_vec();
+                assert!(last < place, "{place:?} after {last:?}");
+                last = place;
                 let address = (partition, key.hash_key.to_vec(), key.sort_key.to_vec());
                 assert!(records.insert(address, value.to_vec()).is_none(), "visited twice");
                 Visit::NextRecord

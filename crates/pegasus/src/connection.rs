@@ -4,11 +4,12 @@
 
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
-use crate::frame;
+use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
+use crate::wire::input;
 use crate::{forward, meta};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,13 +28,15 @@ pub(crate) struct Connection {
     server: Arc<PegasusServer>,
     stream: TcpStream,
     input: BytesMut,
+    /// Bytes still to come of a request that was refused for its length.
+    unwanted: usize,
     output: Vec<u8>,
     outbox: Arc<Outbox>,
 }
 
 impl Connection {
     pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream) -> Self {
-        Self { server, stream, input: BytesMut::new(), output: Vec::new(), outbox: Arc::default() }
+        Self { server, stream, input: BytesMut::new(), unwanted: 0, output: Vec::new(), outbox: Arc::default() }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -70,24 +73,17 @@ impl Connection {
     async fn process(&mut self) -> io::Result<()> {
         let mut writes: Vec<DataCall> = Vec::new();
         loop {
+            let unwanted = self.unwanted.min(self.input.len());
+            self.input.advance(unwanted);
+            self.unwanted -= unwanted;
             match frame::take(&mut self.input, self.server.config.write_bytes) {
-                Ok(Ok(frame)) => {
-                    self.server.requests.fetch_add(1, Ordering::Relaxed);
-                    match understand(&self.server, &frame) {
-                        Some(Understood::Data(call)) => self.carry_out(call, &mut writes),
-                        Some(Understood::Meta(call)) => {
-                            let (server, outbox) = (self.server.clone(), self.outbox.clone());
-                            outbox.expect();
-                            tokio::spawn(async move {
-                                let reply = meta::answer(&server, &call, frame.message()).await;
-                                outbox.reply(|out| out.extend_from_slice(&reply));
-                            });
-                        }
-                        Some(Understood::Refused(reply)) => self.output.extend_from_slice(&reply),
-                        None => return Err(invalid("a message that cannot be read")),
-                    }
+                Ok(Taken::Request(frame)) => self.take_request(frame, &mut writes)?,
+                Ok(Taken::TooLong(frame, rest)) => {
+                    self.unwanted = rest;
+                    let call = read_call(&mut input(frame.message())).map_err(|_| unreadable())?;
+                    write_error(&mut self.output, &call, "ERR_INVALID_DATA");
                 }
-                Ok(Err(needed)) => {
+                Ok(Taken::Incomplete(needed)) => {
                     // A large request that has been announced is read into place.
                     self.input.reserve(needed.saturating_sub(self.input.len()));
                     break;
@@ -101,6 +97,23 @@ impl Connection {
         Sent::send(&self.server, &self.outbox, writes);
         if self.input.is_empty() {
             self.input = BytesMut::new(); // an idle connection has no buffer
+        }
+        Ok(())
+    }
+
+    fn take_request(&mut self, frame: Frame, writes: &mut Vec<DataCall>) -> io::Result<()> {
+        self.server.requests.fetch_add(1, Ordering::Relaxed);
+        match understand(&self.server, &frame).ok_or_else(unreadable)? {
+            Understood::Data(call) => self.carry_out(call, writes),
+            Understood::Meta(call) => {
+                let (server, outbox) = (self.server.clone(), self.outbox.clone());
+                outbox.expect();
+                tokio::spawn(async move {
+                    let reply = meta::answer(&server, &call, frame.message()).await;
+                    outbox.reply(|out| out.extend_from_slice(&reply));
+                });
+            }
+            Understood::Refused(reply) => self.output.extend_from_slice(&reply),
         }
         Ok(())
     }
@@ -131,7 +144,7 @@ impl Connection {
     }
 
     /// Carries out a request again that was not done.
-    fn do_again(&mut self, frame: &frame::Frame) {
+    fn do_again(&mut self, frame: &Frame) {
         match understand(&self.server, frame) {
             Some(Understood::Data(call)) => self.reach(call),
             Some(Understood::Refused(reply)) => self.output.extend_from_slice(&reply),
@@ -172,6 +185,10 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+fn unreadable() -> io::Error {
+    invalid("a message that cannot be read")
 }
 
 fn invalid(what: &str) -> io::Error {

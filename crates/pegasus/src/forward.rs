@@ -4,7 +4,7 @@
 
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
-use crate::frame::{self, write_error};
+use crate::frame::{self, Taken, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::status::Failure;
@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Carries out a request that came to another node. Returns the reply, nothing if nothing was done.
 pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Bytes {
     let mut request = BytesMut::from(&request[..]);
-    let Ok(Ok(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
+    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
     match understand(server, &frame) {
         Some(Understood::Data(call)) => carry_out_here(server, &call).await.unwrap_or_default().into(),
         Some(Understood::Refused(reply)) => reply.into(),

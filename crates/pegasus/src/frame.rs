@@ -15,6 +15,8 @@ use thrift::protocol::{TInputProtocol, TMessageIdentifier, TMessageType, TOutput
 const SPARE_BYTES: usize = 1 << 20;
 /// Longest header of version 1.
 const META_BYTES: usize = 4 << 10;
+/// As much of a message as tells which call it is.
+const BEGINNING: usize = 256;
 const MAGIC: &[u8; 4] = b"THFT";
 const HEADER_V0: usize = 48;
 const HEADER_V1: usize = 16;
@@ -24,7 +26,6 @@ const HEADER_V1: usize = 16;
 pub(crate) enum FrameError {
     NotThrift,
     Version(u32),
-    TooLong(usize),
     Header,
 }
 
@@ -60,7 +61,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// The lengths of a request: of what stands before its message, and of all of it; `None` while too little is there to know.
-fn lengths(buffer: &[u8], write_bytes: usize) -> Result<Option<(usize, usize)>, FrameError> {
+fn lengths(buffer: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
     let magic = buffer.len().min(MAGIC.len());
     if buffer[..magic] != MAGIC[..magic] {
         return Err(FrameError::NotThrift);
@@ -77,22 +78,31 @@ fn lengths(buffer: &[u8], write_bytes: usize) -> Result<Option<(usize, usize)>, 
         1 => (HEADER_V1 + u32_at(buffer, 8) as usize, u32_at(buffer, 12) as usize),
         version => return Err(FrameError::Version(version)),
     };
-    if message > write_bytes.saturating_add(SPARE_BYTES) {
-        return Err(FrameError::TooLong(message));
-    }
     Ok(Some((before, before + message)))
 }
 
-/// Takes the next request out of the buffer; `Err` with how many bytes it needs if it is not complete, as far as is known.
+/// What the beginning of a buffer turned out to be.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Request(Frame),
+    /// With how many bytes it needs, as far as that is known.
+    Incomplete(usize),
+    /// The beginning of a request that is longer than any may be, and how many bytes of it are still to come.
+    TooLong(Frame, usize),
+}
+
+/// Takes the next request out of the buffer.
 ///
 /// # Errors
 /// If what is there is no request.
-pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Result<Frame, usize>, FrameError> {
-    let Some((message_at, length)) = lengths(buffer, write_bytes)? else { return Ok(Err(0)) };
-    if buffer.len() < length {
-        return Ok(Err(length));
+pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Taken, FrameError> {
+    let Some((message_at, length)) = lengths(buffer)? else { return Ok(Taken::Incomplete(0)) };
+    let is_too_long = length - message_at > write_bytes.saturating_add(SPARE_BYTES);
+    let wanted = if is_too_long { message_at + BEGINNING } else { length };
+    if buffer.len() < wanted {
+        return Ok(Taken::Incomplete(wanted));
     }
-    let bytes = buffer.split_to(length).freeze();
+    let bytes = buffer.split_to(wanted).freeze();
     let meta = match u32_at(&bytes, 4) {
         0 => RequestMeta {
             table: u32_at(&bytes, 24).cast_signed(),
@@ -103,7 +113,8 @@ pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Result<F
         },
         _ => RequestMeta::read(&mut input(&bytes[HEADER_V1..message_at])).map_err(|_| FrameError::Header)?,
     };
-    Ok(Ok(Frame { meta, bytes, message_at }))
+    let frame = Frame { meta, bytes, message_at };
+    Ok(if is_too_long { Taken::TooLong(frame, length - wanted) } else { Taken::Request(frame) })
 }
 
 /// What a message is, and where its arguments are.

@@ -132,14 +132,11 @@ impl Partition {
             // Taken anew for each segment, so that a writer waits for one segment at most.
             let state = self.state.read();
             let (slots, next) = state.index.segment_at(from);
-            for (_, slot) in slots {
-                let hash = slot.hash();
-                if hash < from {
-                    continue;
-                }
-                visited += 1;
-                visit_slot(slot, hash, visit);
-            }
+            let mut slots: Vec<(u64, &Slot)> =
+                slots.map(|(_, slot)| (slot.hash(), slot)).filter(|(hash, _)| *hash >= from).collect();
+            slots.sort_unstable_by_key(|(hash, slot)| (*hash, slot.identity().len(), slot.identity()));
+            visited += slots.len();
+            slots.into_iter().for_each(|(hash, slot)| visit_slot(slot, hash, visit));
             from = next?;
             if visited >= hash_keys {
                 return Some(from);

@@ -5,5 +5,6 @@ mod connections;
 mod crash;
 mod differential;
 mod operations;
+mod pegasus;
 mod resp_client;
 mod server;

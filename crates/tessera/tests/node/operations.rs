@@ -1,10 +1,11 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
 use crate::resp_client::Value;
-use crate::server::{Node, SmallDisk, free_port, tessera};
+use crate::server::{Node, SmallDisk, free_port, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;
+use std::time::Duration;
 use tempfile::TempDir;
 
 fn ok() -> Value {
@@ -45,6 +46,33 @@ fn a_table_lives_through_the_cli() {
     assert_eq!(client.run("GET k"), Value::Null);
     assert!(node.cli("status").contains("again"));
     assert!(node.cli("table show default --json").contains("\"engine\": \"rocksdb\""));
+}
+
+/// The purge once took the files from under writes on their way, and with them every other table's.
+#[test]
+fn a_table_that_is_purged_while_it_is_written_harms_no_other() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &["tables.drop_retention_seconds=0", "workers=1"]);
+    let mut keeper = node.client();
+    for round in 1..=2 {
+        node.cli("table create brief --engine rocksdb --partitions 1 --durability soft");
+        let writers: Vec<_> = (0..4).map(|_| node.client()).collect();
+        let writers = writers.into_iter().map(|mut writer| {
+            std::thread::spawn(move || {
+                writer.run(&format!("SELECT {round}"));
+                while writer.run("SET k v") == ok() {}
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        assert_eq!(keeper.run("SET before v"), ok());
+        node.cli("table drop brief");
+        wait_for("the table is purged", Duration::from_secs(30), || {
+            assert_eq!(keeper.run("SET meanwhile v"), ok());
+            (!node.cli("table list --dropped").contains("brief")).then_some(())
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert_eq!(keeper.run("SET after v"), ok());
+    }
 }
 
 #[test]

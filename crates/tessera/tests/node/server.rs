@@ -122,6 +122,7 @@ impl Node {
         command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
         // The default ports of the Pegasus face are among those that the system gives to outgoing connections.
         command.args(["--set", &format!("cluster.port={}", free_port()), "--set", "pegasus.port=0"]);
+        command.args(["--set", "pegasus.meta_port=0"]);
         for setting in settings {
             command.args(["--set", setting]);
         }

@@ -17,11 +17,13 @@ use tempfile::TempDir;
 /// How long a cluster may take to be whole.
 const WHOLE: Duration = Duration::from_secs(90);
 
-struct Cluster {
+pub(crate) struct Cluster {
     data: TempDir,
     /// Ports of each: Redis, admin, and for other nodes.
     ports: Vec<(u16, u16, u16)>,
     nodes: Vec<Option<Node>>,
+    /// For clients of Apache Pegasus, if there are any.
+    pegasus_ports: Vec<u16>,
     /// Nodes are hosts of their own there; else all are on loopback.
     net: Option<Net>,
 }
@@ -36,11 +38,21 @@ impl Cluster {
         Self::start_at(TempDir::new().unwrap(), net, count)
     }
 
+    /// Starts a cluster of nodes that clients of Apache Pegasus can use.
+    pub(crate) fn start_with_pegasus(count: usize) -> Self {
+        let ports = (0..count).map(|_| free_port()).collect();
+        Self::start_all(TempDir::new().unwrap(), None, count, ports)
+    }
+
     /// With data directories that are numbers in `data`.
     fn start_at(data: TempDir, net: Option<Net>, count: usize) -> Self {
+        Self::start_all(data, net, count, Vec::new())
+    }
+
+    fn start_all(data: TempDir, net: Option<Net>, count: usize, pegasus_ports: Vec<u16>) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let mut cluster = Self { data, ports, nodes, net };
+        let mut cluster = Self { data, ports, nodes, pegasus_ports, net };
         for at in 0..count {
             cluster.start_node(at);
             // One after the other, so that node numbers follow.
@@ -53,6 +65,7 @@ impl Cluster {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
+        settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
         if at > 0 {
             settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));
         }
@@ -79,16 +92,21 @@ impl Cluster {
         format!("http://{}:{}", self.host(at), self.ports[at].1)
     }
 
-    fn status(&self, at: usize) -> Option<serde_json::Value> {
+    pub(crate) fn status(&self, at: usize) -> Option<serde_json::Value> {
         let output = tessera().args(["status", "--json", "--admin", &self.admin(at)]).output();
         serde_json::from_slice(&output.unwrap().stdout).ok()
+    }
+
+    /// Where clients of Apache Pegasus ask.
+    pub(crate) fn pegasus_addresses(&self) -> Vec<String> {
+        self.pegasus_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
     fn known_nodes(&self, at: usize) -> Option<usize> {
         Some(self.status(at)?["cluster"]["nodes"].as_array()?.len())
     }
 
-    fn cli(&self, at: usize, arguments: &str) -> Result<String, String> {
+    pub(crate) fn cli(&self, at: usize, arguments: &str) -> Result<String, String> {
         let output = tessera().args(arguments.split(' ')).args(["--admin", &self.admin(at)]).output().unwrap();
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
@@ -105,7 +123,7 @@ impl Cluster {
     }
 
     /// Waits until nothing is wrong and nothing moves.
-    fn wait_until_whole(&self) {
+    pub(crate) fn wait_until_whole(&self) {
         wait_for("the cluster is whole", WHOLE, || {
             (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at)).then_some(())
         });
@@ -117,7 +135,7 @@ impl Cluster {
         status["issues"].as_array().is_some_and(Vec::is_empty) && !moving
     }
 
-    fn kill(&mut self, at: usize) {
+    pub(crate) fn kill(&mut self, at: usize) {
         self.nodes[at].take().expect("it runs").process.kill();
     }
 
@@ -126,7 +144,7 @@ impl Cluster {
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
     }
 
-    fn client(&self, at: usize) -> Client {
+    pub(crate) fn client(&self, at: usize) -> Client {
         Client::connect_to(&self.host(at), self.ports[at].0).unwrap()
     }
 }

@@ -1,0 +1,7 @@
+//! The Pegasus face: real clients of Apache Pegasus, what is on the wire, and what must not be there.
+
+mod bad_input;
+mod clients;
+mod same_data;
+mod transcripts;
+mod wire;
