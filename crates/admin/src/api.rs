@@ -193,7 +193,13 @@ impl AdminServer {
     }
 
     pub(crate) async fn change(&self, command: CatalogCommand) -> Result<Changed, Failure> {
-        Ok(self.store.change_catalog(command).await??)
+        let is_new = matches!(command, CatalogCommand::Create { .. });
+        let changed = self.store.change_catalog(command).await??;
+        // Whoever created a table wants to use it.
+        if let (Changed::Table(table), true) = (&changed, is_new) {
+            self.store.wait_until_served(*table).await;
+        }
+        Ok(changed)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tessera bench ...`
 
+use crate::driver::{Protocol, Route};
 use crate::in_process::{EngineArgs, OpenEngine};
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan, Progress};
@@ -23,13 +24,14 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a workload against a server that speaks the Redis protocol
+    /// Run a workload against a server that speaks the Redis protocol, or that of Apache Pegasus
     #[command(after_help = "\
 Examples:
   tessera bench run --load --records 100000                     load, then read for 10 s
   tessera bench run --mix 1:3 --threads 15 --processes 3        the published Pegasus ratios
   tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
+  tessera bench run --protocol pegasus --port 34601 --table temp
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
     Run(Box<RunArgs>),
     /// Run a workload against an engine alone, in this process: no network, no consensus, no log
@@ -64,12 +66,14 @@ struct RunArgs {
     /// Name of this run in tables
     #[arg(long, default_value = "tessera")]
     name: String,
+    #[arg(long, value_enum, default_value = "redis")]
+    protocol: Protocol,
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
     /// Given more than once, connections go to one after the other
     #[arg(long, default_value = "6379")]
     port: Vec<u16>,
-    /// Table to choose on a Tessera server
+    /// Table to choose on a Tessera server, or of a Pegasus server
     #[arg(long)]
     table: Option<String>,
     /// How sure reads of a Tessera server are to be: single, majority or outdated
@@ -205,8 +209,19 @@ impl RunArgs {
         }
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
+        let route = match self.protocol {
+            Protocol::Redis => Route::Any(addresses),
+            Protocol::Pegasus if self.batch > 1 => {
+                bail!("--batch is for the Redis protocol; --fields puts several sort keys under a hash key")
+            }
+            Protocol::Pegasus => {
+                let table = self.table.as_deref().context("--table names the table of a Pegasus server")?;
+                greeting.clear();
+                Route::to_pegasus_table(addresses[0], table)?
+            }
+        };
         Ok(Plan {
-            addresses,
+            route,
             greeting,
             connections: self.processes * self.threads,
             pipeline: self.pipeline,
@@ -254,7 +269,8 @@ impl RunArgs {
     fn settings(&self, plan: &Plan) -> Settings {
         Settings {
             name: self.name.clone(),
-            server: plan.addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "),
+            server: plan.route.addresses().iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "),
+            protocol: Some(self.protocol),
             table: self.table.clone(),
             mix: plan.mix.name.clone(),
             distribution: plan.distribution,

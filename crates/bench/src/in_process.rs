@@ -160,6 +160,7 @@ impl EngineArgs {
 
     fn settings(&self, mix: &Mix) -> Settings {
         Settings {
+            protocol: None,
             name: format!("{:?} engine alone", self.engine).to_lowercase(),
             server: "in-process".into(),
             table: None,

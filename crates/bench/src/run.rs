@@ -5,7 +5,7 @@
 //! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
 
 use crate::cpu;
-use crate::driver::{Encoder, ReplyCounter};
+use crate::driver::{Counter, Encoder, GreetingReplies, Route};
 use crate::measure::{Latencies, Second};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 /// What a run does.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Connections go to one after the other.
-    pub addresses: Vec<SocketAddr>,
+    pub route: Route,
     /// Sent once on each connection, to log in or choose a table.
     pub greeting: Vec<Vec<String>>,
     pub connections: usize,
@@ -62,13 +61,29 @@ pub struct Measured {
     pub last_error: Option<String>,
 }
 
+/// A client, with a link to each node that it talks to.
 struct Connection {
+    links: Vec<Link>,
+    /// Operations that are not done.
+    in_flight: usize,
+}
+
+struct Link {
     stream: TcpStream,
-    counter: ReplyCounter,
+    counter: Counter,
     output: Vec<u8>,
     written: usize,
-    /// What is under way, oldest first: what it is, when it was due, and replies until it is done.
-    in_flight: VecDeque<(Operation, Instant, usize)>,
+    /// What is under way, oldest first.
+    in_flight: VecDeque<InFlight>,
+}
+
+struct InFlight {
+    operation: Operation,
+    due: Instant,
+    /// Replies until it is done.
+    replies: usize,
+    /// Its requests' numbers, where the protocol has such.
+    numbers: Option<std::ops::Range<i32>>,
 }
 
 /// Runs a plan on the calling thread.
@@ -103,6 +118,7 @@ struct Loop<'a> {
     progress: Arc<Progress>,
     poll: Poll,
     connections: Vec<Connection>,
+    links_each: usize,
     encoder: Encoder,
     values: Values,
     chooser: KeyChooser,
@@ -126,21 +142,23 @@ impl<'a> Loop<'a> {
     fn new(plan: &'a Plan, progress: Arc<Progress>) -> anyhow::Result<Self> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
+        let encoder = Encoder::new(&plan.route, plan.shape, plan.batch);
+        let links_each = plan.route.links(0).len();
         for number in 0..plan.connections {
-            let address = plan.addresses[number % plan.addresses.len()];
-            let mut stream = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
-            poll.registry().register(&mut stream, Token(number), Interest::READABLE | Interest::WRITABLE)?;
-            connections.push(Connection {
-                stream,
-                counter: ReplyCounter::default(),
-                output: Vec::new(),
-                written: 0,
-                in_flight: VecDeque::new(),
-            });
+            let mut links = Vec::with_capacity(links_each);
+            for (at, address) in plan.route.links(number).into_iter().enumerate() {
+                let mut stream = connect(plan, address).with_context(|| format!("cannot connect to {address}"))?;
+                let token = Token(number * links_each + at);
+                poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+                let (counter, in_flight) = (encoder.counter(), VecDeque::new());
+                links.push(Link { stream, counter, output: Vec::new(), written: 0, in_flight });
+            }
+            connections.push(Connection { links, in_flight: 0 });
         }
         Ok(Self {
             poll,
-            encoder: Encoder::new(plan.shape, plan.batch),
+            encoder,
+            links_each,
             values: Values::new(plan.seed),
             chooser: KeyChooser::new(plan.distribution, plan.records, 0),
             random: SmallRng::seed_from_u64(plan.seed),
@@ -207,18 +225,19 @@ impl<'a> Loop<'a> {
             };
             self.poll.poll(&mut events, Some(timeout))?;
             for event in &events {
-                let number = event.token().0;
+                let (number, link) = (event.token().0 / self.links_each, event.token().0 % self.links_each);
                 if event.is_writable() {
-                    self.write(number)?;
+                    self.connections[number].links[link].write()?;
                 }
                 if event.is_readable() {
-                    self.read(number)?;
+                    self.read(number, link)?;
                 }
             }
             self.progress.done.store(self.done, Ordering::Relaxed);
         }
         let elapsed = measured_from.elapsed();
-        let last_error = self.connections.iter_mut().find_map(|connection| connection.counter.last_error.take());
+        let mut links = self.connections.iter_mut().flat_map(|connection| &mut connection.links);
+        let last_error = links.find_map(|link| link.counter.last_error());
         let limit = self.plan.limit;
         Ok(Measured {
             reads: std::mem::replace(&mut self.reads, Latencies::new(limit)),
@@ -251,7 +270,7 @@ impl<'a> Loop<'a> {
             for _ in 0..count {
                 self.begin(number, now);
             }
-            self.write(number)?;
+            self.connections[number].write()?;
         }
         Ok(())
     }
@@ -264,7 +283,7 @@ impl<'a> Loop<'a> {
                 let Some(due) = self.due.pop_front() else { break };
                 self.begin(number, due);
             }
-            self.write(number)?;
+            self.connections[number].write()?;
         }
         Ok(())
     }
@@ -279,60 +298,48 @@ impl<'a> Loop<'a> {
             _ => self.chooser.next(self.records, &mut self.random) / self.plan.batch as u64 * self.plan.batch as u64,
         };
         let connection = &mut self.connections[number];
-        let replies = self.encoder.encode(operation, record, &mut self.values, &mut connection.output);
-        connection.in_flight.push_back((operation, due, replies));
+        let link = &mut connection.links[self.encoder.link_of(record)];
+        let (replies, first) = self.encoder.encode(operation, record, &mut self.values, &mut link.output);
+        let numbers = first.map(|first| first..first.saturating_add(replies as i32));
+        link.in_flight.push_back(InFlight { operation, due, replies, numbers });
+        connection.in_flight += 1;
         self.started += 1;
     }
 
-    fn write(&mut self, number: usize) -> anyhow::Result<()> {
-        let connection = &mut self.connections[number];
-        while connection.written < connection.output.len() {
-            match connection.stream.write(&connection.output[connection.written..]) {
-                Ok(written) => connection.written += written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error).context("writing to the server"),
-            }
-        }
-        connection.output.clear();
-        connection.written = 0;
-        Ok(())
-    }
-
-    fn read(&mut self, number: usize) -> anyhow::Result<()> {
+    fn read(&mut self, number: usize, link: usize) -> anyhow::Result<()> {
         let mut buffer = [0; 64 << 10];
         loop {
             let connection = &mut self.connections[number];
-            let length = match connection.stream.read(&mut buffer) {
+            let Link { stream, counter, in_flight, .. } = &mut connection.links[link];
+            let length = match stream.read(&mut buffer) {
                 Ok(0) => bail!("the server closed a connection"),
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("reading from the server"),
             };
-            let errors = connection.counter.errors;
-            let mut replies = connection.counter.count(&buffer[..length]);
-            let failed = connection.counter.errors > errors;
-            let now = Instant::now();
-            while replies > 0 {
-                let connection = &mut self.connections[number];
-                let Some((operation, due, left)) = connection.in_flight.front_mut() else {
-                    bail!("a reply to no request")
-                };
-                let taken = replies.min(*left);
-                *left -= taken;
-                replies -= taken;
-                if *left > 0 {
-                    break;
+            let errors = counter.errors();
+            let replies = counter.take(&buffer[..length]);
+            let mut done: Vec<(Operation, Instant)> = Vec::new();
+            for at in 0..replies.count {
+                let asked = replies.numbers.map(|numbers| numbers[at]);
+                let is_its = |under_way: &InFlight| asked.is_none_or(|asked| under_way.is_of(asked));
+                let place = in_flight.iter().position(is_its).context("a reply to no request")?;
+                in_flight[place].replies -= 1;
+                if in_flight[place].replies == 0 {
+                    done.extend(in_flight.remove(place).map(|done| (done.operation, done.due)));
                 }
-                let (operation, due) = (*operation, *due);
-                connection.in_flight.pop_front();
-                self.finish(operation, now - due, failed);
             }
-            if self.connections[number].in_flight.is_empty() {
+            let failed = counter.errors() > errors;
+            connection.in_flight -= done.len();
+            let is_idle = connection.in_flight == 0 && !done.is_empty();
+            let now = Instant::now();
+            done.into_iter().for_each(|(operation, due)| self.finish(operation, now - due, failed));
+            if is_idle {
                 self.idle.push(number);
-                // A read that did not fill the buffer has emptied the socket.
-                if length < buffer.len() {
-                    return Ok(());
-                }
+            }
+            // A read that did not fill the buffer has emptied the socket.
+            if length < buffer.len() {
+                return Ok(());
             }
         }
     }
@@ -349,12 +356,39 @@ impl<'a> Loop<'a> {
     }
 }
 
+impl InFlight {
+    fn is_of(&self, number: i32) -> bool {
+        self.numbers.as_ref().is_some_and(|numbers| numbers.contains(&number))
+    }
+}
+
+impl Connection {
+    fn write(&mut self) -> anyhow::Result<()> {
+        self.links.iter_mut().try_for_each(Link::write)
+    }
+}
+
+impl Link {
+    fn write(&mut self) -> anyhow::Result<()> {
+        while self.written < self.output.len() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(written) => self.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error).context("writing to the server"),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+}
+
 /// Connects and sends the greeting, waiting for its replies.
 fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
     let mut stream = std::net::TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut counter = ReplyCounter::default();
+    let mut counter = GreetingReplies::default();
     for command in &plan.greeting {
         let mut request = format!("*{}\r\n", command.len());
         command.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));

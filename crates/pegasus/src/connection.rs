@@ -7,14 +7,16 @@ use crate::execute::{DataCall, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
-use crate::wire::input;
 use crate::{forward, meta};
 use bytes::{Buf, BytesMut};
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use tessera_store::Leader;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Room for what one read of the connection may bring.
@@ -47,25 +49,14 @@ impl Connection {
             self.output.extend_from_slice(&content.replies);
             self.write_out().await?;
             tokio::select! {
-                readable = self.stream.readable(), if self.outbox.waiting() < PIPELINE => {
-                    readable?;
-                    if !self.read()? {
+                bytes = read(&mut self.stream, &mut self.input), if self.outbox.waiting() < PIPELINE => {
+                    if bytes? == 0 {
                         return Ok(());
                     }
                     self.process().await?;
                 }
                 () = self.outbox.changed() => {}
             }
-        }
-    }
-
-    /// Takes what has come. Returns whether the client may send more.
-    fn read(&mut self) -> io::Result<bool> {
-        self.input.reserve(READ_BYTES);
-        match self.stream.try_read_buf(&mut self.input) {
-            Ok(bytes) => Ok(bytes > 0),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error),
         }
     }
 
@@ -80,7 +71,7 @@ impl Connection {
                 Ok(Taken::Request(frame)) => self.take_request(frame, &mut writes)?,
                 Ok(Taken::TooLong(frame, rest)) => {
                     self.unwanted = rest;
-                    let call = read_call(&mut input(frame.message())).map_err(|_| unreadable())?;
+                    let (call, _) = read_call(&frame).ok_or_else(unreadable)?;
                     write_error(&mut self.output, &call, "ERR_INVALID_DATA");
                 }
                 Ok(Taken::Incomplete(needed)) => {
@@ -106,12 +97,12 @@ impl Connection {
         match understand(&self.server, &frame).ok_or_else(unreadable)? {
             Understood::Data(call) => self.carry_out(call, writes),
             Understood::Meta(call) => {
-                let (server, outbox) = (self.server.clone(), self.outbox.clone());
-                outbox.expect();
-                tokio::spawn(async move {
-                    let reply = meta::answer(&server, &call, frame.message()).await;
-                    outbox.reply(|out| out.extend_from_slice(&reply));
-                });
+                let server = self.server.clone();
+                self.reply_later(async move { meta::answer(&server, &call, &frame).await });
+            }
+            Understood::NoTable(table, refusal) => {
+                let server = self.server.clone();
+                self.reply_later(async move { forward::after_news(&server, table, &frame, refusal).await });
             }
             Understood::Refused(reply) => self.output.extend_from_slice(&reply),
         }
@@ -147,17 +138,23 @@ impl Connection {
     fn do_again(&mut self, frame: &Frame) {
         match understand(&self.server, frame) {
             Some(Understood::Data(call)) => self.reach(call),
-            Some(Understood::Refused(reply)) => self.output.extend_from_slice(&reply),
+            Some(Understood::Refused(reply) | Understood::NoTable(_, reply)) => self.output.extend_from_slice(&reply),
             Some(Understood::Meta(_)) | None => {}
         }
     }
 
     /// Has a request carried out by whoever leads its partition.
     fn reach(&self, call: DataCall) {
-        let (server, outbox) = (self.server.clone(), self.outbox.clone());
+        let server = self.server.clone();
+        self.reply_later(async move { forward::reach(&server, call).await });
+    }
+
+    /// Has a reply made by a task of its own.
+    fn reply_later(&self, reply: impl Future<Output = Vec<u8>> + Send + 'static) {
+        let outbox = self.outbox.clone();
         outbox.expect();
         tokio::spawn(async move {
-            let reply = forward::reach(&server, call).await;
+            let reply = reply.await;
             outbox.reply(|out| out.extend_from_slice(&reply));
         });
     }
@@ -184,6 +181,28 @@ impl Connection {
             self.output = Vec::new();
         }
         Ok(())
+    }
+}
+
+/// Waits for bytes and appends them. Returns how many; 0 at the end. Room for them is taken only once there are some, so that
+/// an idle connection has none.
+///
+/// Cancellation: nothing is lost.
+async fn read(stream: &mut TcpStream, input: &mut BytesMut) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        input.reserve(READ_BYTES);
+        // Readiness may be a mere guess. This way it is known to be over when a read did not fill the room.
+        let attempt = poll_fn(|cx| match pin!(stream.read_buf(input)).poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        if let Some(outcome) = attempt.await {
+            return outcome;
+        }
+        if input.is_empty() {
+            *input = BytesMut::new();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Carrying out a request for data on the node that leads its partition.
 
-use crate::calls::{self, Origin, Request, Response};
+use crate::calls::{self, Origin, Read, Request, Response};
 use crate::frame::{Call, Frame, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
@@ -30,15 +30,16 @@ pub(crate) enum Understood {
     Data(DataCall),
     /// Something for the meta server; the name is the call's.
     Meta(Call),
-    /// Answered already, in `Vec<u8>`.
+    /// With the reply, which is right unless news of a table is on its way.
+    NoTable(TableId, Vec<u8>),
+    /// With the reply.
     Refused(Vec<u8>),
 }
 
 /// Makes out what a frame asks; `None` if nothing can be replied to it.
 pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Understood> {
-    let mut message = input(frame.message());
-    let call = read_call(&mut message).ok()?;
-    let Some(parsed) = calls::parse(&call.name, &mut message) else { return Some(Understood::Meta(call)) };
+    let (call, arguments) = read_call(frame)?;
+    let Some(parsed) = calls::parse(call.name(), &mut input(arguments)) else { return Some(Understood::Meta(call)) };
     let understood = parsed.map_err(Failure::from).and_then(|request| {
         let (table, partition) = locate(server, frame, &request)?;
         Ok((request, table, partition))
@@ -51,7 +52,10 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Unders
             let mut out = Vec::new();
             let error = if let Failure::Header(error) = failure { error } else { "ERR_INVALID_DATA" };
             write_error(&mut out, &call, error);
-            Understood::Refused(out)
+            match u32::try_from(frame.meta.table).map(TableId) {
+                Ok(table) if server.store.table(table).is_none() => Understood::NoTable(table, out),
+                _ => Understood::Refused(out),
+            }
         }
     })
 }
@@ -70,7 +74,7 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     if of_key.is_some_and(|partition| partition != asked) {
         return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
     }
-    if let Request::Read(calls::Read::BatchGet(batch)) = request {
+    if let Request::Read(Read::BatchGet(batch)) = request {
         let is_there = |key: &calls::messages::FullKey| {
             table.partition_of(&tessera_types::RecordKey::new(&key.hash_key.0, &key.sort_key.0)) == asked
         };
@@ -92,7 +96,7 @@ impl DataCall {
             table: self.frame.meta.table,
             partition: self.frame.meta.partition,
             decree: i64::try_from(self.table.applied_index(self.partition)).unwrap_or(i64::MAX),
-            server: &server.config.address,
+            server: &server.address,
         }
     }
 
@@ -112,6 +116,7 @@ impl DataCall {
     pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
         let (table, partition, now) = (&*self.table, self.partition, UnixMillis::now());
         let outcome = match &self.request {
+            Request::Read(Read::Get(key)) => calls::get(table, key, self.reads(), now),
             Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
             Request::Read(read) => return self.read_at_one_instant(read, now),
@@ -120,8 +125,8 @@ impl DataCall {
         Some(outcome.map_err(Failure::from))
     }
 
-    fn read_at_one_instant(&self, read: &calls::Read, now: UnixMillis) -> Option<Result<Response, Failure>> {
-        let is_of_one_record = matches!(read, calls::Read::Get(_) | calls::Read::Ttl(_));
+    fn read_at_one_instant(&self, read: &Read, now: UnixMillis) -> Option<Result<Response, Failure>> {
+        let is_of_one_record = matches!(read, Read::Get(_) | Read::Ttl(_));
         for _ in 0..READ_TRIES {
             let before = self.table.version(self.partition);
             let outcome = Transaction::read_only(&self.table, self.partition, self.reads(), now)

@@ -4,7 +4,7 @@
 
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
-use crate::frame::{self, Taken, write_error};
+use crate::frame::{self, Frame, Taken, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::status::Failure;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_store::{Face, Leader, RequestFailure};
-use tessera_types::ReadMode;
+use tessera_types::{ReadMode, TableId};
 
 /// How long a request is tried whose client does not say how long it waits, and the longest.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,8 +27,25 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> By
     let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
     match understand(server, &frame) {
         Some(Understood::Data(call)) => carry_out_here(server, &call).await.unwrap_or_default().into(),
+        // The node that asks knows the table: this one will.
+        Some(Understood::NoTable(..)) => Bytes::new(),
         Some(Understood::Refused(reply)) => reply.into(),
         Some(Understood::Meta(_)) | None => Bytes::new(),
+    }
+}
+
+/// Carries out a request for a table that is not known here: another node may just have created it.
+pub(crate) async fn after_news(
+    server: &Arc<PegasusServer>,
+    table: TableId,
+    frame: &Frame,
+    refusal: Vec<u8>,
+) -> Vec<u8> {
+    server.store.find_table(|store| store.table(table)).await;
+    match understand(server, frame) {
+        Some(Understood::Data(call)) => reach(server, call).await,
+        Some(Understood::Refused(reply)) => reply,
+        _ => refusal,
     }
 }
 

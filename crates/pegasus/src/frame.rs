@@ -9,7 +9,7 @@
 use crate::wire::{Input, Output, Wire, input, output, read_fields, record, write_field};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
-use thrift::protocol::{TInputProtocol, TMessageIdentifier, TMessageType, TOutputProtocol};
+use thrift::protocol::TOutputProtocol;
 
 /// Longest message besides what a write may have: names, and many small keys.
 const SPARE_BYTES: usize = 1 << 20;
@@ -117,20 +117,36 @@ pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Taken, F
     Ok(if is_too_long { Taken::TooLong(frame, length - wanted) } else { Taken::Request(frame) })
 }
 
-/// What a message is, and where its arguments are.
+/// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    pub(crate) name: String,
+    /// A part of the frame.
+    name: Bytes,
     pub(crate) sequence: i32,
 }
 
-/// Reads the beginning of a message, and leaves the input at its arguments.
-pub(crate) fn read_call(input: &mut Input<'_>) -> thrift::Result<Call> {
-    let TMessageIdentifier { name, message_type, sequence_number } = input.read_message_begin()?;
-    if !matches!(message_type, TMessageType::Call | TMessageType::OneWay) {
-        return Err("a message that is no call".into());
+impl Call {
+    /// Empty for one that is not even text.
+    pub(crate) fn name(&self) -> &str {
+        std::str::from_utf8(&self.name).unwrap_or_default()
     }
-    Ok(Call { name, sequence: sequence_number })
+}
+
+/// Version and type of messages, in the strict form of the binary protocol.
+const CALL: u32 = 0x8001_0001;
+const REPLY: u32 = 0x8001_0002;
+const ONE_WAY: u32 = 0x8001_0004;
+
+/// Reads the beginning of a frame's message, and returns its arguments too. The `thrift` crate would make a string of each
+/// name.
+pub(crate) fn read_call(frame: &Frame) -> Option<(Call, &[u8])> {
+    let (version, rest) = frame.message().split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (name, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+    let (sequence, arguments) = rest.split_first_chunk::<4>()?;
+    let is_call = [CALL, ONE_WAY].contains(&u32::from_be_bytes(*version));
+    let call = Call { name: frame.bytes.slice_ref(name), sequence: i32::from_be_bytes(*sequence) };
+    is_call.then_some((call, arguments))
 }
 
 /// Reads the one argument of a call.
@@ -174,7 +190,8 @@ fn write_content(
     write: impl FnOnce(&mut Output<'_>) -> thrift::Result<()>,
 ) -> thrift::Result<()> {
     output.write_string(error)?;
-    let name = format!("{}_ACK", call.name);
-    output.write_message_begin(&TMessageIdentifier::new(name, TMessageType::Reply, call.sequence))?;
+    output.write_i32(REPLY.cast_signed())?;
+    output.write_bytes(&[&call.name[..], b"_ACK"].concat())?;
+    output.write_i32(call.sequence)?;
     write(output)
 }

@@ -3,6 +3,7 @@
 use crate::calls::Scanners;
 use crate::connection::Connection;
 use crate::forward;
+use crate::wire::Shared;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +28,8 @@ pub struct PegasusConfig {
 pub struct PegasusServer {
     pub(crate) store: Store,
     pub(crate) config: PegasusConfig,
+    /// What responses say about who made them.
+    pub(crate) address: Shared,
     pub(crate) scanners: Scanners,
     pub(crate) requests: AtomicU64,
     pub(crate) forwarded: AtomicU64,
@@ -37,6 +40,7 @@ impl PegasusServer {
     pub fn new(store: Store, config: PegasusConfig) -> Arc<Self> {
         let server = Arc::new(Self {
             store,
+            address: config.address.as_str().into(),
             config,
             scanners: Scanners::default(),
             requests: AtomicU64::new(0),

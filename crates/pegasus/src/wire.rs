@@ -2,6 +2,7 @@
 //! Pegasus' interface, some of which no generated code could read: they are declared as structs and written raw.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thrift::TConfiguration;
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TListIdentifier, TMapIdentifier,
@@ -63,6 +64,21 @@ impl Wire for String {
 
     fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
         input.read_string()
+    }
+
+    fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {
+        output.write_string(self)
+    }
+}
+
+/// Text that many responses have.
+pub(crate) type Shared = Arc<str>;
+
+impl Wire for Shared {
+    const TYPE: TType = TType::String;
+
+    fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
+        input.read_string().map(Into::into)
     }
 
     fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_transport::RequestFailure;
-use tessera_types::RequestError;
+use tessera_types::{RequestError, TableId};
 
-/// How long the answer to a change of the catalog waits for the partitions that it started.
+/// How long is waited for the partitions of a new table.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
 /// How long a change of the catalog is tried while nobody leads it.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
@@ -32,7 +32,16 @@ impl Store {
         }
     }
 
-    /// Changes the catalog and returns what was concerned once the change is durable and carried out here.
+    /// Waits until a table that was created is known here and its partitions serve, for a while.
+    pub async fn wait_until_served(&self, table: TableId) {
+        let began = Instant::now();
+        while self.table(table).is_none() && began.elapsed() < CREATED_SERVES {
+            tokio::time::sleep(CATALOG_PAUSE / 10).await;
+        }
+        self.wait_until_serving(CREATED_SERVES.saturating_sub(began.elapsed())).await;
+    }
+
+    /// Changes the catalog and returns what was concerned once the change is durable.
     ///
     /// Cancellation: the change may still be carried out.
     ///
@@ -44,16 +53,6 @@ impl Store {
             match self.try_to_change_catalog(&command).await {
                 Err(RequestError::NotReady) if began.elapsed() < CATALOG_PATIENCE => {
                     tokio::time::sleep(CATALOG_PAUSE).await;
-                }
-                Ok(Ok(changed)) => {
-                    if let (Changed::Table(id), CatalogCommand::Create { .. }) = (&changed, &command) {
-                        // Whoever created a table wants to use it here.
-                        while self.table(*id).is_none() && began.elapsed() < CATALOG_PATIENCE {
-                            tokio::time::sleep(CATALOG_PAUSE / 10).await;
-                        }
-                        self.wait_until_serving(CREATED_SERVES).await;
-                    }
-                    return Ok(Ok(changed));
                 }
                 other => return other,
             }

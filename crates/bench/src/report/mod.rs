@@ -2,6 +2,7 @@
 
 mod page;
 
+use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
 use crate::workload::KeyDistribution;
@@ -21,6 +22,9 @@ const BUSY: f64 = 0.95;
 pub struct Settings {
     pub name: String,
     pub server: String,
+    /// None for an engine in this process.
+    #[serde(default)]
+    pub protocol: Option<Protocol>,
     pub table: Option<String>,
     pub mix: String,
     pub distribution: KeyDistribution,

@@ -8,14 +8,14 @@ mod write;
 use crate::frame::{Call, read_argument, write_error, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
-use crate::wire::{Blob, Input};
+use crate::wire::{Blob, Input, Shared};
 use messages::{
     BatchGetRequest, BatchGetResponse, CheckAndMutateRequest, CheckAndSetRequest, CheckResponse, CountResponse,
     GetScannerRequest, IncrRequest, IncrResponse, MultiGetRequest, MultiGetResponse, MultiPutRequest,
     MultiRemoveRequest, MultiRemoveResponse, PutRequest, ReadResponse, ScanRequest, ScanResponse, TtlResponse,
     UpdateResponse,
 };
-pub(crate) use read::run as run_read;
+pub(crate) use read::{get, run as run_read};
 pub(crate) use scan::Scanners;
 use tessera_types::RecordKey;
 pub(crate) use write::run as run_write;
@@ -126,7 +126,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) partition: i32,
     /// The log index that the partition's records reflect.
     pub(crate) decree: i64,
-    pub(crate) server: &'a str,
+    pub(crate) server: &'a Shared,
 }
 
 impl Response {
@@ -179,7 +179,7 @@ impl Response {
                 let mut response = $response;
                 response.table = origin.table;
                 response.partition = origin.partition;
-                response.server = origin.server.into();
+                response.server = origin.server.clone();
                 $(response.$decree = origin.decree;)?
                 write_reply(out, call, &response);
             }};

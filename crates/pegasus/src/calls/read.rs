@@ -10,8 +10,8 @@ use crate::status::{INCOMPLETE, INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
 use crate::wire::Blob;
 use std::ops::Bound;
-use tessera_store::{Order, Record, SortKeyRange, Transaction};
-use tessera_types::RequestError;
+use tessera_store::{Order, Record, SortKeyRange, Table, Transaction};
+use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// Most records that one MULTI_GET looks at, and most bytes that it returns, as in Pegasus.
 const MULTI_GET_RECORDS: usize = 3_000;
@@ -46,6 +46,21 @@ pub(crate) fn run(read: &Read, transaction: &Transaction<'_>) -> Result<Response
         Read::BatchGet(request) => batch_get(request, transaction).map(Response::BatchGet),
         Read::SortKeyCount(hash_key) => count(&hash_key.0, transaction).map(Response::Count),
     }
+}
+
+/// The commonest read: one record, copied once.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn get(table: &Table, key: &Blob, reads: ReadMode, now: UnixMillis) -> Result<Response, RequestError> {
+    let mut response = ReadResponse { error: NOT_FOUND, ..Default::default() };
+    if let Some((hash_key, sort_key)) = stored_key::split(&key.0) {
+        table.read(&RecordKey::new(hash_key, sort_key), reads, now, &mut |stored| {
+            response.error = OK;
+            response.value.0 = stored.payload.to_vec();
+        })?;
+    }
+    Ok(Response::Read(response))
 }
 
 fn record(transaction: &Transaction<'_>, key: &Blob) -> Result<Option<Record>, RequestError> {

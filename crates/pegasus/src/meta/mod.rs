@@ -6,7 +6,7 @@ mod messages;
 mod routing;
 mod tables;
 
-use crate::frame::{Call, read_argument, read_call, write_error, write_reply};
+use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
 use messages::{
@@ -16,14 +16,10 @@ use messages::{
 use std::sync::Arc;
 
 /// Answers a call that is none of the data calls.
-pub(crate) async fn answer(server: &Arc<PegasusServer>, call: &Call, message: &[u8]) -> Vec<u8> {
+pub(crate) async fn answer(server: &Arc<PegasusServer>, call: &Call, frame: &Frame) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut message = input(message);
-    let answered = match read_call(&mut message) {
-        Ok(_) => dispatch(server, call, &mut message, &mut out).await,
-        Err(error) => Err(error),
-    };
-    match answered {
+    let arguments = read_call(frame).map_or(&[][..], |(_, arguments)| arguments);
+    match dispatch(server, call, &mut input(arguments), &mut out).await {
         Ok(true) => {}
         Ok(false) => write_error(&mut out, call, "ERR_HANDLER_NOT_FOUND"),
         Err(_) => write_error(&mut out, call, "ERR_INVALID_DATA"),
@@ -38,7 +34,7 @@ async fn dispatch(
     message: &mut Input<'_>,
     out: &mut Vec<u8>,
 ) -> thrift::Result<bool> {
-    match call.name.as_str() {
+    match call.name() {
         "RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX" => {
             let request: QueryConfigRequest = read_argument(message)?;
             write_reply(out, call, &routing::query(server, &request).await);
