@@ -1,12 +1,14 @@
 //! The life of a connection. Requests pipeline, and replies go out as they finish: reads run at once, where the connection
-//! lives; the writes that one read of the connection brought travel to the partitions' loops together; what another node
+//! lives, adjacent GETs together; the writes that one read of the connection brought travel to the partitions' loops together; what another node
 //! must do becomes a task of its own.
 
-use crate::calls::Request;
-use crate::execute::{DataCall, Sent, Understood, understand};
+use crate::admission::Admission;
+use crate::calls::{self, Read, Request};
+use crate::execute::{DataCall, DataCalls, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
+use crate::status::Failure;
 use crate::{forward, meta};
 use bytes::{Buf, BytesMut};
 use std::future::poll_fn;
@@ -23,8 +25,17 @@ use tokio::net::TcpStream;
 const READ_BYTES: usize = 16 << 10;
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
+/// GETs that run together: their values are in memory at one time.
+const GETS: usize = 16;
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
+
+/// What one read of the connection brought and is done together, each of one table.
+#[derive(Default)]
+struct Gathered {
+    gets: DataCalls,
+    writes: DataCalls,
+}
 
 pub(crate) struct Connection {
     server: Arc<PegasusServer>,
@@ -62,13 +73,13 @@ impl Connection {
 
     /// Carries out every whole request of the input.
     async fn process(&mut self) -> io::Result<()> {
-        let mut writes: Vec<DataCall> = Vec::new();
+        let mut gathered = Gathered::default();
         loop {
             let unwanted = self.unwanted.min(self.input.len());
             self.input.advance(unwanted);
             self.unwanted -= unwanted;
             match frame::take(&mut self.input, self.server.config.write_bytes) {
-                Ok(Taken::Request(frame)) => self.take_request(frame, &mut writes)?,
+                Ok(Taken::Request(frame)) => self.take_request(frame, &mut gathered)?,
                 Ok(Taken::TooLong(frame, rest)) => {
                     self.unwanted = rest;
                     let (call, _) = read_call(&frame).ok_or_else(unreadable)?;
@@ -85,17 +96,18 @@ impl Connection {
                 self.write_out().await?;
             }
         }
-        Sent::send(&self.server, &self.outbox, writes);
+        self.run_gets(gathered.gets);
+        Sent::send(&self.server, &self.outbox, gathered.writes);
         if self.input.is_empty() {
             self.input = BytesMut::new(); // an idle connection has no buffer
         }
         Ok(())
     }
 
-    fn take_request(&mut self, frame: Frame, writes: &mut Vec<DataCall>) -> io::Result<()> {
+    fn take_request(&mut self, frame: Frame, gathered: &mut Gathered) -> io::Result<()> {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
         match understand(&self.server, &frame).ok_or_else(unreadable)? {
-            Understood::Data(call) => self.carry_out(call, writes),
+            Understood::Data(call) => self.carry_out(call, gathered),
             Understood::Meta(call) => {
                 let server = self.server.clone();
                 self.reply_later(async move { meta::answer(&server, &call, &frame).await });
@@ -109,7 +121,7 @@ impl Connection {
         Ok(())
     }
 
-    fn carry_out(&mut self, call: DataCall, writes: &mut Vec<DataCall>) {
+    fn carry_out(&mut self, call: Box<DataCall>, gathered: &mut Gathered) {
         if let Request::ClearScanner(context) = call.request {
             return self.server.scanners.forget(context);
         }
@@ -121,17 +133,46 @@ impl Connection {
         if place != Leader::Here {
             return self.reach(call);
         }
-        if !is_write {
-            match call.read(&self.server) {
-                Some(Err(crate::status::Failure::Elsewhere)) => return self.reach(call),
-                Some(outcome) => return call.reply(&self.server, outcome, &mut self.output),
-                None => {}
+        match call.admission() {
+            Admission::Now => self.carry_out_here(call, gathered),
+            admission => {
+                let server = self.server.clone();
+                self.reply_later(async move { forward::reach_later(&server, call, admission).await });
             }
         }
-        if writes.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table)) {
-            Sent::send(&self.server, &self.outbox, std::mem::take(writes));
+    }
+
+    fn carry_out_here(&mut self, call: Box<DataCall>, gathered: &mut Gathered) {
+        match &call.request {
+            Request::Read(Read::Get(_)) => {
+                let is_other = gathered.gets.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table));
+                if is_other || gathered.gets.len() >= GETS {
+                    self.run_gets(std::mem::take(&mut gathered.gets));
+                }
+                return gathered.gets.push(call);
+            }
+            Request::Write(_) => {}
+            _ => match call.read(&self.server) {
+                Some(Err(Failure::Elsewhere)) => return self.reach(call),
+                Some(outcome) => return call.reply(&self.server, outcome, &mut self.output),
+                None => {}
+            },
         }
-        writes.push(call);
+        if gathered.writes.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table)) {
+            Sent::send(&self.server, &self.outbox, std::mem::take(&mut gathered.writes));
+        }
+        gathered.writes.push(call);
+    }
+
+    /// Runs the GETs of one table that have gathered, together, so that their cache misses overlap.
+    fn run_gets(&mut self, calls: DataCalls) {
+        let (began, server, output) = (self.output.len(), &*self.server, &mut self.output);
+        let outcome = calls::get_many(&calls, &mut |call, value| call.reply_value(server, value, output));
+        if outcome.is_err() {
+            // Some may be led elsewhere by now: each finds out for itself.
+            self.output.truncate(began);
+            calls.into_iter().for_each(|call| self.reach(call));
+        }
     }
 
     /// Carries out a request again that was not done.
@@ -144,7 +185,7 @@ impl Connection {
     }
 
     /// Has a request carried out by whoever leads its partition.
-    fn reach(&self, call: DataCall) {
+    fn reach(&self, call: Box<DataCall>) {
         let server = self.server.clone();
         self.reply_later(async move { forward::reach(&server, call).await });
     }

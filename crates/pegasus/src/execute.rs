@@ -1,13 +1,16 @@
 //! Carrying out a request for data on the node that leads its partition.
 
+use crate::admission::{self, Admission, Admissions};
 use crate::calls::{self, Origin, Read, Request, Response};
 use crate::frame::{Call, Frame, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
+use crate::slow_log;
 use crate::status::Failure;
 use crate::wire::input;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tessera_store::{Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{ReadMode, RequestError, TableId, UnixMillis};
 
@@ -22,12 +25,18 @@ pub(crate) struct DataCall {
     pub(crate) request: Request,
     pub(crate) table: Arc<Table>,
     pub(crate) partition: u32,
+    received: Instant,
+    /// `None` for a table that admits everything.
+    admissions: Option<Arc<Admissions>>,
 }
 
+/// Calls are large, and move several times.
+#[allow(clippy::vec_box)]
+pub(crate) type DataCalls = Vec<Box<DataCall>>;
+
 /// What a message turned out to be.
-#[allow(clippy::large_enum_variant)] // it lives for a moment, and nearly always is the large one
 pub(crate) enum Understood {
-    Data(DataCall),
+    Data(Box<DataCall>),
     /// Something for the meta server; the name is the call's.
     Meta(Call),
     /// With the reply, which is right unless news of a table is on its way.
@@ -46,7 +55,9 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Unders
     });
     Some(match understood {
         Ok((request, table, partition)) => {
-            Understood::Data(DataCall { frame: frame.clone(), call, request, table, partition })
+            let (received, admissions) = (Instant::now(), server.admissions.of(&table));
+            let frame = frame.clone();
+            Understood::Data(Box::new(DataCall { frame, call, request, table, partition, received, admissions }))
         }
         Err(failure) => {
             let mut out = Vec::new();
@@ -100,8 +111,42 @@ impl DataCall {
         }
     }
 
+    /// What is to become of the request, which this node leads.
+    pub(crate) fn admission(&self) -> Admission {
+        let is_write = matches!(self.request, Request::Write(_));
+        let admissions = self.admissions.as_ref();
+        admissions.map_or(Admission::Now, |all| all.admit(&self.table, is_write, self.frame.bytes.len()))
+    }
+
     /// Appends the reply.
     pub(crate) fn reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
+        let began = out.len();
+        self.write_reply(server, outcome, out);
+        if !matches!(self.request, Request::Write(_)) {
+            self.note_read(out.len() - began);
+        }
+    }
+
+    /// Appends the reply of a GET.
+    pub(crate) fn reply_value(&self, server: &PegasusServer, value: Option<&[u8]>, out: &mut Vec<u8>) {
+        let began = out.len();
+        calls::write_value(out, &self.call, value, self.origin(server));
+        self.note_read(out.len() - began);
+    }
+
+    fn note_read(&self, bytes: usize) {
+        slow_log::note(self, self.received.elapsed(), bytes);
+        if let Some(admissions) = &self.admissions {
+            admissions.note_read(bytes);
+        }
+    }
+
+    /// From when on a read is slow.
+    pub(crate) fn slow(&self) -> Duration {
+        self.admissions.as_ref().map_or(admission::SLOW_READ, |admissions| admissions.slow())
+    }
+
+    fn write_reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
         match outcome {
             Ok(response) => response.write(out, &self.call, self.origin(server)),
             Err(failure) => {
@@ -116,7 +161,6 @@ impl DataCall {
     pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
         let (table, partition, now) = (&*self.table, self.partition, UnixMillis::now());
         let outcome = match &self.request {
-            Request::Read(Read::Get(key)) => calls::get(table, key, self.reads(), now),
             Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
             Request::Read(read) => return self.read_at_one_instant(read, now),
@@ -154,14 +198,14 @@ pub(crate) struct Sent {
 }
 
 struct Part {
-    call: DataCall,
+    call: Box<DataCall>,
     /// What its evaluation came to.
     evaluated: Mutex<Option<Result<Response, Failure>>>,
 }
 
 impl Sent {
     /// Sends requests of one table, each to its partition's loop. Their replies come to the outbox.
-    pub(crate) fn send(server: &Arc<PegasusServer>, outbox: &Arc<Outbox>, calls: Vec<DataCall>) {
+    pub(crate) fn send(server: &Arc<PegasusServer>, outbox: &Arc<Outbox>, calls: DataCalls) {
         let Some(first) = calls.first() else { return };
         let table = first.table.clone();
         let partitions: Vec<u32> = calls.iter().map(|call| call.partition).collect();

@@ -2,6 +2,7 @@
 //! its reply comes back as it is. What certainly was not done, because nobody led there, is tried again until the client's
 //! time is over: this is how requests outlast a failover.
 
+use crate::admission::Admission;
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, write_error};
@@ -26,6 +27,12 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> By
     let mut request = BytesMut::from(&request[..]);
     let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
     match understand(server, &frame) {
+        Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
+            match call.admission() {
+                Admission::Now => carry_out_here(server, &call).await.unwrap_or_default().into(),
+                admission => reach_later(server, call, admission).await.into(),
+            }
+        }
         Some(Understood::Data(call)) => carry_out_here(server, &call).await.unwrap_or_default().into(),
         // The node that asks knows the table: this one will.
         Some(Understood::NoTable(..)) => Bytes::new(),
@@ -60,15 +67,35 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> Option<
         return is_done.then_some(out);
     }
     let outbox = Arc::<Outbox>::default();
-    Sent::send(server, &outbox, vec![call.clone()]);
+    Sent::send(server, &outbox, vec![Box::new(call.clone())]);
     while outbox.waiting() > 0 {
         outbox.changed().await;
     }
     Some(outbox.take().replies).filter(|replies| !replies.is_empty())
 }
 
+/// Delays a request, or refuses it after a while.
+pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>, admission: Admission) -> Vec<u8> {
+    match admission {
+        Admission::Refused(error, after) => {
+            tokio::time::sleep(after).await;
+            refusal(&call, error)
+        }
+        Admission::After(pause) => {
+            tokio::time::sleep(pause).await;
+            reach(server, call).await
+        }
+        // The client has stopped waiting by then.
+        Admission::Ignored => {
+            tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
+            refusal(&call, "ERR_TIMEOUT")
+        }
+        Admission::Now => reach(server, call).await,
+    }
+}
+
 /// Has a request carried out by whoever leads its partition, and returns the reply.
-pub(crate) async fn reach(server: &Arc<PegasusServer>, call: DataCall) -> Vec<u8> {
+pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
     let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
     let patience = call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let is_write = matches!(call.request, Request::Write(_));

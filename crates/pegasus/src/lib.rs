@@ -3,15 +3,18 @@
 //! One port serves every call. Read first: [`frame`] (what is on the wire), [`connection`] (the life of a connection),
 //! [`calls`] (what data calls do), [`meta`] (where partitions are, and tables).
 
+mod admission;
 mod calls;
 mod conditions;
 mod connection;
 mod execute;
 mod forward;
 mod frame;
+pub mod fuzzing;
 mod meta;
 mod outbox;
 mod server;
+mod slow_log;
 mod status;
 mod stored_key;
 mod wire;

@@ -1,5 +1,6 @@
 //! What all connections of the face share, and how they are accepted.
 
+use crate::admission::TableAdmissions;
 use crate::calls::Scanners;
 use crate::connection::Connection;
 use crate::forward;
@@ -31,6 +32,7 @@ pub struct PegasusServer {
     /// What responses say about who made them.
     pub(crate) address: Shared,
     pub(crate) scanners: Scanners,
+    pub(crate) admissions: TableAdmissions,
     pub(crate) requests: AtomicU64,
     pub(crate) forwarded: AtomicU64,
     connections: AtomicUsize,
@@ -43,6 +45,7 @@ impl PegasusServer {
             address: config.address.as_str().into(),
             config,
             scanners: Scanners::default(),
+            admissions: TableAdmissions::default(),
             requests: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
             connections: AtomicUsize::new(0),

@@ -6,11 +6,12 @@ use super::messages::{
 };
 use super::{Read, Response};
 use crate::conditions::Filter;
+use crate::execute::DataCall;
 use crate::status::{INCOMPLETE, INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
 use crate::wire::Blob;
 use std::ops::Bound;
-use tessera_store::{Order, Record, SortKeyRange, Table, Transaction};
+use tessera_store::{Order, Record, SortKeyRange, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// Most records that one MULTI_GET looks at, and most bytes that it returns, as in Pegasus.
@@ -48,19 +49,22 @@ pub(crate) fn run(read: &Read, transaction: &Transaction<'_>) -> Result<Response
     }
 }
 
-/// The commonest read: one record, copied once.
+/// GETs of one table, made together. `answer` gets each with what it found, in place.
 ///
 /// # Errors
-/// As [`run`].
-pub(crate) fn get(table: &Table, key: &Blob, reads: ReadMode, now: UnixMillis) -> Result<Response, RequestError> {
-    let mut response = ReadResponse { error: NOT_FOUND, ..Default::default() };
-    if let Some((hash_key, sort_key)) = stored_key::split(&key.0) {
-        table.read(&RecordKey::new(hash_key, sort_key), reads, now, &mut |stored| {
-            response.error = OK;
-            response.value.0 = stored.payload.to_vec();
-        })?;
-    }
-    Ok(Response::Read(response))
+/// If one of them cannot be made here; then none counts, whatever was answered.
+pub(crate) fn get_many(
+    calls: &[Box<DataCall>],
+    answer: &mut dyn FnMut(&DataCall, Option<&[u8]>),
+) -> Result<(), RequestError> {
+    let now = UnixMillis::now();
+    let keys: Vec<RecordKey<'_>> = calls.iter().filter_map(|call| call.request.key().ok().flatten()).collect();
+    let Some(first) = calls.first().filter(|_| keys.len() == calls.len()) else { return Ok(()) };
+    // A batch of one mode: those who may get what was also may get what is.
+    let reads = if calls.iter().all(|call| call.reads() == first.reads()) { first.reads() } else { ReadMode::Single };
+    first.table.read_many(&keys, reads, now, &mut |at, stored| {
+        answer(&calls[at], stored.map(|stored| stored.payload));
+    })
 }
 
 fn record(transaction: &Transaction<'_>, key: &Blob) -> Result<Option<Record>, RequestError> {

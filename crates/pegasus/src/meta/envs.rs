@@ -3,6 +3,7 @@
 
 use super::messages::{PlainResponse, UpdateEnvsRequest};
 use super::tables::change;
+use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use std::collections::BTreeMap;
@@ -13,6 +14,9 @@ const DEFAULT_TTL: &str = "default_ttl";
 const USAGE_SCENARIO: &str = "rocksdb.usage_scenario";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
+
+const SUPPORTED: [&str; 9] =
+    [DEFAULT_TTL, USAGE_SCENARIO, WRITES, WRITE_BYTES, READS, READ_BYTES, DENY, SLOW, BUSINESS_INFO];
 
 /// Operations of UPDATE_APP_ENV.
 const SET: i32 = 1;
@@ -47,11 +51,16 @@ pub(super) fn set(
                     seconds.ok_or_else(|| format!("{DEFAULT_TTL} is a number of seconds, not '{value}'"))?;
             }
             USAGE_SCENARIO => settings.usage_scenario = value.parse()?,
-            BUSINESS_INFO => _ = settings.app_envs.insert(name, value),
             _ => {
-                return Err(format!(
-                    "app env '{name}' is not supported; supported: {DEFAULT_TTL}, {USAGE_SCENARIO}, {BUSINESS_INFO}"
-                ));
+                let checked = match name.as_str() {
+                    WRITES | WRITE_BYTES | READS | READ_BYTES => Rate::parse(&value).map(drop),
+                    DENY => Denial::parse(&value).map(drop),
+                    SLOW => admission::parse_slow(&value).map(drop),
+                    BUSINESS_INFO => Ok(()),
+                    _ => Err(format!("app env '{name}' is not supported; supported: {}", SUPPORTED.join(", "))),
+                };
+                checked?;
+                settings.app_envs.insert(name, value);
             }
         }
     }
@@ -107,12 +116,21 @@ mod tests {
     fn envs_are_settings_in_other_words() {
         let mut settings = TableSettings::default();
         assert_eq!(of(&settings), BTreeMap::new());
-        let envs = [(DEFAULT_TTL, "86400"), (USAGE_SCENARIO, "prefer_write"), (BUSINESS_INFO, "feeds")];
+        let envs = [
+            (DEFAULT_TTL, "86400"),
+            (USAGE_SCENARIO, "prefer_write"),
+            (BUSINESS_INFO, "feeds"),
+            (WRITES, "5*reject*0"),
+            (DENY, "timeout*read"),
+            (SLOW, "50"),
+        ];
         let envs: BTreeMap<String, String> = envs.map(|(name, value)| (name.into(), value.into())).into();
         set(&mut settings, envs.clone()).unwrap();
         assert_eq!((settings.default_ttl_seconds, settings.usage_scenario), (86_400, UsageScenario::PreferWrite));
         assert_eq!(of(&settings), envs);
-        for (name, value) in [(DEFAULT_TTL, "-1"), (DEFAULT_TTL, "soon"), (USAGE_SCENARIO, "x"), ("no.such.env", "1")] {
+        for (name, value) in
+            [(DEFAULT_TTL, "-1"), (DEFAULT_TTL, "soon"), (USAGE_SCENARIO, "x"), (READS, "5"), ("no.such", "1")]
+        {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");
         }
         envs.keys().for_each(|name| delete(&mut settings, name));

@@ -27,7 +27,10 @@ pub(super) async fn query(server: &PegasusServer, request: &QueryConfigRequest) 
         partition_count: id(table.schema().partitions),
         is_stateful: true,
         partitions: partitions
-            .map(|(partition, placement)| configuration(server, &catalog, &table, partition, placement))
+            .map(|(partition, placement)| {
+                let replicas = i32::from(entry.schema.replicas);
+                PartitionConfiguration { replicas, ..configuration(server, &catalog, &table, partition, placement) }
+            })
             .collect(),
     }
 }
@@ -64,7 +67,7 @@ fn configuration(
         partition: Gpid::new(id(table.id().0), id(partition)),
         // Below one, clients take a partition for one that is not there yet.
         ballot: i64::try_from(table.term(partition).max(1)).unwrap_or(i64::MAX),
-        replicas: i32::from(table.schema().replicas),
+        replicas: 0,
         primary: address(catalog, primary),
         secondaries: secondaries.map(|node| address(catalog, *node)).collect(),
         last_drops: Vec::new(),

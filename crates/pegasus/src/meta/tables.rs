@@ -141,10 +141,10 @@ fn info(entry: &TableEntry) -> TableInfo {
 }
 
 pub(super) fn replica_count(server: &PegasusServer, name: &str) -> ReplicaCountResponse {
-    match server.store.table_named(name) {
-        Some(table) => ReplicaCountResponse {
+    match server.store.catalog().by_name(name) {
+        Some(entry) => ReplicaCountResponse {
             error: ErrorCode(OK.into()),
-            replicas: i32::from(table.schema().replicas),
+            replicas: i32::from(entry.schema.replicas),
             hint: String::new(),
         },
         None => ReplicaCountResponse {

@@ -102,6 +102,10 @@ impl Cluster {
         self.pegasus_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    pub(crate) fn pegasus_ports(&self) -> &[u16] {
+        &self.pegasus_ports
+    }
+
     fn known_nodes(&self, at: usize) -> Option<usize> {
         Some(self.status(at)?["cluster"]["nodes"].as_array()?.len())
     }

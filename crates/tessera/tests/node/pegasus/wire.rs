@@ -63,6 +63,18 @@ impl Fields {
         self.field(LIST, id, &content)
     }
 
+    pub fn strings(self, id: i16, items: &[&str]) -> Self {
+        let mut content = vec![STRING];
+        content.extend(u32::try_from(items.len()).unwrap().to_be_bytes());
+        items.iter().for_each(|item| content.extend(bytes(item.as_bytes())));
+        self.field(LIST, id, &content)
+    }
+
+    /// As they are on the wire, without what ends a struct.
+    pub fn bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     fn end(mut self) -> Vec<u8> {
         self.0.push(0);
         self.0

@@ -1,0 +1,145 @@
+//! What operators of Apache Pegasus ask for: tables, app envs, nodes.
+
+use super::wire::{Connection, Fields, Reply, key, message, message_of_blob, v1};
+use crate::cluster::Cluster;
+use crate::server::{Node, free_port, wait_for};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+struct Meta(Connection);
+
+impl Meta {
+    fn call(&mut self, name: &str, request: &Fields) -> Reply {
+        self.0.call(&v1(-1, -1, &message(name, 1, request)))
+    }
+
+    /// Makes a call whose response begins with the name of an error, and returns the response.
+    fn expect(&mut self, name: &str, request: &Fields, error: &str) -> Reply {
+        let reply = self.call(name, request);
+        assert!(reply.fields.starts_with(&Fields::default().blob(1, error.as_bytes()).bytes()), "{name}: {reply:?}");
+        reply
+    }
+
+    fn create(&mut self, table: &str, error: &str) -> Reply {
+        let options = Fields::default().i32(1, 4).i32(2, 1).bool(3, false).string(4, "pegasus").bool(5, true);
+        let request = Fields::default().string(1, table).inner(2, &options);
+        self.expect("RPC_CM_CREATE_APP", &request, error)
+    }
+
+    fn set_env(&mut self, table: &str, name: &str, value: &str, error: &str) {
+        let request = Fields::default().string(1, table).i32(2, 1).strings(3, &[name]).strings(4, &[value]);
+        self.expect("RPC_CM_UPDATE_APP_ENV", &request, error);
+    }
+}
+
+fn text(reply: &Reply) -> String {
+    reply.fields.escape_ascii().to_string()
+}
+
+#[test]
+fn tables_are_created_renamed_dropped_and_recalled() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let _node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    let mut meta = Meta(Connection::to(port));
+    assert!(meta.create("feeds", "ERR_OK").has(&Fields::default().i32(2, 1)));
+    meta.create("feeds", "ERR_APP_EXIST");
+    meta.create("not a name", "ERR_INVALID_PARAMETERS");
+    let rename = |old: &str, new: &str| Fields::default().string(1, old).string(2, new);
+    meta.expect("RPC_CM_RENAME_APP", &rename("feeds", "default"), "ERR_APP_EXIST");
+    meta.expect("RPC_CM_RENAME_APP", &rename("feeds", "streams"), "ERR_OK");
+    let drop =
+        |name: &str, is_fine: bool| Fields::default().string(1, name).inner(2, &Fields::default().bool(1, is_fine));
+    meta.expect("RPC_CM_DROP_APP", &drop("feeds", false), "ERR_APP_NOT_EXIST");
+    meta.expect("RPC_CM_DROP_APP", &drop("feeds", true), "ERR_OK");
+    meta.expect("RPC_CM_DROP_APP", &drop("streams", false), "ERR_OK");
+    let list = |meta: &mut Meta, status: i32| text(&meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, status)));
+    assert!(list(&mut meta, 0).contains("streams") && !list(&mut meta, 1).contains("streams"));
+    let recall = Fields::default().i32(1, 1).string(2, "again");
+    assert!(text(&meta.expect("RPC_CM_RECALL_APP", &recall, "ERR_OK")).contains("again"));
+    assert!(list(&mut meta, 1).contains("again"));
+    let count = Fields::default().string(1, "again");
+    assert!(meta.call("RPC_CM_GET_MAX_REPLICA_COUNT", &count).has(&Fields::default().i32(2, 1)));
+    let three = Fields::default().string(1, "again").i32(2, 3);
+    assert!(meta.call("RPC_CM_SET_MAX_REPLICA_COUNT", &three).has(&Fields::default().i32(2, 1)), "the number before");
+    assert!(meta.call("RPC_CM_GET_MAX_REPLICA_COUNT", &count).has(&Fields::default().i32(2, 3)));
+    let nodes = meta.call("RPC_CM_LIST_NODES", &Fields::default().i32(1, 1));
+    assert!(nodes.has(&Fields::default().i32(1, 1)), "{nodes:?}");
+    assert!(text(&meta.call("RPC_CM_CLUSTER_INFO", &Fields::default())).contains("meta_function_level"));
+    meta.expect("RPC_CM_CONTROL_META", &Fields::default().i32(1, 10_000), "ERR_OK");
+    let help = meta.0.call(&v1(-1, -1, &message("RPC_CLI_CLI_CALL", 1, &Fields::default().string(1, "help"))));
+    assert_eq!((help.error.as_str(), help.name.as_str()), ("ERR_OK", "RPC_CLI_CLI_CALL_ACK"));
+}
+
+#[test]
+fn app_envs_throttle_and_deny() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create feeds --engine memory --partitions 1");
+    let mut meta = Meta(Connection::to(port));
+    let put = Fields::default().blob(1, &key("h", "s")).blob(2, &[7; 1_000]).i32(3, 0);
+    let put = v1(1, 0, &message("RPC_RRDB_RRDB_PUT", 1, &put));
+    let get = v1(1, 0, &message_of_blob("RPC_RRDB_RRDB_GET", 2, &key("h", "s")));
+    let mut client = Connection::to(port);
+    meta.set_env("feeds", "no.such.env", "1", "ERR_INVALID_PARAMETERS");
+    meta.set_env("feeds", "replica.write_throttling", "many", "ERR_INVALID_PARAMETERS");
+    meta.set_env("nobody", "default_ttl", "1", "ERR_APP_NOT_EXIST");
+    assert_eq!(client.call(&put).code(), 0);
+
+    meta.set_env("feeds", "replica.write_throttling", "10*reject*0", "ERR_OK");
+    // More than ten in one second, however the seconds fall.
+    let refused = (0..100).filter(|_| client.call(&put).error == "ERR_BUSY").count();
+    assert!((1..=99).contains(&refused), "{refused} of 100 refused");
+    assert_eq!(client.call(&get).code(), 0, "reads are not throttled");
+    meta.set_env("feeds", "replica.write_throttling", "0*delay*300", "ERR_OK");
+    let began = Instant::now();
+    assert_eq!(client.call(&put).code(), 0);
+    assert!(began.elapsed() >= Duration::from_millis(300), "it was delayed");
+    meta.set_env("feeds", "replica.write_throttling", "1M*reject*0", "ERR_OK");
+    meta.set_env("feeds", "replica.write_throttling_by_size", "5K*reject*0", "ERR_OK");
+    assert!((0..100).any(|_| client.call(&put).error == "ERR_BUSY"));
+    meta.set_env("feeds", "replica.write_throttling_by_size", "100M*reject*0", "ERR_OK");
+    meta.set_env("feeds", "replica.read_throttling_by_size", "5K*reject*0", "ERR_OK");
+    assert!((0..100).any(|_| client.call(&get).error == "ERR_BUSY"));
+
+    let clear = Fields::default().string(1, "feeds").i32(2, 3).string(5, "");
+    meta.expect("RPC_CM_UPDATE_APP_ENV", &clear, "ERR_OK");
+    wait_for("the envs are gone", Duration::from_secs(5), || (client.call(&get).error == "ERR_OK").then_some(()));
+    meta.set_env("feeds", "replica.deny_client_request", "reconfig*write", "ERR_OK");
+    assert_eq!(client.call(&put).error, "ERR_INVALID_STATE");
+    assert_eq!(client.call(&get).code(), 0);
+    meta.set_env("feeds", "replica.deny_client_request", "timeout*read", "ERR_OK");
+    client.send(&get);
+    // The reply to what came later is the first one.
+    assert_eq!(client.call(&put).name, "RPC_RRDB_RRDB_PUT_ACK");
+    let drop_env = Fields::default().string(1, "feeds").i32(2, 2).strings(3, &["replica.deny_client_request"]);
+    meta.expect("RPC_CM_UPDATE_APP_ENV", &drop_env, "ERR_OK");
+    assert_eq!(Connection::to(port).call(&get).code(), 0);
+}
+
+#[test]
+fn every_node_knows_a_new_table_and_answers_for_it() {
+    let cluster = Cluster::start_with_pegasus(3);
+    cluster.wait_until_whole();
+    let mut connections: Vec<Connection> = cluster.pegasus_ports().iter().map(|port| Connection::to(*port)).collect();
+    for round in 1..=5 {
+        let table = format!("round-{round}");
+        let options = Fields::default().i32(1, 2).i32(2, 3);
+        let request = Fields::default().string(1, &table).inner(2, &options);
+        let created = connections[round % 3].call(&v1(-1, -1, &message("RPC_CM_CREATE_APP", 1, &request)));
+        assert!(text(&created).contains("ERR_OK"), "{created:?}");
+        // Whoever is asked, and however new the table is.
+        for connection in &mut connections {
+            let codes: Vec<String> = (0..2)
+                .map(|partition| {
+                    let put = Fields::default().blob(1, &key("h", "s")).blob(2, b"v").i32(3, 0);
+                    let put = message("RPC_RRDB_RRDB_PUT", 1, &put);
+                    connection.call(&v1(i32::try_from(round).unwrap(), partition, &put)).error
+                })
+                .collect();
+            assert!(codes.contains(&"ERR_OK".into()), "{codes:?}");
+            assert!(codes.contains(&"ERR_PARENT_PARTITION_MISUSED".into()), "{codes:?}");
+        }
+    }
+}
