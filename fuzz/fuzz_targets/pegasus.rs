@@ -4,4 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| _ = tessera_pegasus::fuzzing::parse_requests(bytes));
+fuzz_target!(|bytes: &[u8]| {
+    let (calls, read) = tessera_pegasus::fuzzing::parse_requests(bytes);
+    assert!(read <= calls);
+});
