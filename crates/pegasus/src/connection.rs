@@ -1,6 +1,6 @@
 //! The life of a connection. Requests pipeline, and replies go out as they finish: reads run at once, where the connection
-//! lives, adjacent GETs together; the writes that one read of the connection brought travel to the partitions' loops together; what another node
-//! must do becomes a task of its own.
+//! lives, adjacent GETs together; the writes that one read of the connection brought travel to the partitions' loops
+//! together; what another node must do becomes a task of its own.
 
 use crate::admission::Admission;
 use crate::calls::{self, Read, Request};

@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::NotReady => Self::Elsewhere,
+            RequestError::NotReady | RequestError::ShuttingDown => Self::Elsewhere,
             RequestError::NoSuchTable(_) => Self::Header("ERR_OBJECT_NOT_FOUND"),
             RequestError::CrossPartition => Self::Header("ERR_PARENT_PARTITION_MISUSED"),
             RequestError::TooLarge { .. } => Self::Header("ERR_INVALID_DATA"),
@@ -37,8 +37,6 @@ impl From<RequestError> for Failure {
             RequestError::DiskFull => Self::Header("ERR_DISK_INSUFFICIENT"),
             // What may have happened, nobody knows: as after a time-out.
             RequestError::Interrupted => Self::Header("ERR_TIMEOUT"),
-            // Clients ask where the partition is led now, and try there.
-            RequestError::ShuttingDown => Self::Header("ERR_INVALID_STATE"),
             // Clients do not know the names that Pegasus has for these.
             RequestError::DiskFailed(_) | RequestError::Engine(_) => Self::Body(IO_ERROR),
             RequestError::Corruption(_) => Self::Body(CORRUPTION),

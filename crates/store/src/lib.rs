@@ -8,6 +8,7 @@ mod catalog_changes;
 mod catalog_listener;
 mod change_set;
 mod clear;
+mod compactions;
 mod config;
 mod data_directory;
 mod driver;

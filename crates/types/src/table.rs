@@ -1,6 +1,6 @@
 //! What a table is: a namespace of records with an engine, partitions and settings.
 
-use crate::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+use crate::{Acks, Durability, EngineKind, Model, Partitioner, UnixMillis, UsageScenario, WhenFull};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,6 +67,10 @@ pub struct TableSettings {
     /// RocksDB tables only.
     pub usage_scenario: UsageScenario,
     pub acks: Acks,
+    /// RocksDB tables only: every node that runs then compacts the table at this time, and at these minutes of each day, in
+    /// UTC.
+    pub compact_at: Option<UnixMillis>,
+    pub compact_daily: Vec<u16>,
     /// What operators of Apache Pegasus set beyond these, by its names.
     pub app_envs: BTreeMap<String, String>,
 }

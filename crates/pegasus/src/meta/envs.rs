@@ -1,22 +1,38 @@
 //! App envs: the settings of a table in Pegasus' words. Those that a table of Tessera has anyway are kept there; others are
 //! kept beside them.
 
-use super::messages::{PlainResponse, UpdateEnvsRequest};
+use super::messages::{CompactRequest, PlainResponse, UpdateEnvsRequest};
 use super::tables::change;
 use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use std::collections::BTreeMap;
-use tessera_store::CatalogCommand;
-use tessera_types::{TableSettings, UsageScenario};
+use std::sync::Arc;
+use tessera_store::{CatalogCommand, Table};
+use tessera_types::{TableSettings, UnixMillis, UsageScenario};
 
 const DEFAULT_TTL: &str = "default_ttl";
 const USAGE_SCENARIO: &str = "rocksdb.usage_scenario";
+/// Seconds since 1970.
+pub(super) const COMPACT_ONCE: &str = "manual_compact.once.trigger_time";
+/// Times of day in UTC: `3:00,21:30`.
+const COMPACT_DAILY: &str = "manual_compact.periodic.trigger_time";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
 
-const SUPPORTED: [&str; 9] =
-    [DEFAULT_TTL, USAGE_SCENARIO, WRITES, WRITE_BYTES, READS, READ_BYTES, DENY, SLOW, BUSINESS_INFO];
+const SUPPORTED: [&str; 11] = [
+    DEFAULT_TTL,
+    USAGE_SCENARIO,
+    COMPACT_ONCE,
+    COMPACT_DAILY,
+    WRITES,
+    WRITE_BYTES,
+    READS,
+    READ_BYTES,
+    DENY,
+    SLOW,
+    BUSINESS_INFO,
+];
 
 /// Operations of UPDATE_APP_ENV.
 const SET: i32 = 1;
@@ -32,7 +48,26 @@ pub(super) fn of(settings: &TableSettings) -> BTreeMap<String, String> {
     if settings.usage_scenario != UsageScenario::Normal {
         envs.insert(USAGE_SCENARIO.into(), settings.usage_scenario.to_string());
     }
+    if let Some(time) = settings.compact_at {
+        envs.insert(COMPACT_ONCE.into(), (time.get() / 1_000).to_string());
+    }
+    if !settings.compact_daily.is_empty() {
+        let times: Vec<String> =
+            settings.compact_daily.iter().map(|minute| format!("{}:{:02}", minute / 60, minute % 60)).collect();
+        envs.insert(COMPACT_DAILY.into(), times.join(","));
+    }
     envs
+}
+
+/// Reads times of day as minutes since midnight.
+fn times_of_day(text: &str) -> Result<Vec<u16>, String> {
+    let minute = |time: &str| {
+        let (hours, minutes) = time.split_once(':')?;
+        let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
+        (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
+    };
+    let times: Option<Vec<u16>> = text.split(',').map(|time| minute(time.trim())).collect();
+    times.ok_or_else(|| format!("'{text}' is no list of times; an example: 3:00,21:30"))
 }
 
 /// Sets app envs. On error some may be set already.
@@ -51,6 +86,13 @@ pub(super) fn set(
                     seconds.ok_or_else(|| format!("{DEFAULT_TTL} is a number of seconds, not '{value}'"))?;
             }
             USAGE_SCENARIO => settings.usage_scenario = value.parse()?,
+            COMPACT_ONCE => {
+                let time = value.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(1_000));
+                let time =
+                    time.ok_or_else(|| format!("{COMPACT_ONCE} is a number of seconds since 1970, not '{value}'"))?;
+                settings.compact_at = Some(UnixMillis::new(time));
+            }
+            COMPACT_DAILY => settings.compact_daily = times_of_day(&value)?,
             _ => {
                 let checked = match name.as_str() {
                     WRITES | WRITE_BYTES | READS | READ_BYTES => Rate::parse(&value).map(drop),
@@ -71,6 +113,8 @@ fn delete(settings: &mut TableSettings, name: &str) {
     match name {
         DEFAULT_TTL => settings.default_ttl_seconds = 0,
         USAGE_SCENARIO => settings.usage_scenario = UsageScenario::Normal,
+        COMPACT_ONCE => settings.compact_at = None,
+        COMPACT_DAILY => settings.compact_daily.clear(),
         name => _ = settings.app_envs.remove(name),
     }
 }
@@ -102,10 +146,24 @@ pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -
     if let Err(hint) = outcome {
         return failed("ERR_INVALID_PARAMETERS", hint);
     }
-    match change(server, CatalogCommand::Alter { name: request.table, settings }).await {
-        Ok(_) => failed("ERR_OK", String::new()),
+    match change(server, CatalogCommand::Alter { name: request.table.clone(), settings: settings.clone() }).await {
+        Ok(_) => {
+            // The next change begins with what this node knows.
+            let has_it = |table: &Arc<Table>| *table.settings() == settings;
+            server.store.find_table(|store| store.table_named(&request.table).filter(has_it)).await;
+            failed("ERR_OK", String::new())
+        }
         Err((error, hint)) => failed(error, hint),
     }
+}
+
+/// Has every node compact a table, now or at a time in seconds since 1970.
+pub(super) async fn compact(server: &PegasusServer, request: CompactRequest) -> PlainResponse {
+    let now = UnixMillis::now().get() / 1_000;
+    // A moment later, so that no node has looked beyond it when it hears of it.
+    let at = request.at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > now).unwrap_or(now + 3);
+    let (keys, values) = (vec![COMPACT_ONCE.to_string()], vec![at.to_string()]);
+    update(server, UpdateEnvsRequest { table: request.table, operation: SET, keys, values, prefix: None }).await
 }
 
 #[cfg(test)]
@@ -120,6 +178,8 @@ mod tests {
             (DEFAULT_TTL, "86400"),
             (USAGE_SCENARIO, "prefer_write"),
             (BUSINESS_INFO, "feeds"),
+            (COMPACT_ONCE, "1700000000"),
+            (COMPACT_DAILY, "3:00,21:30"),
             (WRITES, "5*reject*0"),
             (DENY, "timeout*read"),
             (SLOW, "50"),
@@ -128,9 +188,14 @@ mod tests {
         set(&mut settings, envs.clone()).unwrap();
         assert_eq!((settings.default_ttl_seconds, settings.usage_scenario), (86_400, UsageScenario::PreferWrite));
         assert_eq!(of(&settings), envs);
-        for (name, value) in
-            [(DEFAULT_TTL, "-1"), (DEFAULT_TTL, "soon"), (USAGE_SCENARIO, "x"), (READS, "5"), ("no.such", "1")]
-        {
+        for (name, value) in [
+            (DEFAULT_TTL, "-1"),
+            (DEFAULT_TTL, "soon"),
+            (USAGE_SCENARIO, "x"),
+            (READS, "5"),
+            ("no.such", "1"),
+            (COMPACT_DAILY, "25:00"),
+        ] {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");
         }
         envs.keys().for_each(|name| delete(&mut settings, name));

@@ -48,5 +48,7 @@ record! {
     ReplicaCountRequest { 1: table: String, 2: replicas: i32 }
     /// The answer to GET_MAX_REPLICA_COUNT, and to SET_MAX_REPLICA_COUNT with the number before.
     ReplicaCountResponse { 1: error: ErrorCode, 2: replicas: i32, 3: hint: String }
+    /// What of it concerns levels and numbers at a time is RocksDB's own business here.
+    CompactRequest { 1: table: String, 2: at: Option<i64> }
     RemoteCommand { 1: name: String, 2: arguments: Vec<String> }
 }

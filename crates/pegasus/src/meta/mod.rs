@@ -10,8 +10,9 @@ use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_rep
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
 use messages::{
-    ClusterInfoResponse, CreateRequest, CreateResponse, DropRequest, LevelRequest, ListNodesRequest, ListTablesRequest,
-    QueryConfigRequest, RecallRequest, RemoteCommand, RenameRequest, ReplicaCountRequest, UpdateEnvsRequest,
+    ClusterInfoResponse, CompactRequest, CreateRequest, CreateResponse, DropRequest, LevelRequest, ListNodesRequest,
+    ListTablesRequest, QueryConfigRequest, RecallRequest, RemoteCommand, RenameRequest, ReplicaCountRequest,
+    UpdateEnvsRequest,
 };
 use std::sync::Arc;
 
@@ -64,6 +65,10 @@ async fn dispatch(
         "RPC_CM_UPDATE_APP_ENV" => {
             let request: UpdateEnvsRequest = read_argument(message)?;
             write_reply(out, call, &envs::update(server, request).await);
+        }
+        "RPC_CM_START_MANUAL_COMPACT" => {
+            let request: CompactRequest = read_argument(message)?;
+            write_reply(out, call, &envs::compact(server, request).await);
         }
         "RPC_CM_GET_MAX_REPLICA_COUNT" => {
             let request: ReplicaCountRequest = read_argument(message)?;
