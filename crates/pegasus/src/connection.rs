@@ -17,6 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Instant;
 use tessera_store::Leader;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,8 +32,8 @@ const GETS: usize = 16;
 const REPLY_BYTES: usize = 1 << 20;
 
 /// What one read of the connection brought and is done together, each of one table.
-#[derive(Default)]
 struct Gathered {
+    received: Instant,
     gets: DataCalls,
     writes: DataCalls,
 }
@@ -73,7 +74,7 @@ impl Connection {
 
     /// Carries out every whole request of the input.
     async fn process(&mut self) -> io::Result<()> {
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered { received: Instant::now(), gets: DataCalls::new(), writes: DataCalls::new() };
         loop {
             let unwanted = self.unwanted.min(self.input.len());
             self.input.advance(unwanted);
@@ -106,7 +107,7 @@ impl Connection {
 
     fn take_request(&mut self, frame: Frame, gathered: &mut Gathered) -> io::Result<()> {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
-        match understand(&self.server, &frame).ok_or_else(unreadable)? {
+        match understand(&self.server, &frame, gathered.received).ok_or_else(unreadable)? {
             Understood::Data(call) => self.carry_out(call, gathered),
             Understood::Meta(call) => {
                 let server = self.server.clone();
@@ -167,7 +168,8 @@ impl Connection {
     /// Runs the GETs of one table that have gathered, together, so that their cache misses overlap.
     fn run_gets(&mut self, calls: DataCalls) {
         let (began, server, output) = (self.output.len(), &*self.server, &mut self.output);
-        let outcome = calls::get_many(&calls, &mut |call, value| call.reply_value(server, value, output));
+        let now = Instant::now();
+        let outcome = calls::get_many(&calls, &mut |call, value| call.reply_value(server, value, now, output));
         if outcome.is_err() {
             // Some may be led elsewhere by now: each finds out for itself.
             self.output.truncate(began);
@@ -177,7 +179,7 @@ impl Connection {
 
     /// Carries out a request again that was not done.
     fn do_again(&mut self, frame: &Frame) {
-        match understand(&self.server, frame) {
+        match understand(&self.server, frame, Instant::now()) {
             Some(Understood::Data(call)) => self.reach(call),
             Some(Understood::Refused(reply) | Understood::NoTable(_, reply)) => self.output.extend_from_slice(&reply),
             Some(Understood::Meta(_)) | None => {}

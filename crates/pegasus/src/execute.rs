@@ -7,12 +7,13 @@ use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::slow_log;
 use crate::status::Failure;
-use crate::wire::input;
+use crate::stored_key;
+use crate::wire::Blob;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_store::{Operation, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{ReadMode, RequestError, TableId, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, TableId, UnixMillis};
 
 /// How often a read of several records is made again because a write came between, before the partition's loop makes it.
 const READ_TRIES: usize = 3;
@@ -25,6 +26,8 @@ pub(crate) struct DataCall {
     pub(crate) request: Request,
     pub(crate) table: Arc<Table>,
     pub(crate) partition: u32,
+    /// Of [`Self::key`].
+    hash: u64,
     received: Instant,
     /// `None` for a table that admits everything.
     admissions: Option<Arc<Admissions>>,
@@ -45,19 +48,19 @@ pub(crate) enum Understood {
     Refused(Vec<u8>),
 }
 
-/// Makes out what a frame asks; `None` if nothing can be replied to it.
-pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Understood> {
+/// Makes out what a frame asks that was received at some time; `None` if nothing can be replied to it.
+pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instant) -> Option<Understood> {
     let (call, arguments) = read_call(frame)?;
-    let Some(parsed) = calls::parse(call.name(), &mut input(arguments)) else { return Some(Understood::Meta(call)) };
+    let Some(parsed) = calls::parse(call.name(), arguments) else { return Some(Understood::Meta(call)) };
     let understood = parsed.map_err(Failure::from).and_then(|request| {
-        let (table, partition) = locate(server, frame, &request)?;
-        Ok((request, table, partition))
+        let (table, partition, hash) = locate(server, frame, &request)?;
+        Ok((request, table, partition, hash))
     });
     Some(match understood {
-        Ok((request, table, partition)) => {
-            let (received, admissions) = (Instant::now(), server.admissions.of(&table));
-            let frame = frame.clone();
-            Understood::Data(Box::new(DataCall { frame, call, request, table, partition, received, admissions }))
+        Ok((request, table, partition, hash)) => {
+            let (frame, admissions) = (frame.clone(), server.admissions.of(&table));
+            let call = DataCall { frame, call, request, table, partition, hash, received, admissions };
+            Understood::Data(Box::new(call))
         }
         Err(failure) => {
             let mut out = Vec::new();
@@ -71,8 +74,8 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame) -> Option<Unders
     })
 }
 
-/// The table and the partition that a request is for.
-fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32), Failure> {
+/// The table and the partition that a request is for, and the hash of its key.
+fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32, u64), Failure> {
     let not_found = Failure::Header("ERR_OBJECT_NOT_FOUND");
     let id = u32::try_from(frame.meta.table).map_err(|_| not_found.clone())?;
     let table = server.store.table(TableId(id)).ok_or_else(|| not_found.clone())?;
@@ -80,23 +83,30 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     if asked >= table.schema().partitions {
         return Err(not_found);
     }
-    let of_key = request.key()?.map(|key| table.partition_of(&key));
+    let key = request.key()?;
     // The client believes that the table has another number of partitions.
-    if of_key.is_some_and(|partition| partition != asked) {
+    if key.is_some_and(|key| table.partition_of(&key) != asked) {
         return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
     }
     if let Request::Read(Read::BatchGet(batch)) = request {
         let is_there = |key: &calls::messages::FullKey| {
-            table.partition_of(&tessera_types::RecordKey::new(&key.hash_key.0, &key.sort_key.0)) == asked
+            table.partition_of(&RecordKey::new(&key.hash_key.0, &key.sort_key.0)) == asked
         };
         if !batch.keys.iter().all(is_there) {
             return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
         }
     }
-    Ok((table, asked))
+    let hash = key.map_or(0, |key| key.hash());
+    Ok((table, asked, hash))
 }
 
 impl DataCall {
+    /// The key of a GET.
+    pub(crate) fn key(&self) -> Option<RecordKey<'_>> {
+        let Request::Read(Read::Get(Blob(key))) = &self.request else { return None };
+        stored_key::split(key).map(|(hash_key, sort_key)| RecordKey::with_hash(self.hash, hash_key, sort_key))
+    }
+
     pub(crate) fn reads(&self) -> ReadMode {
         // The client asks a replica that need not lead, because the one that does is slow.
         if self.frame.meta.is_backup_request { ReadMode::Outdated } else { ReadMode::Single }
@@ -123,19 +133,19 @@ impl DataCall {
         let began = out.len();
         self.write_reply(server, outcome, out);
         if !matches!(self.request, Request::Write(_)) {
-            self.note_read(out.len() - began);
+            self.note_read(Instant::now(), out.len() - began);
         }
     }
 
-    /// Appends the reply of a GET.
-    pub(crate) fn reply_value(&self, server: &PegasusServer, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    /// Appends the reply of a GET, at a time that is known.
+    pub(crate) fn reply_value(&self, server: &PegasusServer, value: Option<&[u8]>, now: Instant, out: &mut Vec<u8>) {
         let began = out.len();
         calls::write_value(out, &self.call, value, self.origin(server));
-        self.note_read(out.len() - began);
+        self.note_read(now, out.len() - began);
     }
 
-    fn note_read(&self, bytes: usize) {
-        slow_log::note(self, self.received.elapsed(), bytes);
+    fn note_read(&self, now: Instant, bytes: usize) {
+        slow_log::note(self, now.saturating_duration_since(self.received), bytes);
         if let Some(admissions) = &self.admissions {
             admissions.note_read(bytes);
         }

@@ -26,7 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Bytes {
     let mut request = BytesMut::from(&request[..]);
     let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
-    match understand(server, &frame) {
+    match understand(server, &frame, Instant::now()) {
         Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
                 Admission::Now => carry_out_here(server, &call).await.unwrap_or_default().into(),
@@ -49,7 +49,7 @@ pub(crate) async fn after_news(
     refusal: Vec<u8>,
 ) -> Vec<u8> {
     server.store.find_table(|store| store.table(table)).await;
-    match understand(server, frame) {
+    match understand(server, frame, Instant::now()) {
         Some(Understood::Data(call)) => reach(server, call).await,
         Some(Understood::Refused(reply)) => reply,
         _ => refusal,

@@ -6,10 +6,10 @@
 //! u32 length of the message`, then the struct. A reply is `u32 length with these four bytes | name of an error | message`,
 //! the strings and the message as Thrift writes them.
 
-use crate::wire::{Input, Output, Wire, field, input, output, read_fields, record, write_field};
+use crate::wire::{Input, Output, Wire, input, output, read_fields, record, write_field};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
-use thrift::protocol::{TOutputProtocol, TType};
+use thrift::protocol::TOutputProtocol;
 
 /// Longest message besides what a write may have: names, and many small keys.
 const SPARE_BYTES: usize = 1 << 20;
@@ -166,16 +166,6 @@ pub(crate) fn read_argument<T: Wire + Default>(input: &mut Input<'_>) -> thrift:
 pub(crate) fn write_reply<T: Wire>(out: &mut Vec<u8>, call: &Call, result: &T) {
     write_frame(out, "ERR_OK", call, |output| {
         write_field(output, 0, result)?;
-        output.write_field_stop()
-    });
-}
-
-/// Appends a reply whose result `write` writes, field by field.
-pub(crate) fn write_fields(out: &mut Vec<u8>, call: &Call, write: impl FnOnce(&mut Output<'_>) -> thrift::Result<()>) {
-    write_frame(out, "ERR_OK", call, |output| {
-        output.write_field_begin(&field(TType::Struct, 0))?;
-        write(output)?;
-        output.write_field_stop()?;
         output.write_field_stop()
     });
 }

@@ -2,7 +2,6 @@
 
 use crate::calls;
 use crate::frame::{Taken, read_call, take};
-use crate::wire::input;
 use bytes::BytesMut;
 
 /// Longest write of the imagined server.
@@ -24,7 +23,7 @@ pub fn parse_requests(bytes: &[u8]) -> (usize, usize) {
         let mut cut = BytesMut::from(&whole[..length - 1]);
         assert!(matches!(take(&mut cut, WRITE_BYTES), Ok(Taken::Incomplete(_))), "a request that is cut short");
         let Some((call, arguments)) = read_call(&frame) else { return (calls, read) };
-        if let Some(request) = calls::parse(call.name(), &mut input(arguments)) {
+        if let Some(request) = calls::parse(call.name(), arguments) {
             calls += 1;
             // A key may be none, and says so.
             read += usize::from(request.is_ok_and(|request| request.key().is_ok()));

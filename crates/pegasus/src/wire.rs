@@ -221,19 +221,8 @@ pub(crate) fn write_field<T: Wire>(output: &mut Output<'_>, id: i16, value: &T) 
     if !value.is_present() {
         return Ok(());
     }
-    output.write_field_begin(&field(T::TYPE, id))?;
+    output.write_field_begin(&TFieldIdentifier::new::<Option<String>, String, i16>(None, T::TYPE, id))?;
     value.write(output)
-}
-
-/// What stands before a field.
-pub(crate) fn field(field_type: TType, id: i16) -> TFieldIdentifier {
-    TFieldIdentifier::new::<Option<String>, String, i16>(None, field_type, id)
-}
-
-/// Writes a field as it would be written if the bytes were a [`Blob`].
-pub(crate) fn write_bytes_field(output: &mut Output<'_>, id: i16, bytes: &[u8]) -> thrift::Result<()> {
-    output.write_field_begin(&field(Blob::TYPE, id))?;
-    output.write_bytes(bytes)
 }
 
 /// A struct of the interface: its fields with their numbers. Fields that do not come have their default, those that are

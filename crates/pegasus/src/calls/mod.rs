@@ -1,21 +1,23 @@
 //! The data calls: what they ask, and how each is carried out on one partition.
 
+mod get;
 pub(crate) mod messages;
 mod read;
 mod scan;
 mod write;
 
-use crate::frame::{Call, read_argument, write_error, write_fields, write_reply};
+use crate::frame::{Call, read_argument, write_error, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
-use crate::wire::{Blob, Input, Shared, write_bytes_field, write_field};
+use crate::wire::{Blob, Shared, input};
+pub(crate) use get::{get_many, write_value};
 use messages::{
     BatchGetRequest, BatchGetResponse, CheckAndMutateRequest, CheckAndSetRequest, CheckResponse, CountResponse,
     GetScannerRequest, IncrRequest, IncrResponse, MultiGetRequest, MultiGetResponse, MultiPutRequest,
     MultiRemoveRequest, MultiRemoveResponse, PutRequest, ReadResponse, ScanRequest, ScanResponse, TtlResponse,
     UpdateResponse,
 };
-pub(crate) use read::{get_many, run as run_read};
+pub(crate) use read::run as run_read;
 pub(crate) use scan::Scanners;
 use tessera_types::RecordKey;
 pub(crate) use write::run as run_write;
@@ -53,8 +55,14 @@ pub(crate) enum Request {
 }
 
 /// Reads the arguments of the data call `name`; `None` if there is no such call.
-pub(crate) fn parse(name: &str, input: &mut Input<'_>) -> Option<thrift::Result<Request>> {
+pub(crate) fn parse(name: &str, arguments: &[u8]) -> Option<thrift::Result<Request>> {
     let name = name.strip_prefix("RPC_RRDB_RRDB_")?;
+    if name == "GET"
+        && let Some(request) = get::parse(arguments)
+    {
+        return Some(Ok(request));
+    }
+    let input = &mut input(arguments);
     Some(match name {
         "GET" => read_argument(input).map(|key| Request::Read(Read::Get(key))),
         "TTL" => read_argument(input).map(|key| Request::Read(Read::Ttl(key))),
@@ -197,18 +205,6 @@ impl Response {
             Self::Scan(response) => reply!(response),
         }
     }
-}
-
-/// Appends the reply to a GET, as a [`ReadResponse`] would be written, without a copy of the value.
-pub(crate) fn write_value(out: &mut Vec<u8>, call: &Call, value: Option<&[u8]>, origin: Origin<'_>) {
-    let error = if value.is_some() { status::OK } else { status::NOT_FOUND };
-    write_fields(out, call, |output| {
-        write_field(output, 1, &error)?;
-        write_bytes_field(output, 2, value.unwrap_or_default())?;
-        write_field(output, 3, &origin.table)?;
-        write_field(output, 4, &origin.partition)?;
-        write_field(output, 6, origin.server)
-    });
 }
 
 /// Appends the reply that says how a request failed. [`Failure::Elsewhere`] is what is left when nobody leads the partition.

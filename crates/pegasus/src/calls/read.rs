@@ -6,13 +6,12 @@ use super::messages::{
 };
 use super::{Read, Response};
 use crate::conditions::Filter;
-use crate::execute::DataCall;
 use crate::status::{INCOMPLETE, INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
 use crate::wire::Blob;
 use std::ops::Bound;
 use tessera_store::{Order, Record, SortKeyRange, Transaction};
-use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
+use tessera_types::RequestError;
 
 /// Most records that one MULTI_GET looks at, and most bytes that it returns, as in Pegasus.
 const MULTI_GET_RECORDS: usize = 3_000;
@@ -47,24 +46,6 @@ pub(crate) fn run(read: &Read, transaction: &Transaction<'_>) -> Result<Response
         Read::BatchGet(request) => batch_get(request, transaction).map(Response::BatchGet),
         Read::SortKeyCount(hash_key) => count(&hash_key.0, transaction).map(Response::Count),
     }
-}
-
-/// GETs of one table, made together. `answer` gets each with what it found, in place.
-///
-/// # Errors
-/// If one of them cannot be made here; then none counts, whatever was answered.
-pub(crate) fn get_many(
-    calls: &[Box<DataCall>],
-    answer: &mut dyn FnMut(&DataCall, Option<&[u8]>),
-) -> Result<(), RequestError> {
-    let now = UnixMillis::now();
-    let keys: Vec<RecordKey<'_>> = calls.iter().filter_map(|call| call.request.key().ok().flatten()).collect();
-    let Some(first) = calls.first().filter(|_| keys.len() == calls.len()) else { return Ok(()) };
-    // A batch of one mode: those who may get what was also may get what is.
-    let reads = if calls.iter().all(|call| call.reads() == first.reads()) { first.reads() } else { ReadMode::Single };
-    first.table.read_many(&keys, reads, now, &mut |at, stored| {
-        answer(&calls[at], stored.map(|stored| stored.payload));
-    })
 }
 
 fn record(transaction: &Transaction<'_>, key: &Blob) -> Result<Option<Record>, RequestError> {
