@@ -9,10 +9,11 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableState, TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableState, TableStatistics,
 };
 use tessera_types::{
     Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
@@ -136,7 +137,7 @@ impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         let status = match error {
             CatalogError::NoSuchTable(_) => StatusCode::NOT_FOUND,
-            CatalogError::Exists(_) => StatusCode::CONFLICT,
+            CatalogError::Exists(_) | CatalogError::AlteredMeanwhile(_) => StatusCode::CONFLICT,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self(status, error.to_string(), Outcome::NotDone)
@@ -278,11 +279,15 @@ async fn alter_table(
     Path(name): Path<String>,
     Json(change): Json<TableChange>,
 ) -> Reply<TableInfo> {
-    let before = server.table_statistics(&name)?.settings;
-    let mut settings = before.clone();
-    change.settings.apply(&mut settings);
-    if settings != before {
-        server.change(CatalogCommand::Alter { name: name.clone(), settings }).await?;
+    let altered = server.store.alter_table(&name, |settings| {
+        change.settings.apply(settings);
+        Ok::<(), Infallible>(())
+    });
+    match altered.await {
+        Ok(()) => {}
+        Err(AlterError::Change(never)) => match never {},
+        Err(AlterError::Catalog(error)) => return Err(error.into()),
+        Err(AlterError::Request(error)) => return Err(error.into()),
     }
     if let Some(replicas) = change.replicas {
         server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;

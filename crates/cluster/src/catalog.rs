@@ -103,6 +103,9 @@ pub enum CatalogCommand {
     Alter {
         name: String,
         settings: TableSettings,
+        /// What they were when that was decided: another change must not be lost.
+        #[serde(default)]
+        before: Option<TableSettings>,
     },
     SetReplicas {
         name: String,
@@ -185,6 +188,8 @@ pub enum CatalogError {
     Exists(String),
     #[error("no such table: {0}")]
     NoSuchTable(String),
+    #[error("table '{0}' was altered by somebody else at the same time; try again")]
+    AlteredMeanwhile(String),
     #[error("the cluster has {0} tables, the limit `tables`")]
     TooManyTables(usize),
     #[error("a table has 1 to {0} partitions (the limit `partitions_per_table`)")]
@@ -270,8 +275,11 @@ impl Catalog {
             CatalogCommand::Create { name, schema, settings } => {
                 self.create(name, schema.clone(), settings.clone(), limits).map(Changed::Table)
             }
-            CatalogCommand::Alter { name, settings } => {
+            CatalogCommand::Alter { name, settings, before } => {
                 let table = self.active(name)?;
+                if before.as_ref().is_some_and(|before| *before != table.settings) {
+                    return Err(CatalogError::AlteredMeanwhile(name.clone()));
+                }
                 table.settings = settings.clone();
                 Ok(Changed::Table(table.id))
             }
@@ -515,6 +523,21 @@ mod tests {
         assert_eq!(apply(CatalogCommand::Purge { now: UnixMillis::new(100) }), Ok(Changed::Other));
         assert!(matches!(apply(recall(None)), Err(CatalogError::NoSuchTable(_))));
         assert_eq!(apply(create("next")), Ok(Changed::Table(TableId(3))), "numbers are not reused");
+    }
+
+    #[test]
+    fn a_change_of_settings_that_does_not_know_another_is_refused() {
+        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let with_ttl = |seconds| TableSettings { default_ttl_seconds: seconds, ..TableSettings::default() };
+        let mut alter = |before, settings| {
+            let command = CatalogCommand::Alter { name: "default".into(), settings, before };
+            catalog.apply(&command, &Limits::default())
+        };
+        let first = TableSettings::default();
+        assert!(alter(Some(first.clone()), with_ttl(1)).is_ok());
+        assert_eq!(alter(Some(first), with_ttl(2)), Err(CatalogError::AlteredMeanwhile("default".into())));
+        assert!(alter(Some(with_ttl(1)), with_ttl(2)).is_ok());
+        assert!(alter(None, with_ttl(3)).is_ok());
     }
 
     #[test]

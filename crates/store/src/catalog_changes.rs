@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_transport::RequestFailure;
-use tessera_types::{RequestError, TableId};
+use tessera_types::{RequestError, TableId, TableSettings};
 
 /// How long is waited for the partitions of a new table.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
@@ -18,6 +18,18 @@ const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
+
+/// How often a change of settings is tried again because somebody else's came first.
+const ALTER_TRIES: usize = 10;
+
+/// Why a table was not altered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AlterError<E> {
+    /// The change itself is refused.
+    Change(E),
+    Catalog(CatalogError),
+    Request(RequestError),
+}
 
 impl Store {
     /// A table that `find` finds, now or once news of it has come: another node may just have created it.
@@ -55,6 +67,46 @@ impl Store {
                     tokio::time::sleep(CATALOG_PAUSE).await;
                 }
                 other => return other,
+            }
+        }
+    }
+
+    /// Alters a table's settings by `change`, which may be called more than once, and returns when this node knows.
+    ///
+    /// # Errors
+    /// What `change` says, or why it could not be carried out.
+    pub async fn alter_table<E>(
+        &self,
+        name: &str,
+        change: impl Fn(&mut TableSettings) -> Result<(), E>,
+    ) -> Result<(), AlterError<E>> {
+        let mut tries = 0;
+        loop {
+            let table = self.find_table(|store| store.table_named(name)).await;
+            let table = table.ok_or_else(|| AlterError::Catalog(CatalogError::NoSuchTable(name.into())))?;
+            let before = (*table.settings()).clone();
+            let mut settings = before.clone();
+            change(&mut settings).map_err(AlterError::Change)?;
+            if settings == before {
+                return Ok(());
+            }
+            let (name, before) = (name.to_string(), Some(before));
+            let command = CatalogCommand::Alter { name, settings: settings.clone(), before: before.clone() };
+            let outcome = self.change_catalog(command).await.map_err(AlterError::Request)?;
+            let is_known = |table: &Arc<Table>| match outcome {
+                Ok(_) => *table.settings() == settings,
+                // Somebody else was faster.
+                Err(_) => Some(&*table.settings()) != before.as_ref(),
+            };
+            tries += 1;
+            match &outcome {
+                Err(CatalogError::AlteredMeanwhile(_)) if tries < ALTER_TRIES => {}
+                Err(error) => return Err(AlterError::Catalog(error.clone())),
+                Ok(_) => {}
+            }
+            self.find_table(|store| store.table(table.id()).filter(is_known)).await;
+            if outcome.is_ok() {
+                return Ok(());
             }
         }
     }

@@ -27,6 +27,7 @@ mod table;
 mod transaction;
 mod watch;
 
+pub use catalog_changes::AlterError;
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use machine::{Operation, Verdict, WriteOptions};

@@ -2,13 +2,12 @@
 //! kept beside them.
 
 use super::messages::{CompactRequest, PlainResponse, UpdateEnvsRequest};
-use super::tables::change;
+use super::tables;
 use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use tessera_store::{CatalogCommand, Table};
+use tessera_store::AlterError;
 use tessera_types::{TableSettings, UnixMillis, UsageScenario};
 
 const DEFAULT_TTL: &str = "default_ttl";
@@ -119,42 +118,37 @@ fn delete(settings: &mut TableSettings, name: &str) {
     }
 }
 
-pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -> PlainResponse {
-    let failed = |error: &str, hint: String| PlainResponse { error: ErrorCode(error.into()), hint };
-    let Some(table) = server.store.table_named(&request.table) else {
-        return failed("ERR_APP_NOT_EXIST", format!("there is no table named '{}'", request.table));
-    };
-    let mut settings = (*table.settings()).clone();
-    let outcome = match request.operation {
-        SET if request.keys.len() != request.values.len() => Err("as many values as keys are needed".into()),
-        SET => set(&mut settings, request.keys.into_iter().zip(request.values)),
-        DELETE => {
-            request.keys.iter().for_each(|name| delete(&mut settings, name));
-            Ok(())
-        }
+/// Carries out what an update asks.
+///
+/// # Errors
+/// What is wrong with it, for a person.
+fn apply(request: &UpdateEnvsRequest, settings: &mut TableSettings) -> Result<(), String> {
+    let UpdateEnvsRequest { operation, keys, values, prefix, .. } = request;
+    match *operation {
+        SET if keys.len() != values.len() => return Err("as many values as keys are needed".into()),
+        SET => set(settings, keys.iter().cloned().zip(values.iter().cloned()))?,
+        DELETE => keys.iter().for_each(|name| delete(settings, name)),
         CLEAR => {
             // Pegasus' names have a prefix before a dot; an empty one stands for all.
-            let prefix = request.prefix.unwrap_or_default();
+            let prefix = prefix.as_deref().unwrap_or_default();
             let is_meant = |name: &&String| {
-                prefix.is_empty() || name.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                prefix.is_empty() || name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.'))
             };
-            of(&settings).keys().filter(is_meant).for_each(|name| delete(&mut settings, name));
-            Ok(())
+            of(settings).keys().filter(is_meant).for_each(|name| delete(settings, name));
         }
-        _ => Err("the operation is none of set, del and clear".into()),
+        _ => return Err("the operation is none of set, del and clear".into()),
+    }
+    Ok(())
+}
+
+pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -> PlainResponse {
+    let (error, hint) = match server.store.alter_table(&request.table, |settings| apply(&request, settings)).await {
+        Ok(()) => (tables::OK, String::new()),
+        Err(AlterError::Change(hint)) => ("ERR_INVALID_PARAMETERS", hint),
+        Err(AlterError::Catalog(error)) => tables::refused(&error),
+        Err(AlterError::Request(error)) => tables::failed(&error),
     };
-    if let Err(hint) = outcome {
-        return failed("ERR_INVALID_PARAMETERS", hint);
-    }
-    match change(server, CatalogCommand::Alter { name: request.table.clone(), settings: settings.clone() }).await {
-        Ok(_) => {
-            // The next change begins with what this node knows.
-            let has_it = |table: &Arc<Table>| *table.settings() == settings;
-            server.store.find_table(|store| store.table_named(&request.table).filter(has_it)).await;
-            failed("ERR_OK", String::new())
-        }
-        Err((error, hint)) => failed(error, hint),
-    }
+    PlainResponse { error: ErrorCode(error.into()), hint }
 }
 
 /// Has every node compact a table, now or at a time in seconds since 1970.

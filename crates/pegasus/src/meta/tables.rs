@@ -16,28 +16,38 @@ pub(super) const ANY: i32 = 0;
 pub(super) const AVAILABLE: i32 = 1;
 const DROPPED: i32 = 6;
 
-const OK: &str = "ERR_OK";
+pub(super) const OK: &str = "ERR_OK";
 
-/// Changes the catalog. `Err` holds the name of the error, and what to say about it.
-pub(super) async fn change(server: &PegasusServer, command: CatalogCommand) -> Result<Changed, (&'static str, String)> {
-    let failed = |error: &'static str, text: String| Err((error, text));
-    match server.store.change_catalog(command).await {
-        Ok(Ok(changed)) => Ok(changed),
-        Ok(Err(error)) => {
-            let name = match error {
-                CatalogError::Exists(_) => "ERR_APP_EXIST",
-                CatalogError::NoSuchTable(_) => "ERR_APP_NOT_EXIST",
-                _ => "ERR_INVALID_PARAMETERS",
-            };
-            failed(name, error.to_string())
-        }
-        Err(error @ (RequestError::NotReady | RequestError::Interrupted)) => failed("ERR_TIMEOUT", error.to_string()),
-        Err(error @ RequestError::Busy) => failed("ERR_BUSY", error.to_string()),
-        Err(error) => failed("ERR_SERVICE_NOT_ACTIVE", error.to_string()),
-    }
+/// The name of an error, and what to say about it.
+type Refusal = (&'static str, String);
+
+/// Why the catalog refuses a change.
+pub(super) fn refused(error: &CatalogError) -> Refusal {
+    let name = match error {
+        CatalogError::Exists(_) => "ERR_APP_EXIST",
+        CatalogError::NoSuchTable(_) => "ERR_APP_NOT_EXIST",
+        CatalogError::AlteredMeanwhile(_) => "ERR_BUSY",
+        _ => "ERR_INVALID_PARAMETERS",
+    };
+    (name, error.to_string())
 }
 
-fn plain(outcome: Result<Changed, (&'static str, String)>) -> PlainResponse {
+/// Why the catalog could not be changed.
+pub(super) fn failed(error: &RequestError) -> Refusal {
+    let name = match error {
+        RequestError::NotReady | RequestError::Interrupted => "ERR_TIMEOUT",
+        RequestError::Busy => "ERR_BUSY",
+        _ => "ERR_SERVICE_NOT_ACTIVE",
+    };
+    (name, error.to_string())
+}
+
+async fn change(server: &PegasusServer, command: CatalogCommand) -> Result<Changed, Refusal> {
+    let outcome = server.store.change_catalog(command).await.map_err(|error| failed(&error))?;
+    outcome.map_err(|error| refused(&error))
+}
+
+fn plain(outcome: Result<Changed, Refusal>) -> PlainResponse {
     match outcome {
         Ok(_) => PlainResponse { error: ErrorCode(OK.into()), hint: String::new() },
         Err((error, hint)) => PlainResponse { error: ErrorCode(error.into()), hint },

@@ -143,3 +143,25 @@ fn every_node_knows_a_new_table_and_answers_for_it() {
         }
     }
 }
+
+#[test]
+fn changes_of_settings_through_several_nodes_are_all_kept() {
+    let cluster = Cluster::start_with_pegasus(3);
+    cluster.cli(0, "table create shared --engine memory --partitions 1").unwrap();
+    let envs = ["replica.write_throttling", "replica.read_throttling", "replica.write_throttling_by_size"];
+    let writers = envs.into_iter().zip(cluster.pegasus_ports()).map(|(env, port)| {
+        let mut meta = Meta(Connection::to(*port));
+        std::thread::spawn(move || {
+            (1..=10).for_each(|number| meta.set_env("shared", env, &format!("{number}*reject*0"), "ERR_OK"));
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    for port in cluster.pegasus_ports() {
+        let mut meta = Meta(Connection::to(*port));
+        wait_for("a node knows all", Duration::from_secs(5), || {
+            let tables = text(&meta.call("RPC_CM_LIST_APPS", &Fields::default().i32(1, 1)));
+            (tables.matches("10*reject*0").count() == envs.len()).then_some(())
+        });
+    }
+}
