@@ -19,8 +19,9 @@ const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
 
-/// How often a change of settings is tried again because somebody else's came first.
-const ALTER_TRIES: usize = 10;
+/// How long a change of settings is tried again because somebody else's came first. One of all those who try succeeds each
+/// time, so how often depends on how many changes there are.
+const ALTER_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why a table was not altered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Store {
         name: &str,
         change: impl Fn(&mut TableSettings) -> Result<(), E>,
     ) -> Result<(), AlterError<E>> {
-        let mut tries = 0;
+        let began = Instant::now();
         loop {
             let table = self.find_table(|store| store.table_named(name)).await;
             let table = table.ok_or_else(|| AlterError::Catalog(CatalogError::NoSuchTable(name.into())))?;
@@ -98,9 +99,8 @@ impl Store {
                 // Somebody else was faster.
                 Err(_) => Some(&*table.settings()) != before.as_ref(),
             };
-            tries += 1;
             match &outcome {
-                Err(CatalogError::AlteredMeanwhile(_)) if tries < ALTER_TRIES => {}
+                Err(CatalogError::AlteredMeanwhile(_)) if began.elapsed() < ALTER_PATIENCE => {}
                 Err(error) => return Err(AlterError::Catalog(error.clone())),
                 Ok(_) => {}
             }
