@@ -159,10 +159,11 @@ impl DataCall {
     fn write_reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
         match outcome {
             Ok(response) => response.write(out, &self.call, self.origin(server)),
-            Err(failure) => {
-                let failed = Response::failed(&self.request, calls::code(&failure));
-                calls::write_failure(out, &self.call, failed, failure, self.origin(server));
+            Err(Failure::Body(code)) => {
+                Response::failed(&self.request, code).write(out, &self.call, self.origin(server));
             }
+            Err(Failure::Header(error)) => write_error(out, &self.call, error),
+            Err(Failure::Elsewhere) => write_error(out, &self.call, "ERR_NOT_ENOUGH_MEMBER"),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tessera_store::{Face, Store};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -50,37 +50,14 @@ impl PegasusServer {
             forwarded: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
         });
-        let serving = Arc::downgrade(&server);
-        let serve = move |request| -> tessera_store::Answer {
-            let server = serving.upgrade();
-            Box::pin(async move {
-                match server {
-                    Some(server) => forward::carry_out(&server, request).await,
-                    None => bytes::Bytes::new(),
-                }
-            })
-        };
-        server.store.serve_face(Face::Pegasus, Arc::new(serve));
+        server.store.serve_face(Face::Pegasus, &server, |server, request| {
+            Box::pin(async move { forward::carry_out(&server, request).await })
+        });
         server
     }
 
-    /// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, address)) => {
-                    tokio::spawn(self.clone().handle(stream, address));
-                }
-                Err(error) => {
-                    // Out of file descriptors, mostly: the backlog holds the others until some are closed.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+    /// Serves a connection until it ends.
+    pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
         if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_store::{Face, Store};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 /// Settings of the face.
@@ -59,39 +59,12 @@ impl RedisServer {
             read_misses: AtomicU64::new(0),
             tls,
         });
-        let serving = Arc::downgrade(&server);
-        server.store.serve_face(
-            Face::Redis,
-            Arc::new(move |request| {
-                let server = serving.upgrade();
-                Box::pin(async move {
-                    match server {
-                        Some(server) => carry_out(server, request).await,
-                        None => bytes::Bytes::new(),
-                    }
-                })
-            }),
-        );
+        server.store.serve_face(Face::Redis, &server, carry_out);
         server
     }
 
-    /// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((stream, address)) => {
-                    tokio::spawn(self.clone().handle(stream, address));
-                }
-                Err(error) => {
-                    // Out of file descriptors, mostly: the backlog holds the others until some are closed.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
+    /// Serves a connection until it ends.
+    pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
         let Ok(local_address) = stream.local_addr() else { return };
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);

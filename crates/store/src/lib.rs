@@ -31,7 +31,7 @@ pub use catalog_changes::AlterError;
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use machine::{Operation, Verdict, WriteOptions};
-pub use peers::{Face, ServeFace};
+pub use peers::Face;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};

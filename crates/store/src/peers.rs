@@ -90,7 +90,7 @@ impl From<CatalogAnswer> for Result<Result<Changed, CatalogError>, RequestError>
 }
 
 /// Carries out what a client asked another node, and returns the reply.
-pub type ServeFace = Arc<dyn Fn(Bytes) -> Answer + Send + Sync>;
+pub(crate) type ServeFace = Arc<dyn Fn(Bytes) -> Answer + Send + Sync>;
 
 /// Takes what other nodes send, once the store is open.
 #[derive(Default)]

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
-use tessera_transport::{RequestFailure, Transport};
+use tessera_transport::{Answer, RequestFailure, Transport};
 use tessera_types::{Acks, ClusterId, NodeId, ReadMode, RequestError, TableId, UnixMillis};
 
 /// Why a store cannot be opened.
@@ -266,8 +266,18 @@ impl Store {
         self.host.replicas_held()
     }
 
-    /// Has requests that clients made to other nodes carried out here.
-    pub fn serve_face(&self, face: Face, serve: ServeFace) {
+    /// Has requests that clients made to other nodes carried out here, as long as the face's server is there.
+    pub fn serve_face<S: Send + Sync + 'static>(
+        &self,
+        face: Face,
+        server: &Arc<S>,
+        serve: impl Fn(Arc<S>, Bytes) -> Answer + Send + Sync + 'static,
+    ) {
+        let serving = Arc::downgrade(server);
+        let serve: ServeFace = Arc::new(move |request| match serving.upgrade() {
+            Some(server) => serve(server, request),
+            None => Box::pin(std::future::ready(Bytes::new())),
+        });
         assert!(self.host.faces[face as usize].set(serve).is_ok(), "there is one of each face");
     }
 

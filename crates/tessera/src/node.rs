@@ -12,6 +12,7 @@ use tessera_admin::{AdminListener, AdminServer};
 use tessera_pegasus::{PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_store::{OpenError, Site, Store, StoreConfig, StoreWorker};
+use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,6 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const BACKLOG: i32 = 1024;
 /// How long recovery may take before the node says that it is still at it.
 const SERVING_NOTE: Duration = Duration::from_secs(10);
+/// After a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long connections may go on after a signal, to write the replies of what was carried out.
 const LAST_REPLIES: Duration = Duration::from_millis(100);
 
@@ -125,16 +128,36 @@ fn start_worker(
                 listener.inspect_err(|error| tracing::error!(%error, "a listener could not be used")).ok()
             };
             if let Some(listener) = listener(redis_listener) {
-                tokio::spawn(redis.serve(listener));
+                tokio::spawn(accept(listener, move |stream, address| redis.clone().handle(stream, address)));
             }
             for listener in pegasus_listeners.into_iter().filter_map(listener) {
-                tokio::spawn(pegasus.clone().serve(listener));
+                let pegasus = pegasus.clone();
+                tokio::spawn(accept(listener, move |stream, address| pegasus.clone().handle(stream, address)));
             }
             worker.run().await;
             tokio::time::sleep(LAST_REPLIES).await;
         });
     };
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
+}
+
+/// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
+async fn accept<F>(listener: tokio::net::TcpListener, handle: impl Fn(TcpStream, SocketAddr) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                tokio::spawn(handle(stream, address));
+            }
+            Err(error) => {
+                // Out of file descriptors, mostly: the backlog holds the others until some are closed.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }
 
 /// Where Pegasus clients are heard: first those that want data.

@@ -6,7 +6,7 @@ mod read;
 mod scan;
 mod write;
 
-use crate::frame::{Call, read_argument, write_error, write_reply};
+use crate::frame::{Call, read_argument, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
 use crate::wire::{Blob, Shared, input};
@@ -204,22 +204,5 @@ impl Response {
             Self::BatchGet(response) => reply!(response),
             Self::Scan(response) => reply!(response),
         }
-    }
-}
-
-/// Appends the reply that says how a request failed. [`Failure::Elsewhere`] is what is left when nobody leads the partition.
-pub(crate) fn write_failure(out: &mut Vec<u8>, call: &Call, failed: Response, failure: Failure, origin: Origin<'_>) {
-    match failure {
-        Failure::Header(error) => write_error(out, call, error),
-        Failure::Body(_) => failed.write(out, call, origin),
-        Failure::Elsewhere => write_error(out, call, "ERR_NOT_ENOUGH_MEMBER"),
-    }
-}
-
-/// The code that a failure has in a body.
-pub(crate) fn code(failure: &Failure) -> i32 {
-    match failure {
-        Failure::Body(code) => *code,
-        Failure::Header(_) | Failure::Elsewhere => status::IO_ERROR,
     }
 }

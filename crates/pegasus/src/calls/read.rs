@@ -10,7 +10,7 @@ use crate::status::{INCOMPLETE, INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
 use crate::wire::Blob;
 use std::ops::Bound;
-use tessera_store::{Order, Record, SortKeyRange, Transaction};
+use tessera_store::{Order, Record, Transaction};
 use tessera_types::RequestError;
 
 /// Most records that one MULTI_GET looks at, and most bytes that it returns, as in Pegasus.
@@ -133,9 +133,6 @@ fn in_range(
     let order = if request.reverse { Order::Descending } else { Order::Ascending };
     let is_complete = loop {
         let range = (start.as_ref().map(Vec::as_slice), stop.as_ref().map(Vec::as_slice));
-        if is_empty(range) {
-            break true;
-        }
         let page = transaction.scan(&request.hash_key.0, range, order, PAGE)?;
         let mut rest = page.iter();
         while !gathered.is_full()
@@ -160,17 +157,6 @@ fn in_range(
         gathered.records.reverse();
     }
     Ok(gathered.response(is_complete))
-}
-
-/// Whether no key can be in the range.
-pub(super) fn is_empty(range: SortKeyRange<'_>) -> bool {
-    match range {
-        (Bound::Included(start), Bound::Included(stop)) => start > stop,
-        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(stop) | Bound::Excluded(stop)) => {
-            start >= stop
-        }
-        _ => false,
-    }
 }
 
 fn batch_get(request: &BatchGetRequest, transaction: &Transaction<'_>) -> Result<BatchGetResponse, RequestError> {

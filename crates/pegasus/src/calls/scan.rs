@@ -7,7 +7,6 @@
 
 use super::Response;
 use super::messages::{GetScannerRequest, KeyValue, ScanResponse};
-use super::read::is_empty;
 use crate::conditions::Filter;
 use crate::status::{INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
@@ -274,9 +273,6 @@ fn in_hash_key(
     batch: &mut Batch,
     now: UnixMillis,
 ) -> Result<Option<Vec<u8>>, RequestError> {
-    if is_empty(range) {
-        return Ok(None);
-    }
     let transaction = Transaction::read_only(table, partition, ReadMode::Single, now)?;
     let wanted = options.batch_size.min(LOOKED_AT);
     let page = transaction.scan(hash_key, range, Order::Ascending, wanted)?;

@@ -9,11 +9,7 @@ mod tables;
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
-use messages::{
-    ClusterInfoResponse, CompactRequest, CreateRequest, CreateResponse, DropRequest, LevelRequest, ListNodesRequest,
-    ListTablesRequest, QueryConfigRequest, RecallRequest, RemoteCommand, RenameRequest, ReplicaCountRequest,
-    UpdateEnvsRequest,
-};
+use messages::{CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, ReplicaCountRequest};
 use std::sync::Arc;
 
 /// Answers a call that is none of the data calls.
@@ -37,8 +33,7 @@ async fn dispatch(
 ) -> thrift::Result<bool> {
     match call.name() {
         "RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX" => {
-            let request: QueryConfigRequest = read_argument(message)?;
-            write_reply(out, call, &routing::query(server, &request).await);
+            write_reply(out, call, &routing::query(server, &read_argument(message)?).await);
         }
         "RPC_CM_CREATE_APP" => {
             let request: CreateRequest = read_argument(message)?;
@@ -46,16 +41,13 @@ async fn dispatch(
             write_reply(out, call, &CreateResponse { error: ErrorCode(error.into()), table });
         }
         "RPC_CM_DROP_APP" => {
-            let request: DropRequest = read_argument(message)?;
-            write_reply(out, call, &tables::drop(server, request).await);
+            write_reply(out, call, &tables::drop(server, read_argument(message)?).await);
         }
         "RPC_CM_RECALL_APP" => {
-            let request: RecallRequest = read_argument(message)?;
-            write_reply(out, call, &tables::recall(server, request).await);
+            write_reply(out, call, &tables::recall(server, read_argument(message)?).await);
         }
         "RPC_CM_RENAME_APP" => {
-            let request: RenameRequest = read_argument(message)?;
-            write_reply(out, call, &tables::rename(server, request).await);
+            write_reply(out, call, &tables::rename(server, read_argument(message)?).await);
         }
         "RPC_CM_LIST_APPS" => {
             let request: ListTablesRequest = read_argument(message)?;
@@ -63,36 +55,30 @@ async fn dispatch(
         }
         "RPC_QUERY_APP_INFO" => write_reply(out, call, &tables::list(server, tables::AVAILABLE)),
         "RPC_CM_UPDATE_APP_ENV" => {
-            let request: UpdateEnvsRequest = read_argument(message)?;
-            write_reply(out, call, &envs::update(server, request).await);
+            write_reply(out, call, &envs::update(server, read_argument(message)?).await);
         }
         "RPC_CM_START_MANUAL_COMPACT" => {
-            let request: CompactRequest = read_argument(message)?;
-            write_reply(out, call, &envs::compact(server, request).await);
+            write_reply(out, call, &envs::compact(server, read_argument(message)?).await);
         }
         "RPC_CM_GET_MAX_REPLICA_COUNT" => {
             let request: ReplicaCountRequest = read_argument(message)?;
             write_reply(out, call, &tables::replica_count(server, &request.table));
         }
         "RPC_CM_SET_MAX_REPLICA_COUNT" => {
-            let request: ReplicaCountRequest = read_argument(message)?;
-            write_reply(out, call, &tables::set_replica_count(server, request).await);
+            write_reply(out, call, &tables::set_replica_count(server, read_argument(message)?).await);
         }
         "RPC_CM_LIST_NODES" => {
             let request: ListNodesRequest = read_argument(message)?;
             write_reply(out, call, &cluster::nodes(server, request.status));
         }
         "RPC_CM_CLUSTER_INFO" => {
-            let response: ClusterInfoResponse = cluster::info(server);
-            write_reply(out, call, &response);
+            write_reply(out, call, &cluster::info(server));
         }
         "RPC_CM_CONTROL_META" => {
-            let request: LevelRequest = read_argument(message)?;
-            write_reply(out, call, &cluster::level(&request));
+            write_reply(out, call, &cluster::level(&read_argument(message)?));
         }
         "RPC_CLI_CLI_CALL" => {
-            let request: RemoteCommand = read_argument(message)?;
-            write_reply(out, call, &cluster::remote_command(server, &request));
+            write_reply(out, call, &cluster::remote_command(server, &read_argument(message)?));
         }
         _ => return Ok(false),
     }
