@@ -1,5 +1,6 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
+use crate::cluster::SplitInfo;
 use crate::{AdminListener, cluster, metrics};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -13,10 +14,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    AlterError, CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableState, TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableStatistics,
 };
 use tessera_types::{
-    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableId, TableSchema, TableSettings,
+    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableNumber, TableSchema, TableSettings,
     UsageScenario, WhenFull,
 };
 
@@ -54,6 +55,8 @@ pub struct NewTable {
 #[serde(deny_unknown_fields)]
 struct TableChange {
     replicas: Option<u8>,
+    /// Twice as many as there are.
+    partitions: Option<u32>,
     #[serde(flatten)]
     settings: SettingsChange,
 }
@@ -79,13 +82,15 @@ impl SettingsChange {
 /// A table as the API shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableInfo {
-    pub id: TableId,
+    pub number: TableNumber,
     pub name: String,
     #[serde(flatten)]
     pub schema: TableSchema,
     #[serde(flatten)]
     pub settings: TableSettings,
     pub serving_partitions: u32,
+    /// While it is being split.
+    pub split: Option<SplitInfo>,
     pub reads: u64,
     pub writes: u64,
     /// How far the replica on this node that is furthest behind may be.
@@ -97,11 +102,12 @@ pub struct TableInfo {
 impl From<TableStatistics> for TableInfo {
     fn from(table: TableStatistics) -> Self {
         Self {
-            id: table.id,
+            number: table.number,
             name: table.name,
             schema: table.schema,
             settings: table.settings,
             serving_partitions: table.serving_partitions,
+            split: table.split.as_ref().map(SplitInfo::of),
             reads: table.reads,
             writes: table.writes,
             lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
@@ -171,13 +177,14 @@ impl AdminServer {
             .route("/v1/nodes/{id}", axum::routing::delete(cluster::remove))
             .route("/v1/nodes/{id}/drain", post(cluster::drain))
             .route("/v1/tables/{name}/placement", get(cluster::placement))
+            .route("/v1/tables/{name}/split", axum::routing::delete(cluster::cancel_split))
             .route("/v1/tables", get(list_tables).post(create_table))
             .route("/v1/tables/{name}", get(show_table).patch(alter_table).delete(drop_table))
             .route("/v1/tables/{name}/rename", post(rename_table))
             .route("/v1/tables/{name}/truncate", post(truncate_table))
             .route("/v1/tables/{name}/compact", post(compact_table))
             .route("/v1/dropped", get(list_dropped))
-            .route("/v1/dropped/{id}/recall", post(recall_table))
+            .route("/v1/dropped/{number}/recall", post(recall_table))
             .route("/metrics", get(show_metrics))
             .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate));
         Router::new()
@@ -292,14 +299,17 @@ async fn alter_table(
     if let Some(replicas) = change.replicas {
         server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
     }
+    if let Some(partitions) = change.partitions {
+        server.change(CatalogCommand::Split { name: name.clone(), partitions }).await?;
+    }
     Ok(Json(server.table_statistics(&name)?.into()))
 }
 
 async fn drop_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
     let purge_at = server.store.purge_time();
-    let changed = server.change(CatalogCommand::Drop { name, purge_at }).await?;
-    let id = if let Changed::Table(id) = changed { Some(id) } else { None };
-    Ok(Json(json!({ "id": id, "purge_at_unix_ms": purge_at })))
+    let number = server.table_statistics(&name)?.number;
+    server.change(CatalogCommand::Drop { name, purge_at }).await?;
+    Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at })))
 }
 
 #[derive(Deserialize)]
@@ -333,7 +343,7 @@ async fn compact_table(State(server): State<AdminServer>, Path(name): Path<Strin
 
 async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {
     let catalog = server.store.catalog();
-    Ok(Json(catalog.tables().filter(|entry| entry.state != TableState::Active).cloned().collect()))
+    Ok(Json(catalog.tables().filter(|entry| entry.is_dropped()).cloned().collect()))
 }
 
 #[derive(Default, Deserialize)]
@@ -344,14 +354,14 @@ struct Recall {
 
 async fn recall_table(
     State(server): State<AdminServer>,
-    Path(id): Path<u32>,
+    Path(number): Path<u32>,
     Json(recall): Json<Recall>,
 ) -> Reply<TableInfo> {
-    let id = TableId(id);
-    server.change(CatalogCommand::Recall { id, to: recall.name }).await?;
+    let number = TableNumber(number);
+    server.change(CatalogCommand::Recall { number, to: recall.name }).await?;
     let tables = server.store.statistics().tables;
-    let table = tables.into_iter().find(|table| table.id == id);
-    let table = table.ok_or_else(|| RequestError::NoSuchTable(id.to_string()))?;
+    let table = tables.into_iter().find(|table| table.number == number);
+    let table = table.ok_or_else(|| RequestError::NoSuchTable(number.to_string()))?;
     Ok(Json(table.into()))
 }
 

@@ -6,8 +6,8 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tessera_store::{CatalogCommand, Placement, Store, TableState};
-use tessera_types::{ClusterId, NodeId, RequestError, TableId};
+use tessera_store::{CatalogCommand, CopyState, Placement, Split, Store, TableState};
+use tessera_types::{ClusterId, NodeId, RequestError, TableId, TableNumber};
 
 /// A node not heard of for so long is called silent.
 const SILENT_SECONDS: f64 = 5.0;
@@ -39,7 +39,7 @@ struct NodeInfo {
 
 #[derive(Serialize)]
 struct TablePlacement {
-    id: TableId,
+    number: TableNumber,
     name: String,
     partitions: usize,
     replicas: u8,
@@ -48,6 +48,23 @@ struct TablePlacement {
     /// Partitions with fewer replicas than there are to be, or with some, or the witness, on silent nodes.
     under_replicated: usize,
     moving: usize,
+    split: Option<SplitInfo>,
+}
+
+/// How far a table is with being split.
+#[derive(Clone, Debug, Serialize)]
+pub struct SplitInfo {
+    into_partitions: usize,
+    /// Old partitions whose records are copied, all but what is being written.
+    copied: usize,
+}
+
+impl SplitInfo {
+    pub(crate) fn of(split: &Split) -> Self {
+        let is_copied = |copy: &&CopyState| matches!(copy, CopyState::CaughtUp(_) | CopyState::Done);
+        let copied = split.copies.iter().filter(is_copied).count();
+        Self { into_partitions: 2 * split.copies.len(), copied }
+    }
 }
 
 /// Where a partition is, and is to be.
@@ -90,13 +107,14 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
     let mut tables = Vec::new();
     for entry in catalog.tables().filter(|entry| entry.state == TableState::Active) {
         let mut table = TablePlacement {
-            id: entry.id,
+            number: entry.number,
             name: entry.name.clone(),
             partitions: entry.placement.len(),
             replicas: entry.schema.replicas,
             leaderless: 0,
             under_replicated: 0,
             moving: 0,
+            split: entry.split.as_ref().map(SplitInfo::of),
         };
         for (partition, placement) in (0..).zip(&entry.placement) {
             match leader(store, entry.id, partition) {
@@ -205,6 +223,14 @@ pub(crate) async fn drain(
 
 pub(crate) async fn remove(State(server): State<AdminServer>, Path(node): Path<NodeId>) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::RemoveNode { node }).await?;
+    Ok(Json(json!({})))
+}
+
+pub(crate) async fn cancel_split(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+) -> Reply<serde_json::Value> {
+    server.change(CatalogCommand::CancelSplit { name }).await?;
     Ok(Json(json!({})))
 }
 

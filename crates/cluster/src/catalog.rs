@@ -1,11 +1,14 @@
 //! The nodes and tables of the cluster, and where their replicas are to be.
 
+mod split;
+
 use crate::placement;
 use serde::{Deserialize, Serialize};
+pub use split::{CopyReport, CopyState, Split};
 use std::collections::BTreeMap;
 use tessera_types::{
-    Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNameError, TableSchema,
-    TableSettings, UnixMillis, check_table_name,
+    Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNameError, TableNumber,
+    TableSchema, TableSettings, UnixMillis, check_table_name,
 };
 
 /// All nodes, and all tables, dropped ones included while they can be recalled.
@@ -73,18 +76,29 @@ impl Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableEntry {
     pub id: TableId,
+    pub number: TableNumber,
     pub name: String,
     pub schema: TableSchema,
     pub settings: TableSettings,
     pub state: TableState,
     /// By partition.
     pub placement: Vec<Placement>,
+    #[serde(default)]
+    pub split: Option<Split>,
+}
+
+impl TableEntry {
+    pub fn is_dropped(&self) -> bool {
+        matches!(self.state, TableState::Dropped { .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "is")]
 pub enum TableState {
     Active,
+    /// Takes what another one is split into, and its place when it has all; out of reach until then.
+    Growing,
     /// Out of reach, with its records kept until `purge_at`.
     Dropped {
         purge_at: UnixMillis,
@@ -111,6 +125,23 @@ pub enum CatalogCommand {
         name: String,
         replicas: u8,
     },
+    /// Splits a table into twice as many partitions.
+    Split {
+        name: String,
+        partitions: u32,
+    },
+    /// Gives up splitting a table, as long as it has not begun to take effect.
+    CancelSplit {
+        name: String,
+    },
+    /// How far a partition's leader is with copying it for a split.
+    Copy {
+        table: TableId,
+        partition: u32,
+        /// A number that nobody else uses.
+        attempt: u64,
+        report: CopyReport,
+    },
     Rename {
         name: String,
         to: String,
@@ -121,7 +152,7 @@ pub enum CatalogCommand {
     },
     /// Makes a dropped table active again, under `to` if its old name is taken.
     Recall {
-        id: TableId,
+        number: TableNumber,
         to: Option<String>,
     },
     /// Forgets dropped tables whose time has come.
@@ -188,6 +219,16 @@ pub enum CatalogError {
     Exists(String),
     #[error("no such table: {0}")]
     NoSuchTable(String),
+    #[error("table '{0}' is being split")]
+    Splitting(String),
+    #[error("table '{0}' is not being split")]
+    NotSplitting(String),
+    #[error("the split of table '{0}' is about to take effect; try again in a moment")]
+    SplitTakesEffect(String),
+    #[error("a table is split into twice its partitions: {0}")]
+    SplitInto(u32),
+    #[error("another copy of the partition has begun, or all is copied")]
+    CopyOvertaken,
     #[error("table '{0}' was altered by somebody else at the same time; try again")]
     AlteredMeanwhile(String),
     #[error("the cluster has {0} tables, the limit `tables`")]
@@ -287,7 +328,16 @@ impl Catalog {
                 let table = self.active(name)?;
                 check_replicas(&TableSchema { replicas: *replicas, ..table.schema.clone() })?;
                 table.schema.replicas = *replicas;
-                Ok(Changed::Table(table.id))
+                let (id, into) = (table.id, table.split.as_ref().map(|split| split.into));
+                if let Some(growing) = into.and_then(|into| self.tables.get_mut(&into)) {
+                    growing.schema.replicas = *replicas;
+                }
+                Ok(Changed::Table(id))
+            }
+            CatalogCommand::Split { name, partitions } => self.split(name, *partitions, limits).map(Changed::Table),
+            CatalogCommand::CancelSplit { name } => self.cancel_split(name).map(Changed::Table),
+            CatalogCommand::Copy { table, partition, attempt, report } => {
+                self.copied(*table, *partition, *attempt, *report).map(Changed::Table)
             }
             CatalogCommand::Rename { name, to } => {
                 check_table_name(to)?;
@@ -295,7 +345,7 @@ impl Catalog {
                     return Err(CatalogError::Exists(to.clone()));
                 }
                 let table = self.active(name)?;
-                if table.id == TableId(0) {
+                if table.number == TableNumber(0) {
                     return Err(CatalogError::DefaultTable);
                 }
                 table.name.clone_from(to);
@@ -303,30 +353,36 @@ impl Catalog {
             }
             CatalogCommand::Drop { name, purge_at } => {
                 let table = self.active(name)?;
-                if table.id == TableId(0) {
+                if table.number == TableNumber(0) {
                     return Err(CatalogError::DefaultTable);
                 }
+                let is_splitting = table.split.is_some();
+                if is_splitting {
+                    self.cancel_split(name)?;
+                }
+                let table = self.active(name)?;
                 table.state = TableState::Dropped { purge_at: *purge_at };
                 Ok(Changed::Table(table.id))
             }
-            CatalogCommand::Recall { id, to } => {
-                let dropped = |table: &&TableEntry| table.state != TableState::Active;
-                let table = self.tables.get(id).filter(dropped);
-                let table = table.ok_or_else(|| CatalogError::NoSuchTable(format!("dropped table number {id}")))?;
+            CatalogCommand::Recall { number, to } => {
+                let is_it = |table: &&TableEntry| table.number == *number && table.is_dropped();
+                let table = self.tables.values().find(is_it);
+                let table = table.ok_or_else(|| CatalogError::NoSuchTable(format!("dropped table number {number}")))?;
+                let id = table.id;
                 let name = to.clone().unwrap_or_else(|| table.name.clone());
                 check_table_name(&name)?;
                 if self.by_name(&name).is_some() {
                     return Err(CatalogError::Exists(name));
                 }
-                if let Some(table) = self.tables.get_mut(id) {
+                if let Some(table) = self.tables.get_mut(&id) {
                     table.name = name;
                     table.state = TableState::Active;
                 }
-                Ok(Changed::Table(*id))
+                Ok(Changed::Table(id))
             }
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
-                    TableState::Active => true,
+                    TableState::Active | TableState::Growing => true,
                     TableState::Dropped { purge_at } => purge_at > *now,
                 });
                 Ok(Changed::Other)
@@ -442,8 +498,8 @@ impl Catalog {
         let placement = placement.collect();
         let id = TableId(self.next_id);
         self.next_id += 1;
-        let state = TableState::Active;
-        self.tables.insert(id, TableEntry { id, name: name.into(), schema, settings, state, placement });
+        let (number, name, state) = (TableNumber(id.0), name.into(), TableState::Active);
+        self.tables.insert(id, TableEntry { id, number, name, schema, settings, state, placement, split: None });
         id
     }
 
@@ -513,7 +569,7 @@ mod tests {
         assert_eq!(apply(drop("a", 100)), Ok(Changed::Table(TableId(1))));
         assert_eq!(apply(drop("a", 100)), Err(CatalogError::NoSuchTable("a".into())));
         assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(2))));
-        let recall = |to: Option<&str>| CatalogCommand::Recall { id: TableId(1), to: to.map(Into::into) };
+        let recall = |to: Option<&str>| CatalogCommand::Recall { number: TableNumber(1), to: to.map(Into::into) };
         assert_eq!(apply(recall(None)), Err(CatalogError::Exists("a".into())));
         assert_eq!(apply(recall(Some("old"))), Ok(Changed::Table(TableId(1))));
         assert_eq!(apply(drop("old", 100)), Ok(Changed::Table(TableId(1))));

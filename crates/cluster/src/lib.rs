@@ -9,7 +9,10 @@ mod machine;
 mod members;
 mod placement;
 
-pub use catalog::{Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, Site, TableEntry, TableState};
+pub use catalog::{
+    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, NodeEntry, Placement, Site, Split,
+    TableEntry, TableState,
+};
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };

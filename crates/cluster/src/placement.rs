@@ -1,6 +1,6 @@
 //! Which nodes a partition's replicas go to. Pure functions of the catalog: the same on every node.
 
-use crate::{Catalog, CatalogCommand, Placement, TableEntry, TableState};
+use crate::{Catalog, CatalogCommand, Placement, TableEntry};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, ReplicaId, TableId};
 
@@ -166,7 +166,7 @@ pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) 
 pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) -> Vec<CatalogCommand> {
     let mut loads = Loads::of(catalog, silent);
     let mut moves = Vec::new();
-    for table in catalog.tables().filter(|table| table.state == TableState::Active) {
+    for table in catalog.tables().filter(|table| !table.is_dropped()) {
         let replicas = usize::from(table.schema.replicas);
         loads.turn_to(table);
         for (partition, placement) in (0..).zip(&table.placement) {

@@ -106,6 +106,8 @@ pub enum Evaluated<T> {
     /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those. With `confirm`
     /// it also waits until a majority has confirmed the leader since, whatever its lease says.
     NoChange { ticket: T, confirm: bool },
+    /// The machine has refused the command.
+    Refused,
 }
 
 /// Committed entries of one group.

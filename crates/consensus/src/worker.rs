@@ -233,6 +233,7 @@ impl<M: StateMachine> Worker<M> {
                 }
                 return;
             }
+            Evaluated::Refused => return,
         };
         touch(&mut self.touched, group);
         if let Some((index, payload)) = closed {

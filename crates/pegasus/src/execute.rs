@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_store::{Operation, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{ReadMode, RecordKey, RequestError, TableId, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// How often a read of several records is made again because a write came between, before the partition's loop makes it.
 const READ_TRIES: usize = 3;
@@ -43,7 +43,7 @@ pub(crate) enum Understood {
     /// Something for the meta server; the name is the call's.
     Meta(Call),
     /// With the reply, which is right unless news of a table is on its way.
-    NoTable(TableId, Vec<u8>),
+    NoTable(TableNumber, Vec<u8>),
     /// With the reply.
     Refused(Vec<u8>),
 }
@@ -66,8 +66,8 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
             let mut out = Vec::new();
             let error = if let Failure::Header(error) = failure { error } else { "ERR_INVALID_DATA" };
             write_error(&mut out, &call, error);
-            match u32::try_from(frame.meta.table).map(TableId) {
-                Ok(table) if server.store.table(table).is_none() => Understood::NoTable(table, out),
+            match u32::try_from(frame.meta.table).map(TableNumber) {
+                Ok(table) if server.store.table_numbered(table).is_none() => Understood::NoTable(table, out),
                 _ => Understood::Refused(out),
             }
         }
@@ -78,7 +78,7 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
 fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32, u64), Failure> {
     let not_found = Failure::Header("ERR_OBJECT_NOT_FOUND");
     let id = u32::try_from(frame.meta.table).map_err(|_| not_found.clone())?;
-    let table = server.store.table(TableId(id)).ok_or_else(|| not_found.clone())?;
+    let table = server.store.table_numbered(TableNumber(id)).ok_or_else(|| not_found.clone())?;
     let asked = u32::try_from(frame.meta.partition).map_err(|_| not_found.clone())?;
     if asked >= table.schema().partitions {
         return Err(not_found);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_store::{Face, Leader, RequestFailure};
-use tessera_types::{ReadMode, TableId};
+use tessera_types::{ReadMode, TableNumber};
 
 /// How long a request is tried whose client does not say how long it waits, and the longest.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,11 +44,11 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> By
 /// Carries out a request for a table that is not known here: another node may just have created it.
 pub(crate) async fn after_news(
     server: &Arc<PegasusServer>,
-    table: TableId,
+    table: TableNumber,
     frame: &Frame,
     refusal: Vec<u8>,
 ) -> Vec<u8> {
-    server.store.find_table(|store| store.table(table)).await;
+    server.store.find_table(|store| store.table_numbered(table)).await;
     match understand(server, frame, Instant::now()) {
         Some(Understood::Data(call)) => reach(server, call).await,
         Some(Understood::Refused(reply)) => reply,
@@ -95,11 +95,19 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
 }
 
 /// Has a request carried out by whoever leads its partition, and returns the reply.
-pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
+pub(crate) async fn reach(server: &Arc<PegasusServer>, mut call: Box<DataCall>) -> Vec<u8> {
     let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
     let patience = call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let is_write = matches!(call.request, Request::Write(_));
     loop {
+        if call.table.successor().is_some() {
+            // It was split, which may make this another partition's business. Then clients ask again where things are.
+            match understand(server, &call.frame, began) {
+                Some(Understood::Data(again)) => call = again,
+                Some(Understood::Refused(reply)) => return reply,
+                _ => return refusal(&call, "ERR_OBJECT_NOT_FOUND"),
+            }
+        }
         let place = match call.reads() {
             ReadMode::Outdated if !is_write => server.store.outdated_reader_of(&call.table, call.partition),
             _ => call.table.leader_of(call.partition),

@@ -120,22 +120,22 @@ impl<T: Wire> Wire for Vec<T> {
     }
 }
 
-impl Wire for BTreeMap<String, String> {
+impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
     const TYPE: TType = TType::Map;
 
     fn read(input: &mut Input<'_>) -> thrift::Result<Self> {
         let TMapIdentifier { key_type, value_type, size } = input.read_map_begin()?;
-        if size > 0 && (key_type, value_type) != (Some(TType::String), Some(TType::String)) {
-            return Err("a map of other things than strings".into());
+        if size > 0 && (key_type, value_type) != (Some(K::TYPE), Some(V::TYPE)) {
+            return Err(format!("a map of {key_type:?} to {value_type:?}, where another one belongs").into());
         }
-        (0..size).map(|_| Ok((input.read_string()?, input.read_string()?))).collect()
+        (0..size).map(|_| Ok((K::read(input)?, V::read(input)?))).collect()
     }
 
     fn write(&self, output: &mut Output<'_>) -> thrift::Result<()> {
-        output.write_map_begin(&TMapIdentifier::new(TType::String, TType::String, size(self.len())?))?;
+        output.write_map_begin(&TMapIdentifier::new(K::TYPE, V::TYPE, size(self.len())?))?;
         self.iter().try_for_each(|(key, value)| {
-            output.write_string(key)?;
-            output.write_string(value)
+            key.write(output)?;
+            value.write(output)
         })
     }
 }

@@ -104,7 +104,7 @@ impl Store {
                 Err(error) => return Err(AlterError::Catalog(error.clone())),
                 Ok(_) => {}
             }
-            self.find_table(|store| store.table(table.id()).filter(is_known)).await;
+            self.find_table(|store| store.table_numbered(table.number()).filter(is_known)).await;
             if outcome.is_ok() {
                 return Ok(());
             }

@@ -3,13 +3,14 @@
 
 use crate::host::Host;
 use crate::peers;
+use crate::split::Copiers;
 use crate::store::Store;
 use crate::table::{group_of, partition_of_group};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, CatalogCommand, Changed, Step, TableState, next_catalog_step, next_moves, next_step, replacement,
+    CATALOG_GROUP, CatalogCommand, Changed, Step, next_catalog_step, next_moves, next_step, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError};
@@ -31,7 +32,13 @@ const REMINDER: u64 = 20;
 
 /// Runs until it is dropped.
 pub(crate) async fn run(store: Store) {
-    let mut rounds = Rounds { store, began: Instant::now(), handed_over: HashMap::new(), shuns_leading: false };
+    let mut rounds = Rounds {
+        store,
+        began: Instant::now(),
+        handed_over: HashMap::new(),
+        shuns_leading: false,
+        copiers: Arc::default(),
+    };
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0.. {
@@ -46,6 +53,7 @@ struct Rounds {
     handed_over: HashMap<GroupId, Instant>,
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
+    copiers: Arc<Copiers>,
 }
 
 async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
@@ -74,6 +82,7 @@ impl Rounds {
         self.leave_leading_to_sound_disks().await;
         self.host().tell_fetches();
         self.host().drop_unused_snapshots();
+        self.copiers.begin(&self.store);
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
         }
@@ -175,7 +184,7 @@ impl Rounds {
         let patience = host.config.replace_after;
         let is_silent = |node: &NodeId| *node != host.identity.node && silence(*node) >= patience;
         let silent: BTreeSet<NodeId> = nodes.iter().copied().filter(is_silent).collect();
-        let tables = catalog.tables().filter(|table| table.state == TableState::Active);
+        let tables = catalog.tables().filter(|table| !table.is_dropped());
         let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
         for command in next_moves(&catalog, &silent, MOVES.saturating_sub(moving)) {
             tracing::info!(?command, "moving replicas");

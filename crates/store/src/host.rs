@@ -17,7 +17,7 @@ use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_transport::{Identity, Transport};
-use tessera_types::{EngineKind, NodeId, TableId, TableSchema};
+use tessera_types::{EngineKind, NodeId, TableId, TableNumber, TableSchema};
 
 /// The tables that can be reached, swapped as a whole when the catalog changes.
 #[derive(Default)]
@@ -28,8 +28,9 @@ pub(crate) struct Registry {
 #[derive(Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) by_id: BTreeMap<TableId, Arc<Table>>,
+    pub(crate) by_number: BTreeMap<TableNumber, Arc<Table>>,
     pub(crate) by_name: HashMap<String, Arc<Table>>,
-    /// Every open table, dropped ones that can be recalled included.
+    /// Every open table, with those that grow and those that can be recalled.
     open: BTreeMap<TableId, Arc<Table>>,
 }
 
@@ -91,18 +92,26 @@ impl Host {
                 Some(table) => table.clone(),
                 None => self.open_table(entry)?,
             };
-            let is_dropped = entry.state != TableState::Active;
             if *table.settings.load_full() != entry.settings || *table.name.load_full() != entry.name {
                 table.engine.apply_settings(&entry.settings)?;
                 table.settings.store(Arc::new(entry.settings.clone()));
                 table.name.store(Arc::new(entry.name.clone()));
             }
-            table.is_dropped.store(is_dropped, Ordering::Release);
-            if !is_dropped {
+            table.is_dropped.store(entry.is_dropped(), Ordering::Release);
+            table.is_splitting.store(entry.split.is_some(), Ordering::Release);
+            if entry.state == TableState::Active {
                 tables.by_id.insert(entry.id, table.clone());
+                tables.by_number.insert(entry.number, table.clone());
                 tables.by_name.insert(entry.name.clone(), table.clone());
             }
             tables.open.insert(entry.id, table);
+        }
+        for (_, split) in before.by_id.iter().filter(|(id, _)| !tables.open.contains_key(id)) {
+            if let Some(successor) = tables.by_number.get(&split.number) {
+                tracing::info!(table = %split.name.load(), id = %successor.id, "the table was split");
+                let _ = split.successor.set(successor.clone());
+                split.is_dropped.store(true, Ordering::Release);
+            }
         }
         let after = Arc::new(tables);
         self.registry.tables.store(after.clone());
@@ -131,6 +140,7 @@ impl Host {
             .collect();
         Ok(Arc::new(Table {
             id: entry.id,
+            number: entry.number,
             schema: schema.clone(),
             limits: Arc::new(self.config.limits.clone()),
             name: ArcSwap::from_pointee(entry.name.clone()),
@@ -138,6 +148,8 @@ impl Host {
             engine,
             partitions,
             is_dropped: AtomicBool::new(false),
+            is_splitting: AtomicBool::new(false),
+            successor: OnceLock::new(),
             node: self.identity.node,
         }))
     }
@@ -164,7 +176,7 @@ impl Host {
 
     fn purge(&self, id: TableId, table: &Arc<Table>) {
         if let Err(error) = self.leave_table(id, table) {
-            tracing::warn!(table = %table.name.load(), %error, "a dropped table's replicas are still written down");
+            tracing::warn!(table = %table.name.load(), %error, "replicas of a table that is gone are still written down");
         }
         self.purging.lock().push((id, table.clone()));
     }
@@ -187,8 +199,10 @@ impl Host {
             },
         };
         match outcome {
-            Ok(()) => tracing::info!(table = %table.name.load(), number = %id, "purged a dropped table"),
-            Err(error) => tracing::warn!(table = %table.name.load(), %error, "files of a dropped table are left over"),
+            Ok(()) => tracing::info!(table = %table.name.load(), %id, "removed the files of a table that is gone"),
+            Err(error) => {
+                tracing::warn!(table = %table.name.load(), %error, "files of a table that is gone are left over")
+            }
         }
     }
 

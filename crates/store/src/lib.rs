@@ -21,6 +21,7 @@ mod overlay;
 mod peers;
 mod replicas;
 mod snapshot;
+mod split;
 mod statistics;
 mod store;
 mod table;
@@ -37,7 +38,8 @@ pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
 pub use table::{Leader, Partition, Table};
 pub use tessera_cluster::{
-    Catalog, CatalogCommand, CatalogError, Changed, NodeEntry, Placement, Site, TableEntry, TableState,
+    Catalog, CatalogCommand, CatalogError, Changed, CopyState, NodeEntry, Placement, Site, Split, TableEntry,
+    TableState,
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};

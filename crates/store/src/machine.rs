@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::overlay::Overlay;
 use crate::snapshot::Description;
+use crate::split;
 use crate::table::{Table, partition_of_group};
 use crate::transaction::Transaction;
 use crate::{replicas, snapshot};
@@ -115,6 +116,10 @@ impl StateMachine for PartitionsMachine {
         let now = self.now;
         let HostedPartition { table, partition, overlay, .. } =
             self.host(group).expect("a serving group's table is open");
+        if table.partitions[*partition as usize].outflow.is_shut() {
+            ticket.answer(Err(RequestError::NotReady));
+            return Evaluated::Refused;
+        }
         let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
@@ -167,6 +172,7 @@ impl StateMachine for PartitionsMachine {
             outcome.map_err(|error| error.to_string())?;
             for applied in entries {
                 touch_watched(table, applied.partition, applied.payloads);
+                table.partitions[applied.partition as usize].outflow.applied(applied.payloads);
             }
         }
         for Committed { group, index, .. } in committed {
@@ -194,7 +200,7 @@ impl StateMachine for PartitionsMachine {
     fn deposed(&mut self, group: GroupId) {
         if let Some(hosted) = self.partitions.get_mut(&group) {
             let state = &hosted.table.partitions[hosted.partition as usize];
-            state.is_serving.store(false, Ordering::Release);
+            state.stop_leading();
             // What was acknowledged early and is lost would be waited for in vain.
             state.answered_early.store(0, Ordering::Release);
             hosted.overlay = Overlay::default();
@@ -202,11 +208,12 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn removed(&mut self, group: GroupId) {
-        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group)
-            && let Err(error) = replicas::make_blank(&table, partition)
-        {
-            // Whoever begins a replica here makes sure of it.
-            tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
+        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
+            table.partitions[partition as usize].stop_leading();
+            if let Err(error) = replicas::make_blank(&table, partition) {
+                // Whoever begins a replica here makes sure of it.
+                tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
+            }
         }
         self.host.stop_fetching(group);
         self.host.replicas.left(group);
@@ -309,8 +316,17 @@ impl StateMachine for PartitionsMachine {
     fn serving(&mut self, group: GroupId) {
         self.host.elections_won.fetch_add(1, Ordering::Relaxed);
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
-            table.partitions[*partition as usize].is_serving.store(true, Ordering::Release);
             let (table, partition) = (table.clone(), *partition);
+            let state = &table.partitions[partition as usize];
+            state.is_leading.store(true, Ordering::Release);
+            match split::is_sealed(&table, partition) {
+                Ok(false) => state.is_serving.store(true, Ordering::Release),
+                Ok(true) => state.outflow.seal(),
+                Err(error) => {
+                    state.outflow.seal();
+                    tracing::error!(table = %table.name.load(), partition, %error, "a partition that cannot be read serves nothing");
+                }
+            }
             self.host.tell_leads(&table, partition);
             self.host.opened.notify_waiters();
         }

@@ -88,6 +88,10 @@ impl Overlay {
         self.cleared_by.is_some()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.proposed.is_empty() && !self.is_building
+    }
+
     pub(crate) fn may_hold_sort_keys(&self) -> bool {
         !self.fields.is_empty()
     }

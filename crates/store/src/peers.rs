@@ -3,6 +3,7 @@
 use crate::host::Host;
 use crate::identity::Welcome;
 use crate::snapshot::Progress;
+use crate::split;
 use crate::store::Store;
 use crate::table::partition_of_group;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -34,6 +35,9 @@ pub(crate) const CLEAR: u8 = 4;
 pub(crate) const SNAPSHOT: u8 = 5;
 /// As [`REDIS`].
 pub(crate) const PEGASUS: u8 = 6;
+
+/// A step of copying a table that is being split.
+pub(crate) const COPY: u8 = 7;
 
 /// A protocol whose requests nodes hand to each other as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +140,7 @@ impl Handler for PeerHandler {
                     let piece = tokio::task::spawn_blocking(move || store.host.read_piece(&payload));
                     piece.await.unwrap_or_default()
                 }
+                (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,
                 (PEGASUS, Some(_)) => ask(&store, Face::Pegasus, payload).await,
                 _ => Bytes::new(),

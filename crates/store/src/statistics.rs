@@ -3,9 +3,10 @@
 use crate::host::Host;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tessera_cluster::Split;
 use tessera_consensus::log::LogStatistics;
 use tessera_engine::EngineStatistics;
-use tessera_types::{TableId, TableSchema, TableSettings};
+use tessera_types::{TableNumber, TableSchema, TableSettings};
 
 /// Counts and sizes of the node's store.
 #[derive(Clone, Debug)]
@@ -22,10 +23,12 @@ pub struct StoreStatistics {
 /// Counts and sizes of one table.
 #[derive(Clone, Debug)]
 pub struct TableStatistics {
-    pub id: TableId,
+    pub number: TableNumber,
     pub name: String,
     pub schema: TableSchema,
     pub settings: TableSettings,
+    /// How far it is with being split, if it is.
+    pub split: Option<Split>,
     /// Those that have a leader, here or on another node.
     pub serving_partitions: u32,
     /// Since the node started.
@@ -37,21 +40,22 @@ pub struct TableStatistics {
 }
 
 pub(crate) fn gather(host: &Host) -> StoreStatistics {
-    let tables = host.registry.open_tables();
-    let tables = tables.iter().filter(|table| !table.is_dropped.load(Ordering::Acquire));
+    let tables = &host.registry.tables.load().by_number;
     StoreStatistics {
         log: host.log.statistics(),
         memory_used_bytes: host.memory.used_bytes(),
         memory_limit_bytes: host.memory.limit_bytes(),
         elections_won: host.elections_won.load(Ordering::Relaxed),
         tables: tables
+            .values()
             .map(|table| {
                 let led = |partition: &u32| table.known_leader(*partition).is_some();
                 let serving = (0..table.schema.partitions).filter(led).count();
                 TableStatistics {
-                    id: table.id,
+                    number: table.number,
                     name: table.name.load().to_string(),
                     schema: host.schema(table),
+                    split: host.catalog.load().get(table.id).and_then(|entry| entry.split.clone()),
                     settings: (*table.settings.load_full()).clone(),
                     serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
                     reads: table.partitions.iter().map(|state| state.reads.load(Ordering::Relaxed)).sum(),

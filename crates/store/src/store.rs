@@ -22,7 +22,7 @@ use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catal
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
 use tessera_transport::{Answer, RequestFailure, Transport};
-use tessera_types::{Acks, ClusterId, NodeId, ReadMode, RequestError, TableId, UnixMillis};
+use tessera_types::{Acks, ClusterId, NodeId, ReadMode, RequestError, TableId, TableNumber, UnixMillis};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -191,13 +191,17 @@ impl Store {
         self.host.registry.tables.load().by_id.get(&id).cloned()
     }
 
+    pub fn table_numbered(&self, number: TableNumber) -> Option<Arc<Table>> {
+        self.host.registry.tables.load().by_number.get(&number).cloned()
+    }
+
     pub fn table_named(&self, name: &str) -> Option<Arc<Table>> {
         self.host.registry.tables.load().by_name.get(name).cloned()
     }
 
     /// Active tables by number.
     pub fn tables(&self) -> Vec<Arc<Table>> {
-        self.host.registry.tables.load().by_id.values().cloned().collect()
+        self.host.registry.tables.load().by_number.values().cloned().collect()
     }
 
     /// Has an operation that only reads carried out by the partitions' loops, confirmed by a majority of each partition's

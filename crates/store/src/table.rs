@@ -2,22 +2,25 @@
 
 use crate::lease::Lease;
 use crate::machine::WriteCommand;
+use crate::split::Outflow;
 use crate::watch::{Watch, WatchList};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tessera_consensus::{GroupId, Inbox};
 use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
 use tessera_types::{
-    Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableSchema, TableSettings, UnixMillis,
+    Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber, TableSchema, TableSettings,
+    UnixMillis,
 };
 
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
 /// through them are refused.
 pub struct Table {
     pub(crate) id: TableId,
+    pub(crate) number: TableNumber,
     pub(crate) schema: TableSchema,
     pub(crate) limits: Arc<Limits>,
     pub(crate) name: ArcSwap<String>,
@@ -25,6 +28,10 @@ pub struct Table {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) is_dropped: AtomicBool,
+    /// Whether it is being split, or was.
+    pub(crate) is_splitting: AtomicBool,
+    /// The table that took this one's place.
+    pub(crate) successor: OnceLock<Arc<Table>>,
     /// This node.
     pub(crate) node: NodeId,
 }
@@ -33,7 +40,14 @@ pub struct Table {
 pub struct Partition {
     pub(crate) inbox: Arc<Inbox<WriteCommand>>,
     pub(crate) watched: Arc<WatchList>,
+    /// Whether the replica here leads.
+    pub(crate) is_leading: AtomicBool,
+    /// Whether it also takes requests.
     pub(crate) is_serving: AtomicBool,
+    /// What leaves when the table is split.
+    pub(crate) outflow: Outflow,
+    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
+    pub(crate) copied_by: AtomicU64,
     /// Until when this node may answer reads.
     pub(crate) lease: Lease,
     /// Whether the replica here, if there is one, has records that may be read although it does not lead.
@@ -65,7 +79,10 @@ impl Partition {
         Self {
             inbox,
             watched: Arc::default(),
+            is_leading: AtomicBool::new(false),
             is_serving: AtomicBool::new(false),
+            outflow: Outflow::default(),
+            copied_by: AtomicU64::new(0),
             lease: Lease::default(),
             is_readable: AtomicBool::new(false),
             as_of: Lease::default(),
@@ -83,6 +100,14 @@ impl Partition {
         let leader = self.leader.load(Ordering::Relaxed);
         // The low half.
         (leader >> 32, NodeId(leader as u32))
+    }
+
+    /// The replica here does not lead, or not any more.
+    pub(crate) fn stop_leading(&self) {
+        self.is_leading.store(false, Ordering::Release);
+        self.is_serving.store(false, Ordering::Release);
+        self.outflow.end();
+        self.copied_by.store(0, Ordering::Release);
     }
 
     pub(crate) fn set_leader(&self, term: u64, node: NodeId) {
@@ -105,6 +130,24 @@ pub(crate) fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
 impl Table {
     pub fn id(&self) -> TableId {
         self.id
+    }
+
+    pub fn number(&self) -> TableNumber {
+        self.number
+    }
+
+    /// Whether it is being split, or was: its requests may have to go to the table that takes its place.
+    pub fn is_splitting(&self) -> bool {
+        self.is_splitting.load(Ordering::Acquire)
+    }
+
+    /// The table that took the place of this one when it was split, if one has.
+    pub fn successor(&self) -> Option<Arc<Self>> {
+        let mut latest = self.successor.get()?;
+        while let Some(next) = latest.successor.get() {
+            latest = next;
+        }
+        Some(latest.clone())
     }
 
     pub fn name(&self) -> Arc<String> {
@@ -214,7 +257,7 @@ impl Table {
     }
 
     fn not_serving(&self) -> RequestError {
-        if self.is_dropped.load(Ordering::Acquire) {
+        if self.is_dropped.load(Ordering::Acquire) && self.successor.get().is_none() {
             RequestError::NoSuchTable(self.name.load().to_string())
         } else {
             RequestError::NotReady

@@ -2,7 +2,7 @@
 
 use crate::change_set::ChangeSet;
 use crate::overlay::{Lookup, Overlay};
-use crate::table::{Table, damaged, request_error};
+use crate::table::{Partition, Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -98,6 +98,15 @@ impl<'a> Transaction<'a> {
 
     pub fn partition(&self) -> u32 {
         self.partition
+    }
+
+    pub(crate) fn partition_state(&self) -> &'a Partition {
+        &self.table.partitions[self.partition as usize]
+    }
+
+    /// Whether there are writes that are not applied yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| !writer.overlay.is_empty())
     }
 
     /// Whether a hash key is in this transaction's partition.
@@ -240,33 +249,40 @@ impl<'a> Transaction<'a> {
         check_size("value", "value_bytes", value.len(), limits.value_bytes)?;
         self.written_bytes += hash_key.len() + sort_key.len() + value.len();
         check_size("write", "write_bytes", self.written_bytes, limits.write_bytes)?;
-        if let Some(spare) = self.table.engine.spare_bytes()
-            && spare < self.written_bytes as u64
-        {
-            return Err(RequestError::MemoryFull { needed: self.written_bytes as u64, spare });
-        }
-        let stored = StoredValue { expiry, is_field, payload: value };
-        self.change(hash_key, sort_key, |payload, key| mutation::encode_put(payload, key, &stored));
+        self.check_spare(self.written_bytes)?;
+        self.put_unchecked(&self.own_key(hash_key, sort_key), &StoredValue { expiry, is_field, payload: value });
         Ok(())
+    }
+
+    /// Whether a memory table has so many bytes to spare.
+    pub(crate) fn check_spare(&self, needed: usize) -> Result<(), RequestError> {
+        match self.table.engine.spare_bytes() {
+            Some(spare) if spare < needed as u64 => Err(RequestError::MemoryFull { needed: needed as u64, spare }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a record that need not keep to the limits.
+    pub(crate) fn put_unchecked(&mut self, key: &RecordKey<'_>, stored: &StoredValue<'_>) {
+        self.change(key, |payload, key| mutation::encode_put(payload, key, stored));
     }
 
     /// Deletes a record, whether it exists or not.
     pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) {
         self.written_bytes += hash_key.len() + sort_key.len();
-        self.change(hash_key, sort_key, mutation::encode_delete);
+        self.change(&self.own_key(hash_key, sort_key), mutation::encode_delete);
     }
 
-    fn change(
-        &mut self,
-        hash_key: &[u8],
-        sort_key: &[u8],
-        encode: impl FnOnce(&mut BytesMut, &RecordKey<'_>) -> Location,
-    ) {
+    fn own_key<'k>(&self, hash_key: &'k [u8], sort_key: &'k [u8]) -> RecordKey<'k> {
         let key = RecordKey::new(hash_key, sort_key);
         debug_assert!(self.table.partition_of(&key) == self.partition, "a transaction writes its own partition only");
+        key
+    }
+
+    fn change(&mut self, key: &RecordKey<'_>, encode: impl FnOnce(&mut BytesMut, &RecordKey<'_>) -> Location) {
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
-        self.wrote_sort_key |= !sort_key.is_empty();
-        let location = encode(writer.payload, &key);
+        self.wrote_sort_key |= !key.sort_key.is_empty();
+        let location = encode(writer.payload, key);
         self.changes.insert(location, writer.payload);
     }
 

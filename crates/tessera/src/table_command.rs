@@ -54,9 +54,14 @@ Examples:
         /// Replicas of each partition, 1 to 7
         #[arg(long)]
         replicas: Option<u8>,
+        /// Partitions: twice as many as there are. Records are copied to new partitions, and all requests served meanwhile
+        #[arg(long)]
+        partitions: Option<u32>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
+    /// Give up splitting a table into more partitions, as long as that has not begun to take effect
+    CancelSplit { name: String },
     /// Drop a table; it can be recalled until its retention is over
     Drop { name: String },
     /// Bring a dropped table back
@@ -118,7 +123,9 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             insert(&mut body, "model", model);
             settings.insert(&mut body);
             let table = call(node, "POST", "/v1/tables", Some(&Value::Object(body)))?;
-            show(node, &table, |table| println!("created table {} with number {}", text(&table["name"]), table["id"]));
+            show(node, &table, |table| {
+                println!("created table {} with number {}", text(&table["name"]), table["number"])
+            });
         }
         TableCommand::List { dropped: false } => {
             let tables = call(node, "GET", "/v1/tables", None)?;
@@ -128,7 +135,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let tables = call(node, "GET", "/v1/dropped", None)?;
             show(node, &tables, |tables| {
                 for table in tables.as_array().into_iter().flatten() {
-                    println!("{:>6}  {}", table["id"].to_string(), text(&table["name"]));
+                    println!("{:>6}  {}", table["number"].to_string(), text(&table["name"]));
                 }
             });
         }
@@ -140,22 +147,33 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let partitions = call(node, "GET", &path(name, "/placement"), None)?;
             show(node, &partitions, print_placement);
         }
-        TableCommand::Alter { name, replicas, settings } => {
+        TableCommand::Alter { name, replicas, partitions, settings } => {
             let mut body = Map::new();
             insert(&mut body, "replicas", replicas);
+            insert(&mut body, "partitions", partitions);
             settings.insert(&mut body);
             if body.is_empty() {
                 return Err(ExitError::Usage(
-                    "nothing to alter: give --replicas, --ttl, --when-full, --usage-scenario or --acks".into(),
+                    "nothing to alter: give --replicas, --partitions, --ttl, --when-full, --usage-scenario or --acks"
+                        .into(),
                 ));
             }
             let table = call(node, "PATCH", &path(name, ""), Some(&Value::Object(body)))?;
-            show(node, &table, |table| println!("altered table {}", text(&table["name"])));
+            show(node, &table, |table| {
+                println!("altered table {}", text(&table["name"]));
+                if let Some(split) = describe_split(table) {
+                    println!("it is being split {split}; `tessera table show` tells how far that is");
+                }
+            });
+        }
+        TableCommand::CancelSplit { name } => {
+            let done = call(node, "DELETE", &path(name, "/split"), None)?;
+            show(node, &done, |_| println!("table {name} is not being split any more"));
         }
         TableCommand::Drop { name } => {
             let dropped = call(node, "DELETE", &path(name, ""), None)?;
             show(node, &dropped, |dropped| {
-                println!("dropped table {name}; `tessera table recall {}` brings it back", dropped["id"]);
+                println!("dropped table {name}; `tessera table recall {}` brings it back", dropped["number"]);
             });
         }
         TableCommand::Recall { id, name } => {
@@ -187,6 +205,12 @@ fn show(node: &NodeArgs, value: &Value, print: impl FnOnce(&Value)) {
     if node.json { println!("{value:#}") } else { print(value) }
 }
 
+/// How far a table is with being split, if it is.
+pub fn describe_split(table: &Value) -> Option<String> {
+    let into = table["split"]["into_partitions"].as_u64()?;
+    Some(format!("into {into} partitions: {} of {} are copied", table["split"]["copied"], into / 2))
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }
@@ -202,7 +226,7 @@ pub fn print_tables(tables: &Value) {
         let bytes = statistics["memory_bytes"].as_u64().unwrap_or(0) + statistics["disk_bytes"].as_u64().unwrap_or(0);
         println!(
             "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12} {:>9}",
-            table["id"].to_string(),
+            table["number"].to_string(),
             text(&table["name"]),
             text(&table["engine"]),
             text(&table["durability"]),
@@ -243,7 +267,7 @@ fn print_placement(partitions: &Value) {
 fn print_table(table: &Value) {
     for key in [
         "name",
-        "id",
+        "number",
         "engine",
         "durability",
         "partitions",
@@ -257,6 +281,9 @@ fn print_table(table: &Value) {
         "writes",
     ] {
         println!("{key:24} {}", table[key].as_str().map_or_else(|| table[key].to_string(), str::to_string));
+    }
+    if let Some(split) = describe_split(table) {
+        println!("{:24} {split}", "splitting");
     }
     let statistics = &table["statistics"];
     for key in [

@@ -21,5 +21,5 @@ pub use node::{ClusterId, NodeId, ReplicaId};
 pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use stored_value::{Expiry, StoredValue};
-pub use table::{TableId, TableNameError, TableSchema, TableSettings, check_table_name};
+pub use table::{TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
 pub use time::UnixMillis;

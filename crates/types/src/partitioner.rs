@@ -34,6 +34,22 @@ impl Partitioner {
             Self::RedisSlots => u32::from(redis_slot(key.hash_key)) * partitions / u32::from(REDIS_SLOTS),
         }
     }
+
+    /// The partition that a partition of a table of `partitions` was part of when there were half as many.
+    pub fn parent_of(self, partition: u32, partitions: u32) -> u32 {
+        match self {
+            Self::Crc64 => partition % (partitions / 2),
+            Self::RedisSlots => partition / 2,
+        }
+    }
+
+    /// The inverse of [`Self::parent_of`]: the two of a table of `partitions` that a partition is split into.
+    pub fn children_of(self, parent: u32, partitions: u32) -> [u32; 2] {
+        match self {
+            Self::Crc64 => [parent, parent + partitions / 2],
+            Self::RedisSlots => [2 * parent, 2 * parent + 1],
+        }
+    }
 }
 
 /// The Redis Cluster slot of a key.
@@ -65,6 +81,22 @@ mod tests {
         assert_eq!(redis_slot(b"{user1000}.following"), redis_slot(b"{user1000}.followers"));
         assert_eq!(redis_tag(b"foo{}{bar}"), b"foo{}{bar}");
         assert_eq!(redis_tag(b"foo{{bar}}zap"), b"{bar");
+    }
+
+    #[test]
+    fn a_key_moves_to_a_child_of_its_partition() {
+        for partitioner in [Partitioner::Crc64, Partitioner::RedisSlots] {
+            for partitions in [1, 2, 3, 64, 100] {
+                for number in 0..2_000u32 {
+                    let key = number.to_string();
+                    let key = RecordKey::new(key.as_bytes(), b"");
+                    let parent = partitioner.partition_of(&key, partitions);
+                    let child = partitioner.partition_of(&key, 2 * partitions);
+                    assert_eq!(partitioner.parent_of(child, 2 * partitions), parent);
+                    assert!(partitioner.children_of(parent, 2 * partitions).contains(&child));
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A table's number: 0 is the table `default`, others count up from 1 in the order of creation and are never reused.
+/// What clients and operators call a table by besides its name: 0 is the table `default`, others count up in the order of
+/// creation and are never reused. It stays when the table is split.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TableNumber(pub u32);
+
+impl fmt::Display for TableNumber {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Names the partitions of a table, their groups and files, and is never reused. A table that is split gets other ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TableId(pub u32);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tessera_types::{RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Limits, RecordKey, StoredValue, UnixMillis};
 
 pub(super) struct Partition {
     state: RwLock<State>,
@@ -250,6 +250,8 @@ impl Partition {
             let (slots, next) = state.index.segment_at(self.hand_from.load(Ordering::Relaxed));
             let victims: Vec<Found> = slots
                 .filter(|(_, slot)| match slot.get() {
+                    // What no client can have written is needed.
+                    SlotRef::Record(record) if record.hash_key().len() > Limits::HASH_KEY_BYTES_CEILING => false,
                     SlotRef::Record(record) => !record.take_referenced(),
                     // Fields carry no clock bit: they get one round of grace.
                     SlotRef::Fields(_) => rounds > 0,

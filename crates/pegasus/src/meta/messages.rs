@@ -50,5 +50,11 @@ record! {
     ReplicaCountResponse { 1: error: ErrorCode, 2: replicas: i32, 3: hint: String }
     /// What of it concerns levels and numbers at a time is RocksDB's own business here.
     CompactRequest { 1: table: String, 2: at: Option<i64> }
+    StartSplitRequest { 1: table: String, 2: partitions: i32 }
+    ControlSplitRequest { 1: table: String, 2: control: i32, 3: partition: i32, 4: old_partitions: Option<i32> }
+    /// The answer to CONTROL_PARTITION_SPLIT.
+    ControlSplitResponse { 1: error: ErrorCode, 2: hint: Option<String> }
+    QuerySplitRequest { 1: table: String }
+    QuerySplitResponse { 1: error: ErrorCode, 2: partitions: i32, 3: states: BTreeMap<i32, i32>, 4: hint: Option<String> }
     RemoteCommand { 1: name: String, 2: arguments: Vec<String> }
 }

@@ -4,6 +4,7 @@ mod cluster;
 mod envs;
 mod messages;
 mod routing;
+mod split;
 mod tables;
 
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
@@ -66,6 +67,15 @@ async fn dispatch(
         }
         "RPC_CM_SET_MAX_REPLICA_COUNT" => {
             write_reply(out, call, &tables::set_replica_count(server, read_argument(message)?).await);
+        }
+        "RPC_CM_START_PARTITION_SPLIT" => {
+            write_reply(out, call, &split::start(server, read_argument(message)?).await);
+        }
+        "RPC_CM_CONTROL_PARTITION_SPLIT" => {
+            write_reply(out, call, &split::control(server, read_argument(message)?).await);
+        }
+        "RPC_CM_QUERY_PARTITION_SPLIT" => {
+            write_reply(out, call, &split::query(server, &read_argument(message)?));
         }
         "RPC_CM_LIST_NODES" => {
             let request: ListNodesRequest = read_argument(message)?;

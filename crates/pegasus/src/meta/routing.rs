@@ -23,7 +23,7 @@ pub(super) async fn query(server: &PegasusServer, request: &QueryConfigRequest) 
     let partitions = (0..).zip(&entry.placement).filter(is_asked);
     QueryConfigResponse {
         error: ErrorCode("ERR_OK".into()),
-        table: id(table.id().0),
+        table: id(table.number().0),
         partition_count: id(table.schema().partitions),
         is_stateful: true,
         partitions: partitions
@@ -64,7 +64,7 @@ fn configuration(
         .unwrap_or_else(|| store.node());
     let secondaries = holders.iter().filter(|node| **node != primary && is_reachable(node));
     PartitionConfiguration {
-        partition: Gpid::new(id(table.id().0), id(partition)),
+        partition: Gpid::new(id(table.number().0), id(partition)),
         // Below one, clients take a partition for one that is not there yet.
         ballot: i64::try_from(table.term(partition).max(1)).unwrap_or(i64::MAX),
         replicas: 0,

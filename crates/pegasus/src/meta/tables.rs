@@ -9,7 +9,9 @@ use super::routing::id;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_store::{CatalogCommand, CatalogError, Changed, TableEntry, TableState};
-use tessera_types::{EngineKind, Model, Partitioner, RequestError, TableId, TableSchema, TableSettings, UnixMillis};
+use tessera_types::{
+    EngineKind, Model, Partitioner, RequestError, TableNumber, TableSchema, TableSettings, UnixMillis,
+};
 
 /// States of a table.
 pub(super) const ANY: i32 = 0;
@@ -19,14 +21,16 @@ const DROPPED: i32 = 6;
 pub(super) const OK: &str = "ERR_OK";
 
 /// The name of an error, and what to say about it.
-type Refusal = (&'static str, String);
+pub(super) type Refusal = (&'static str, String);
 
 /// Why the catalog refuses a change.
 pub(super) fn refused(error: &CatalogError) -> Refusal {
     let name = match error {
         CatalogError::Exists(_) => "ERR_APP_EXIST",
         CatalogError::NoSuchTable(_) => "ERR_APP_NOT_EXIST",
-        CatalogError::AlteredMeanwhile(_) => "ERR_BUSY",
+        CatalogError::AlteredMeanwhile(_) | CatalogError::Splitting(_) => "ERR_BUSY",
+        CatalogError::NotSplitting(_) => "ERR_INVALID_STATE",
+        CatalogError::SplitTakesEffect(_) => "ERR_CHILD_REGISTERED",
         _ => "ERR_INVALID_PARAMETERS",
     };
     (name, error.to_string())
@@ -42,12 +46,12 @@ pub(super) fn failed(error: &RequestError) -> Refusal {
     (name, error.to_string())
 }
 
-async fn change(server: &PegasusServer, command: CatalogCommand) -> Result<Changed, Refusal> {
+pub(super) async fn change(server: &PegasusServer, command: CatalogCommand) -> Result<Changed, Refusal> {
     let outcome = server.store.change_catalog(command).await.map_err(|error| failed(&error))?;
     outcome.map_err(|error| refused(&error))
 }
 
-fn plain(outcome: Result<Changed, Refusal>) -> PlainResponse {
+pub(super) fn plain(outcome: Result<Changed, Refusal>) -> PlainResponse {
     match outcome {
         Ok(_) => PlainResponse { error: ErrorCode(OK.into()), hint: String::new() },
         Err((error, hint)) => PlainResponse { error: ErrorCode(error.into()), hint },
@@ -58,7 +62,7 @@ fn plain(outcome: Result<Changed, Refusal>) -> PlainResponse {
 /// envs: `tessera.engine` and `tessera.durability`.
 pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&'static str, i32) {
     let CreateRequest { table: name, options } = request;
-    let exists = |server: &PegasusServer| server.store.table_named(&name).map(|table| id(table.id().0));
+    let exists = |server: &PegasusServer| server.store.table_named(&name).map(|table| id(table.number().0));
     if let (Some(id), true) = (exists(server), options.success_if_exists) {
         return (OK, id);
     }
@@ -105,13 +109,14 @@ pub(super) async fn drop(server: &PegasusServer, request: DropRequest) -> PlainR
 }
 
 pub(super) async fn recall(server: &PegasusServer, request: RecallRequest) -> RecallResponse {
-    let table = TableId(request.table.cast_unsigned());
+    let number = TableNumber(request.table.cast_unsigned());
     let to = Some(request.new_name).filter(|name| !name.is_empty());
-    match change(server, CatalogCommand::Recall { id: table, to }).await {
-        Ok(_) => RecallResponse {
-            error: ErrorCode(OK.into()),
-            info: server.store.catalog().get(table).map(info).unwrap_or_default(),
-        },
+    match change(server, CatalogCommand::Recall { number, to }).await {
+        Ok(changed) => {
+            let catalog = server.store.catalog();
+            let entry = if let Changed::Table(table) = changed { catalog.get(table) } else { None };
+            RecallResponse { error: ErrorCode(OK.into()), info: entry.and_then(info).unwrap_or_default() }
+        }
         Err((error, _)) => RecallResponse { error: ErrorCode(error.into()), info: TableInfo::default() },
     }
 }
@@ -121,22 +126,29 @@ pub(super) async fn rename(server: &PegasusServer, request: RenameRequest) -> Pl
 }
 
 pub(super) fn list(server: &PegasusServer, status: i32) -> ListTablesResponse {
-    let tables =
-        server.store.catalog().tables().map(info).filter(|info| status == ANY || info.status == status).collect();
+    let tables = server
+        .store
+        .catalog()
+        .tables()
+        .filter_map(info)
+        .filter(|info| status == ANY || info.status == status)
+        .collect();
     ListTablesResponse { error: ErrorCode(OK.into()), tables }
 }
 
-fn info(entry: &TableEntry) -> TableInfo {
+/// What clients are to know of a table, if anything.
+fn info(entry: &TableEntry) -> Option<TableInfo> {
     let (status, expire_second) = match entry.state {
+        TableState::Growing => return None,
         TableState::Active => (AVAILABLE, 0),
         TableState::Dropped { purge_at } => (DROPPED, i64::try_from(purge_at.get() / 1_000).unwrap_or(i64::MAX)),
     };
     let partitions = id(entry.schema.partitions);
-    TableInfo {
+    Some(TableInfo {
         status,
         kind: "pegasus".into(),
         name: entry.name.clone(),
-        id: id(entry.id.0),
+        id: id(entry.number.0),
         partitions,
         envs: envs::of(&entry.settings),
         is_stateful: true,
@@ -147,7 +159,7 @@ fn info(entry: &TableEntry) -> TableInfo {
         is_duplicating: None,
         first_partitions: partitions,
         is_bulk_loading: false,
-    }
+    })
 }
 
 pub(super) fn replica_count(server: &PegasusServer, name: &str) -> ReplicaCountResponse {

@@ -5,7 +5,7 @@ use super::batch::{self, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::session::{self, Session};
-use crate::commands::{Call, Command, CommandError, FanOut};
+use crate::commands::{Call, Command, CommandError, FanOut, Run, SessionCommand};
 use crate::resp::Reply;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -83,6 +83,29 @@ pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Resu
         by_partition.entry(partition_of(at)).or_insert_with(|| vec![0]).extend(at..at + step);
     }
     Ok(by_partition.into_iter().map(|(partition, args)| (partition, frame.part(args.into_iter()))).collect())
+}
+
+/// The one partition of the keys of a transaction, with the WATCH before it; `None` if there are no keys.
+pub(super) fn partition_of_all<'a>(
+    table: &Table,
+    commands: impl Iterator<Item = (&'static Command, &'a OwnedFrame)>,
+) -> Result<Option<u32>, RequestError> {
+    let mut partition = None;
+    for (command, frame) in commands {
+        let args = frame.arguments();
+        let positions: Vec<usize> = match command.run {
+            // Between nodes, it has a digest after each key.
+            Run::Session(SessionCommand::Watch) => (1..args.len()).step_by(2).collect(),
+            _ => command.key_positions(args.len()).collect(),
+        };
+        for at in positions {
+            let key = table.partition_of(&RecordKey::new(args[at], b""));
+            if *partition.get_or_insert(key) != key {
+                return Err(RequestError::CrossPartition);
+            }
+        }
+    }
+    Ok(partition)
 }
 
 impl Connection {

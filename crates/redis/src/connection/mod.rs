@@ -22,7 +22,7 @@ mod table_commands;
 mod transactions;
 
 use crate::clients::Client;
-use crate::commands::{self, Command, CommandError, Run};
+use crate::commands::{self, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -127,6 +127,7 @@ impl Connection {
     /// Carries out every whole command of the input.
     async fn process(&mut self) -> io::Result<()> {
         let now = UnixMillis::now();
+        self.session.follow_split();
         buffers::take(&mut self.output);
         let mut limits = self.parse_limits();
         let mut frame = std::mem::take(&mut self.frame);
@@ -363,6 +364,11 @@ impl Connection {
                 self.settle().await;
                 let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
+                // What it found in the parts of a table that was split meanwhile is not all.
+                while asks_partitions(which) && self.session.follow_split() {
+                    self.output.truncate(replied);
+                    self.run_session(which, command, &owned, now).await?;
+                }
                 self.take_if_not_ready(replied, command, &owned);
             }
         }
@@ -377,6 +383,11 @@ impl Connection {
             self.server.slow_log.push(took, &frame.arguments(), address, self.session.name.clone());
         }
     }
+}
+
+/// Whether a command goes from partition to partition by itself.
+fn asks_partitions(command: SessionCommand) -> bool {
+    matches!(command, SessionCommand::DbSize | SessionCommand::Flush | SessionCommand::RandomKey)
 }
 
 fn unknown_command(args: &[&[u8]]) -> String {

@@ -594,7 +594,7 @@ impl Connection {
         section("replication", vec![line("role", &"master"), line("connected_slaves", &0)]);
         let keyspace = statistics.tables.iter().map(|table| {
             let keys = table.engine.hash_keys.unwrap_or(table.engine.records);
-            (format!("db{}", table.id), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name))
+            (format!("db{}", table.number), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name))
         });
         section("keyspace", keyspace.collect());
         self.reply().verbatim(&text);

@@ -11,7 +11,7 @@ use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tessera_store::Table;
-use tessera_types::{Limits, ReadMode, TableId};
+use tessera_types::{Limits, ReadMode, TableNumber};
 
 pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
 
@@ -63,7 +63,7 @@ impl Session {
     pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {
         self.table = match &user.default_table {
             Some(name) => server.store.table_named(name),
-            None => server.store.table(TableId(0)).filter(|table| user.may_use(&table.name())),
+            None => server.store.table_numbered(TableNumber(0)).filter(|table| user.may_use(&table.name())),
         };
         self.user = Some(user);
         self.update();
@@ -79,7 +79,7 @@ impl Session {
         let mut shown = client.shown.lock();
         shown.name.clone_from(&self.name);
         shown.user = self.user.as_ref().map(|user| user.name.clone()).unwrap_or_default();
-        shown.table = self.table.as_ref().map_or(0, |table| table.id().0);
+        shown.table = self.table.as_ref().map_or(0, |table| table.number().0);
         (shown.library, shown.library_version) = self.library.clone();
         shown.resp = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
     }
@@ -87,6 +87,14 @@ impl Session {
     /// The chosen table. Requests to it are refused once it is dropped.
     pub(super) fn table(&self) -> Option<Arc<Table>> {
         self.table.clone()
+    }
+
+    /// Turns to the table that took the chosen one's place when that was split. Returns whether there is one.
+    pub(super) fn follow_split(&mut self) -> bool {
+        let successor = self.table.as_ref().and_then(|table| table.successor());
+        let is_split = successor.is_some();
+        self.table = successor.or(self.table.take());
+        is_split
     }
 
     pub(super) fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {

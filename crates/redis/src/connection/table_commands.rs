@@ -9,7 +9,7 @@ use crate::number::parse_integer;
 use rand::Rng;
 use std::sync::Arc;
 use tessera_store::{Table, Visit};
-use tessera_types::{RequestError, TableId, UnixMillis};
+use tessera_types::{RequestError, TableNumber, UnixMillis};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
@@ -247,9 +247,9 @@ impl Connection {
 
     pub(super) async fn select(&mut self, number: &[u8]) -> Result<(), CommandError> {
         let number = parse_integer(number).ok_or(CommandError::text("ERR invalid DB index"))?;
-        let id = u32::try_from(number).ok().map(TableId);
-        let table = match id {
-            Some(id) => self.server.store.find_table(|store| store.table(id)).await,
+        let number = u32::try_from(number).ok().map(TableNumber);
+        let table = match number {
+            Some(number) => self.server.store.find_table(|store| store.table_numbered(number)).await,
             None => None,
         };
         let table = table.ok_or(CommandError::text("ERR DB index is out of range"))?;

@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Watched};
 use super::frame::OwnedFrame;
-use super::{Connection, session};
+use super::{Connection, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use tessera_store::{Table, Transaction};
@@ -85,7 +85,12 @@ impl Connection {
             return self.reply().error("EXECABORT Transaction discarded because of previous errors.");
         }
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
-        let mut partition = transaction.partition;
+        // Another one than when they were queued, if the table was split since.
+        let commands = transaction.commands.iter().map(|(command, frame)| (*command, frame));
+        let mut partition = match dispatch::partition_of_all(&table, commands) {
+            Ok(partition) => partition,
+            Err(error) => return self.reply().error(&CommandError::Request(error).line()),
+        };
         for watched in &watches {
             let watched = table.partition_of(&RecordKey::new(watched.key(), b""));
             if *partition.get_or_insert(watched) != watched {
@@ -93,7 +98,12 @@ impl Connection {
             }
         }
         let at = partition.unwrap_or(0);
+        // Another node cannot tell whether what is watched here was written. It may have been.
+        let is_watching_here = watches.iter().any(|watched| matches!(watched, Watched::Here(..)));
         if self.may_forward() && !Self::is_here(&table, at) {
+            if is_watching_here {
+                return self.reply().null_array();
+            }
             return self.exec_elsewhere(at, transaction.frames(&watches)).await;
         }
         let again = self.may_forward().then(|| transaction.frames(&watches));
@@ -103,6 +113,9 @@ impl Connection {
         self.run_batch(batch).await;
         if let Some(frames) = again.filter(|_| self.is_not_ready(replied)) {
             self.output.truncate(replied);
+            if is_watching_here {
+                return self.reply().null_array();
+            }
             self.exec_elsewhere(at, frames).await;
         }
     }

@@ -53,6 +53,31 @@ struct Part {
     reply: Option<Vec<u8>>,
 }
 
+impl Part {
+    /// The parts of this one in a table that was split, and how their replies become one.
+    fn split(&self, table: &Table) -> Result<(Vec<Self>, Merge), RequestError> {
+        let on = |partition: u32, commands| Self { partition, commands, reply: None, ..*self };
+        let [frame] = &self.commands[..] else {
+            let commands = self.commands.iter().filter_map(|frame| {
+                let command = crate::commands::find(frame.arguments()[0])?;
+                Some((command, frame))
+            });
+            let partition = super::dispatch::partition_of_all(table, commands)?.unwrap_or(0);
+            return Ok((vec![on(partition, self.commands.clone())], Merge::One));
+        };
+        let command = crate::commands::find(frame.arguments()[0]).ok_or(RequestError::NotReady)?;
+        let schema = table.schema();
+        if matches!(command.run, Run::Session(SessionCommand::Keys)) {
+            let children = schema.partitioner.children_of(self.partition, schema.partitions);
+            let parts = children.map(|child| on(child, vec![frame.clone()]));
+            return Ok((parts.into(), Merge::Arrays(children.len())));
+        }
+        // Commands on whole tables begin anew; a cursor means what it meant, or less.
+        let (parts, merge) = split(table, command, frame).ok_or(RequestError::NotReady)?;
+        Ok((parts.into_iter().map(|(partition, frame)| on(partition, vec![frame])).collect(), merge))
+    }
+}
+
 impl Elsewhere {
     pub(super) fn is_empty(&self) -> bool {
         self.replies.is_empty()
@@ -79,7 +104,8 @@ impl Elsewhere {
 impl Connection {
     /// Whether commands may have to go to other nodes.
     pub(super) fn may_forward(&self) -> bool {
-        self.confined.is_none() && !self.server.store.is_alone()
+        let is_splitting = || self.session.table.as_ref().is_some_and(|table| table.is_splitting());
+        self.confined.is_none() && (!self.server.store.is_alone() || is_splitting())
     }
 
     /// Whether a partition is led here.
@@ -246,6 +272,9 @@ impl Connection {
         let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
         let Session { protocol, choices, .. } = self.session;
         loop {
+            if let Some(successor) = table.successor() {
+                return Box::pin(self.reach_successor(&successor, parts)).await;
+            }
             let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
             for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.reply.is_none()) {
                 let may_be_outdated = part.may_be_outdated && choices.reads == ReadMode::Outdated;
@@ -289,6 +318,25 @@ impl Connection {
             }
             self.server.store.another_leader(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
+    async fn reach_successor(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
+        let (mut again, mut which) = (Elsewhere::default(), Vec::new());
+        for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.reply.is_none()) {
+            match part.split(table) {
+                Ok((parts, merge)) => {
+                    which.push(at);
+                    again.parts.extend(parts);
+                    again.replies.push(merge);
+                }
+                Err(error) => part.reply = Some(error_reply(error)),
+            }
+        }
+        self.reach(table, &mut again.parts).await;
+        for (at, reply) in which.into_iter().zip(merge(again, self.session.protocol)) {
+            parts[at].reply = Some(reply);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes killed, stopped for a while and drained, links cut, while clients go on.
+//! Nodes killed, stopped for a while and drained, links cut, tables split, while clients go on.
 //!
 //! Clients read and write registers through whatever node they like. What they saw must have an order
 //! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability and the read modes
@@ -27,6 +27,8 @@ const TABLES: &[(&str, &str)] = &[
     ("pair", "--engine rocksdb --durability hard --replicas 2"),
 ];
 const KEYS: u32 = 12;
+/// Tables are split until they have so many.
+const MOST_PARTITIONS: u64 = 32;
 
 struct Load {
     began: Instant,
@@ -130,6 +132,7 @@ struct Faults {
     stops: u32,
     drains: u32,
     replica_changes: u32,
+    splits: u32,
     cuts: u32,
 }
 
@@ -137,6 +140,9 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
     let at = random.random_range(0..cluster.nodes.len());
     let pause = Duration::from_millis(random.random_range(300..2_500));
     let another = (at + 1) % cluster.nodes.len();
+    if random.random_bool(0.3) {
+        split(cluster, random, another, faults);
+    }
     if cluster.net.is_some() && random.random_bool(0.6) {
         return cut(cluster, random, at, pause, faults);
     }
@@ -170,6 +176,22 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
     }
     // Some faults follow one another at once.
     std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
+}
+
+/// Begins to split a table, which goes on while other things happen.
+fn split(cluster: &Cluster, random: &mut StdRng, at: usize, faults: &mut Faults) {
+    let (name, _) = TABLES.choose(random).expect("there are tables");
+    let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
+    let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+    let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < MOST_PARTITIONS) else {
+        return;
+    };
+    if table["split"].is_null()
+        && cluster.cli(at, &format!("table alter {name} --partitions {}", 2 * partitions)).is_ok()
+    {
+        faults.splits += 1;
+        std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+    }
 }
 
 /// Cuts a node off, or one of its links, or one direction of that; often while replicas move.

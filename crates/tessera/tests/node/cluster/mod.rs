@@ -6,6 +6,7 @@ mod linearizability;
 mod net;
 mod replicas;
 mod routing;
+mod split;
 
 use crate::resp_client::Client;
 use crate::server::{Node, free_port, tessera, wait_for};
@@ -126,7 +127,7 @@ impl Cluster {
         placement.into_iter().map(|partition| partition["wanted"].clone()).collect()
     }
 
-    /// Waits until nothing is wrong and nothing moves.
+    /// Waits until nothing is wrong, nothing moves, and nothing is being split.
     pub(crate) fn wait_until_whole(&self) {
         wait_for("the cluster is whole", WHOLE, || {
             (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at)).then_some(())
@@ -135,8 +136,9 @@ impl Cluster {
 
     fn is_whole(&self, at: usize) -> bool {
         let Some(status) = self.status(at) else { return false };
-        let moving = status["cluster"]["tables"].as_array().unwrap().iter().any(|table| table["moving"] != 0);
-        status["issues"].as_array().is_some_and(Vec::is_empty) && !moving
+        let is_settled = |table: &serde_json::Value| table["moving"] == 0 && table["split"].is_null();
+        let are_settled = status["cluster"]["tables"].as_array().unwrap().iter().all(is_settled);
+        status["issues"].as_array().is_some_and(Vec::is_empty) && are_settled
     }
 
     pub(crate) fn kill(&mut self, at: usize) {

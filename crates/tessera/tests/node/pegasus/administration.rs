@@ -165,3 +165,56 @@ fn changes_of_settings_through_several_nodes_are_all_kept() {
         });
     }
 }
+
+#[test]
+fn a_table_is_split_and_clients_that_do_not_know_are_told() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create feeds --engine memory --partitions 2");
+    let (mut meta, mut client) = (Meta(Connection::to(port)), Connection::to(port));
+    let put = |hash_key: &str| {
+        let put = Fields::default().blob(1, &key(hash_key, "s")).blob(2, hash_key.as_bytes()).i32(3, 0);
+        message("RPC_RRDB_RRDB_PUT", 1, &put)
+    };
+    let keys: Vec<String> = (0..40).map(|number| format!("key{number}")).collect();
+    let mut partition = |hash_key: &String| match &client.call(&v1(1, 0, &put(hash_key))).error[..] {
+        "ERR_OK" => 0,
+        error => {
+            assert_eq!(error, "ERR_PARENT_PARTITION_MISUSED");
+            assert_eq!(client.call(&v1(1, 1, &put(hash_key))).error, "ERR_OK");
+            1
+        }
+    };
+    let before: Vec<i32> = keys.iter().map(&mut partition).collect();
+
+    let table = Fields::default().string(1, "feeds");
+    let into = |partitions: i32| Fields::default().string(1, "feeds").i32(2, partitions);
+    let cancel = Fields::default().string(1, "feeds").i32(2, 2).i32(3, -1).i32(4, 2);
+    meta.expect("RPC_CM_QUERY_PARTITION_SPLIT", &table, "ERR_INVALID_STATE");
+    meta.expect("RPC_CM_CONTROL_PARTITION_SPLIT", &cancel, "ERR_INVALID_STATE");
+    meta.expect("RPC_CM_START_PARTITION_SPLIT", &into(3), "ERR_INVALID_PARAMETERS");
+    meta.expect("RPC_CM_START_PARTITION_SPLIT", &Fields::default().string(1, "no").i32(2, 4), "ERR_APP_NOT_EXIST");
+    meta.expect("RPC_CM_START_PARTITION_SPLIT", &into(4), "ERR_OK");
+    let pause = Fields::default().string(1, "feeds").i32(2, 0).i32(3, -1);
+    meta.expect("RPC_CM_CONTROL_PARTITION_SPLIT", &pause, "ERR_INVALID_PARAMETERS");
+    wait_for("the table is split", Duration::from_secs(30), || {
+        let reply = meta.call("RPC_CM_QUERY_PARTITION_SPLIT", &table);
+        text(&reply).contains("ERR_INVALID_STATE").then_some(())
+    });
+    let config = meta.call("RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX", &table);
+    assert!(config.has(&Fields::default().i32(2, 1).i32(3, 4)), "the same number, four partitions: {config:?}");
+
+    let mut moved = 0;
+    for (hash_key, partition) in keys.iter().zip(before) {
+        let get = message_of_blob("RPC_RRDB_RRDB_GET", 2, &key(hash_key, "s"));
+        let mut reply = client.call(&v1(1, partition, &get));
+        if reply.error == "ERR_PARENT_PARTITION_MISUSED" {
+            moved += 1;
+            reply = client.call(&v1(1, partition + 2, &get));
+        }
+        assert_eq!((reply.error.as_str(), reply.code()), ("ERR_OK", 0), "{hash_key}");
+        assert!(text(&reply).contains(hash_key), "{hash_key}: {reply:?}");
+    }
+    assert!((1..40).contains(&moved), "{moved} of 40 keys are in new partitions");
+}

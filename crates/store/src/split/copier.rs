@@ -1,0 +1,285 @@
+//! Copies a partition that this node leads.
+
+use super::outflow::Tap;
+use super::seal::{Seal, is_seal, is_sealed};
+use super::steps::{self, Step};
+use crate::machine::{Operation, WriteOptions};
+use crate::store::Store;
+use crate::table::{Table, group_of};
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
+use tessera_consensus::GroupId;
+use tessera_engine::mutation::{self, Mutation};
+use tessera_engine::{EngineError, Visit};
+use tessera_types::{RecordKey, StoredValue, UnixMillis};
+use tokio::sync::Semaphore;
+
+/// Partitions of which a node copies pages at one time; others that have caught up go on as well.
+const PAGING: usize = 2;
+/// Hash keys of a page.
+const PAGE: usize = 1_000;
+/// Bytes that a new partition takes in one step.
+const STEP_BYTES: usize = 256 << 10;
+/// A copier has caught up when so little was written while it sent what was written before, or if that never happens.
+const LITTLE_BYTES: usize = 256 << 10;
+const CATCH_UP_ROUNDS: usize = 50;
+/// How long a copier that has caught up waits for more, if there are few others.
+const TAIL_PAUSE: Duration = Duration::from_millis(10);
+const FEW: usize = 64;
+/// How long a partition waits whose copy has failed before it begins anew.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+/// What this node copies.
+pub(crate) struct Copiers {
+    running: Mutex<HashSet<GroupId>>,
+    paging: Semaphore,
+}
+
+impl Default for Copiers {
+    fn default() -> Self {
+        Self { running: Mutex::default(), paging: Semaphore::new(PAGING) }
+    }
+}
+
+impl Copiers {
+    /// Begins to copy what this node leads of tables that are being split, unless that has begun.
+    pub(crate) fn begin(self: &Arc<Self>, store: &Store) {
+        for entry in store.catalog().tables() {
+            let Some(split) = &entry.split else { continue };
+            let tables = (store.host.registry.any(entry.id), store.host.registry.any(split.into));
+            let (Some(table), Some(into)) = tables else { continue };
+            let undone = (0..).zip(&split.copies).filter(|(_, state)| **state != CopyState::Done);
+            for (partition, _) in undone {
+                let is_led = table.partitions[partition as usize].is_leading.load(Ordering::Acquire);
+                if is_led && self.running.lock().insert(group_of(table.id, partition)) {
+                    let (store, table, into) = (store.clone(), table.clone(), into.clone());
+                    let attempt = rand::random_range(1..=u64::MAX);
+                    tokio::spawn(self.clone().copy(Copier { store, table, partition, into, attempt }));
+                }
+            }
+        }
+    }
+
+    async fn copy(self: Arc<Self>, copier: Copier) {
+        let (table, partition) = (copier.table.name(), copier.partition);
+        match copier.copy(&self).await {
+            Ok(()) => tracing::info!(%table, partition, "copied for a split"),
+            Err(why) => {
+                tracing::info!(%table, partition, why, "copying for a split begins anew");
+                tokio::time::sleep(FAILED_PAUSE).await;
+            }
+        }
+        self.running.lock().remove(&group_of(copier.table.id, partition));
+    }
+
+    async fn pause(&self) {
+        let crowd = self.running.lock().len().div_ceil(FEW);
+        tokio::time::sleep(TAIL_PAUSE * u32::try_from(crowd).unwrap_or(u32::MAX)).await;
+    }
+}
+
+/// One copy of one partition.
+struct Copier {
+    store: Store,
+    table: Arc<Table>,
+    partition: u32,
+    into: Arc<Table>,
+    /// A number of its own.
+    attempt: u64,
+}
+
+const LED_ELSEWHERE: &str = "the partition is led elsewhere now";
+
+impl Copier {
+    async fn copy(&self, others: &Copiers) -> Result<(), String> {
+        let tap = {
+            let _permit = others.paging.acquire().await.map_err(|error| error.to_string())?;
+            self.begin().await?;
+            let state = &self.table.partitions[self.partition as usize];
+            let tap = state.outflow.tap();
+            if !state.is_leading.load(Ordering::Acquire) {
+                return Err(LED_ELSEWHERE.into());
+            }
+            self.copy_pages(&tap).await?;
+            tap
+        };
+        for _ in 0..CATCH_UP_ROUNDS {
+            if self.send_tapped(&tap).await? < LITTLE_BYTES {
+                break;
+            }
+        }
+        self.report(CopyReport::CaughtUp).await?;
+        while !self.takes_effect()? {
+            self.send_tapped(&tap).await?;
+            others.pause().await;
+        }
+        self.seal(&tap).await?;
+        self.send_tapped(&tap).await?;
+        // Records that were read while others took their place do not count.
+        tap.take().ok_or(LED_ELSEWHERE)?;
+        self.report(CopyReport::Done).await
+    }
+
+    fn children(&self) -> [u32; 2] {
+        self.into.schema.partitioner.children_of(self.partition, self.into.schema.partitions)
+    }
+
+    async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
+        steps::send(&self.store, &self.into, child, self.attempt, step).await
+    }
+
+    /// Makes the new partitions this copier's, and blank.
+    async fn begin(&self) -> Result<(), String> {
+        let [one, other] = self.children();
+        let (first, second) = tokio::try_join!(self.step(one, &Step::Look), self.step(other, &Step::Look))?;
+        self.report(CopyReport::Begun).await?;
+        let (first, second) = (Step::Clear { index: first }, Step::Clear { index: second });
+        tokio::try_join!(self.step(one, &first), self.step(other, &second))?;
+        Ok(())
+    }
+
+    async fn copy_pages(&self, tap: &Tap<'_>) -> Result<(), String> {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let (table, into, partition, children) =
+                (self.table.clone(), self.into.clone(), self.partition, self.children());
+            let read = move || read_page(&table, partition, from, Sorter::new(&into, children));
+            let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+            let (batches, after) = page.map_err(|error| error.to_string())?;
+            // What was applied up to here may be in the page; what comes later is not, and must be sent after it.
+            self.send(batches).await?;
+            self.send_tapped(tap).await?;
+            next = after;
+        }
+        Ok(())
+    }
+
+    /// Sends what the tap has caught, and returns how many bytes that were.
+    async fn send_tapped(&self, tap: &Tap<'_>) -> Result<usize, String> {
+        let payloads = tap.take().ok_or(LED_ELSEWHERE)?;
+        let mut sorter = Sorter::new(&self.into, self.children());
+        for mutation in payloads.iter().flat_map(|payload| mutation::decode(payload)) {
+            sorter.add(mutation.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        }
+        self.send(sorter.finish()).await?;
+        Ok(payloads.iter().map(Bytes::len).sum())
+    }
+
+    async fn send(&self, batches: [Vec<Bytes>; 2]) -> Result<(), String> {
+        let send = async |child: u32, batches: Vec<Bytes>| {
+            for batch in batches {
+                self.step(child, &Step::Take(batch)).await?;
+            }
+            Ok::<(), String>(())
+        };
+        let ([one, other], [first, second]) = (self.children(), batches);
+        tokio::try_join!(send(one, first), send(other, second)).map(|_| ())
+    }
+
+    async fn report(&self, report: CopyReport) -> Result<(), String> {
+        let Self { table, partition, attempt, .. } = self;
+        let command = CatalogCommand::Copy { table: table.id, partition: *partition, attempt: *attempt, report };
+        match self.store.change_catalog(command).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether partitions are to be sealed.
+    fn takes_effect(&self) -> Result<bool, String> {
+        let catalog = self.store.catalog();
+        let split = catalog.get(self.table.id).and_then(|entry| entry.split.as_ref());
+        split.map(|split| split.takes_effect).ok_or_else(|| "the table is not being split any more".into())
+    }
+
+    async fn seal(&self, tap: &Tap<'_>) -> Result<(), String> {
+        let outflow = &self.table.partitions[self.partition as usize].outflow;
+        while !is_sealed(&self.table, self.partition).map_err(|error| error.to_string())? {
+            outflow.unseal();
+            let (seal, sealed) = Seal::new();
+            let seal: Arc<dyn Operation> = Arc::new(seal);
+            self.store.write(&self.table, WriteOptions::default(), &seal, [self.partition]);
+            match sealed.await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),
+                Err(_) => return Err("the node is stopping".into()),
+            }
+            self.send_tapped(tap).await?;
+            tokio::time::sleep(TAIL_PAUSE).await;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a page of the partition's records from a hash on, and returns where the next one begins.
+fn read_page(
+    table: &Table,
+    partition: u32,
+    from: u64,
+    mut sorter: Sorter<'_>,
+) -> Result<([Vec<Bytes>; 2], Option<u64>), EngineError> {
+    let now = UnixMillis::now();
+    let mut outcome = Ok(());
+    let next = table.engine.scan(partition, from, PAGE, &mut |key, value| {
+        let is_gone = StoredValue::decode(value).is_some_and(|stored| !stored.is_live(now));
+        if !is_gone && outcome.is_ok() {
+            outcome = sorter.add(Mutation::Put { key, value });
+        }
+        Visit::NextRecord
+    })?;
+    outcome.map(|()| (sorter.finish(), next))
+}
+
+/// Sorts mutations of a partition by the one of the two that takes its place.
+struct Sorter<'a> {
+    into: &'a Table,
+    children: [u32; 2],
+    full: [Vec<Bytes>; 2],
+    last: [BytesMut; 2],
+}
+
+impl<'a> Sorter<'a> {
+    fn new(into: &'a Table, children: [u32; 2]) -> Self {
+        Self { into, children, full: Default::default(), last: Default::default() }
+    }
+
+    fn add(&mut self, mutation: Mutation<'_>) -> Result<(), EngineError> {
+        match mutation {
+            // It ends the old partition, not the new ones.
+            Mutation::Put { key, .. } | Mutation::Delete { key } if is_seal(&key) => {}
+            Mutation::Put { key, value } => {
+                let damaged = || EngineError::Corruption(format!("'{}'", key.hash_key.escape_ascii()));
+                let stored = StoredValue::decode(value).ok_or_else(damaged)?;
+                mutation::encode_put(self.of(&key), &key, &stored);
+            }
+            Mutation::Delete { key } => _ = mutation::encode_delete(self.of(&key), &key),
+            Mutation::Clear => self.last.iter_mut().for_each(mutation::encode_clear),
+        }
+        for (last, full) in self.last.iter_mut().zip(&mut self.full) {
+            if last.len() >= STEP_BYTES {
+                full.push(last.split().freeze());
+            }
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, key: &RecordKey<'_>) -> &mut BytesMut {
+        &mut self.last[usize::from(self.into.partition_of(key) != self.children[0])]
+    }
+
+    fn finish(self) -> [Vec<Bytes>; 2] {
+        let mut full = self.full;
+        for (last, full) in self.last.into_iter().zip(&mut full) {
+            if !last.is_empty() {
+                full.push(last.freeze());
+            }
+        }
+        full
+    }
+}
