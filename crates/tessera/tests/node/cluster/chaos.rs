@@ -27,6 +27,9 @@ const TABLES: &[(&str, &str)] = &[
     ("pair", "--engine rocksdb --durability hard --replicas 2"),
 ];
 const KEYS: u32 = 12;
+/// Records that nobody changes, so that copying a table takes a while.
+const STILL: usize = 10_000;
+const STILL_BYTES: usize = 1_000;
 /// Tables are split until they have so many.
 const MOST_PARTITIONS: u64 = 32;
 
@@ -244,6 +247,16 @@ fn chaos(mut cluster: Cluster) {
         cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
     }
     cluster.wait_until_whole();
+    for (name, _) in TABLES {
+        let mut client = cluster.client(0);
+        client.run(&format!("TABLE {name}"));
+        let value = vec![b'v'; STILL_BYTES];
+        let set = |key: usize| encode(&[b"SET".to_vec(), format!("still{key}").into_bytes(), value.clone()]);
+        for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
+            client.send(&keys.iter().flat_map(|key| set(*key)).collect::<Vec<u8>>()).unwrap();
+            keys.iter().for_each(|_| assert_eq!(client.read().unwrap(), Value::Simple("OK".into())));
+        }
+    }
     let load = Arc::new(Load {
         began: Instant::now(),
         addresses: (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect(),
@@ -273,6 +286,10 @@ fn chaos(mut cluster: Cluster) {
         let mut client = cluster.client(0);
         client.run(&format!("TABLE {name}"));
         (0..KEYS).for_each(|key| assert!(load.operate(&mut client, table, key, false)));
+        for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
+            let exists = keys.iter().fold("EXISTS".to_string(), |line, key| format!("{line} still{key}"));
+            assert_eq!(client.run(&exists), Value::Integer(i64::try_from(keys.len()).unwrap()), "seed {seed}: {name}");
+        }
     }
     load.check(seed);
     let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
