@@ -488,14 +488,19 @@ impl Catalog {
         self.placement(table, partition).map(|placement| *placement = after).is_ok()
     }
 
-    fn insert(&mut self, name: &str, schema: TableSchema, settings: TableSettings) -> TableId {
+    /// Replicas for each partition of a new table.
+    fn place_new_table(&mut self, schema: &TableSchema) -> Vec<Placement> {
         let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas));
         let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
             let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
             Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas }
         });
-        let placement = placement.collect();
+        placement.collect()
+    }
+
+    fn insert(&mut self, name: &str, schema: TableSchema, settings: TableSettings) -> TableId {
+        let placement = self.place_new_table(&schema);
         let id = TableId(self.next_id);
         self.next_id += 1;
         let (number, name, state) = (TableNumber(id.0), name.into(), TableState::Active);

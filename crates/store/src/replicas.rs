@@ -190,7 +190,7 @@ impl Host {
         held.is_unsaved |= held.replicas.remove(&group.0).is_some();
         held.earlier.remove(&group);
         let state = &table.partitions[partition as usize];
-        state.stop_leading();
+        state.is_serving.store(false, Ordering::Release);
         state.is_readable.store(false, Ordering::Release);
         if held.running.remove(&group) {
             self.replicas.leaving.lock().insert(group);

@@ -102,7 +102,8 @@ impl Partition {
         (leader >> 32, NodeId(leader as u32))
     }
 
-    /// The replica here does not lead, or not any more.
+    /// The replica here does not lead, or not any more. For the partition's loop, which takes no command for it from then on:
+    /// a seal that goes before would let some in.
     pub(crate) fn stop_leading(&self) {
         self.is_leading.store(false, Ordering::Release);
         self.is_serving.store(false, Ordering::Release);

@@ -161,8 +161,18 @@ impl StartArgs {
     }
 }
 
+/// Ends like other commands do when whoever reads the output has enough; a node goes on.
+fn end_with_reader(command: &Command) {
+    if !matches!(command, Command::Start(_) | Command::Local(_)) {
+        // SAFETY: sets a signal's default action before any thread is started.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    end_with_reader(&command);
+    let outcome = match command {
         Command::Start(args) => args.load().and_then(|config| node::run(&config)),
         Command::Local(args) => local_command::run(&args),
         Command::Table { command, node } => table_command::run(&command, &node),

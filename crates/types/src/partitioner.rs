@@ -35,15 +35,7 @@ impl Partitioner {
         }
     }
 
-    /// The partition that a partition of a table of `partitions` was part of when there were half as many.
-    pub fn parent_of(self, partition: u32, partitions: u32) -> u32 {
-        match self {
-            Self::Crc64 => partition % (partitions / 2),
-            Self::RedisSlots => partition / 2,
-        }
-    }
-
-    /// The inverse of [`Self::parent_of`]: the two of a table of `partitions` that a partition is split into.
+    /// The two partitions of a table of `partitions` that take the keys of one when there were half as many.
     pub fn children_of(self, parent: u32, partitions: u32) -> [u32; 2] {
         match self {
             Self::Crc64 => [parent, parent + partitions / 2],
@@ -92,7 +84,6 @@ mod tests {
                     let key = RecordKey::new(key.as_bytes(), b"");
                     let parent = partitioner.partition_of(&key, partitions);
                     let child = partitioner.partition_of(&key, 2 * partitions);
-                    assert_eq!(partitioner.parent_of(child, 2 * partitions), parent);
                     assert!(partitioner.children_of(parent, 2 * partitions).contains(&child));
                 }
             }

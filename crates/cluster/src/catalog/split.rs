@@ -9,9 +9,9 @@
 //! says so; from then on none can begin, which would clear what is there. For the copying itself see `tessera_store`'s
 //! module `split`.
 
-use super::{Catalog, CatalogError, Placement, TableEntry, TableState};
+use super::{Catalog, CatalogError, TableEntry, TableState};
 use serde::{Deserialize, Serialize};
-use tessera_types::{Limits, Partitioner, REDIS_SLOTS, ReplicaId, TableId, TableSchema};
+use tessera_types::{Limits, Partitioner, REDIS_SLOTS, TableId, TableSchema};
 
 /// A table on its way to twice the partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,22 +64,13 @@ impl Catalog {
         let into = TableId(self.next_id);
         self.next_id += 1;
         let schema = TableSchema { partitions, ..table.schema.clone() };
-        // Where the old ones are: most records are then copied within a node.
-        let parents = (0..partitions).map(|child| schema.partitioner.parent_of(child, partitions) as usize);
-        let placement = parents.map(|parent| self.placed_like(&table.placement[parent])).collect();
+        let placement = self.place_new_table(&schema);
         let copies = vec![CopyState::Waiting; table.placement.len()];
         let growing =
             TableEntry { id: into, schema, placement, state: TableState::Growing, split: None, ..table.clone() };
         self.tables.insert(into, growing);
         self.active(name)?.split = Some(Split { into, copies, takes_effect: false });
         Ok(table.id)
-    }
-
-    /// New replicas on the same nodes.
-    fn placed_like(&mut self, placement: &Placement) -> Placement {
-        let replicas = placement.wanted.iter().map(|there| self.new_replica(there.node, there.is_witness()));
-        let replicas: Vec<ReplicaId> = replicas.collect();
-        Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas }
     }
 
     pub(super) fn cancel_split(&mut self, name: &str) -> Result<TableId, CatalogError> {

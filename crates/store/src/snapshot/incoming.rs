@@ -83,7 +83,7 @@ impl Incoming {
     }
 
     /// Waits until so many bytes more may be taken.
-    async fn take_turn(&self, bytes: u64, bytes_per_second: u64) {
+    pub(crate) async fn take_turn(&self, bytes: u64, bytes_per_second: u64) {
         let now = Instant::now();
         let turn = {
             let mut next = self.next.lock();

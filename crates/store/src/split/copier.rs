@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::{self, Mutation};
@@ -19,8 +19,9 @@ use tessera_engine::{EngineError, Visit};
 use tessera_types::{RecordKey, StoredValue, UnixMillis};
 use tokio::sync::Semaphore;
 
-/// Partitions of which a node copies pages at one time; others that have caught up go on as well.
-const PAGING: usize = 2;
+/// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
+/// pauses for as long as that took: what clients want comes first.
+const PAGING: usize = 1;
 /// Hash keys of a page.
 const PAGE: usize = 1_000;
 /// Bytes that a new partition takes in one step.
@@ -146,15 +147,22 @@ impl Copier {
     async fn copy_pages(&self, tap: &Tap<'_>) -> Result<(), String> {
         let mut next = Some(0);
         while let Some(from) = next {
+            let began = Instant::now();
             let (table, into, partition, children) =
                 (self.table.clone(), self.into.clone(), self.partition, self.children());
             let read = move || read_page(&table, partition, from, Sorter::new(&into, children));
             let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
             let (batches, after) = page.map_err(|error| error.to_string())?;
+            let bytes: usize = batches.iter().flatten().map(Bytes::len).sum();
+            let host = &self.store.host;
+            host.incoming.take_turn(bytes as u64, host.config.move_bytes_per_second).await;
             // What was applied up to here may be in the page; what comes later is not, and must be sent after it.
             self.send(batches).await?;
             self.send_tapped(tap).await?;
             next = after;
+            if next.is_some() {
+                tokio::time::sleep(began.elapsed()).await;
+            }
         }
         Ok(())
     }

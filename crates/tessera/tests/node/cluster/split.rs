@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const KEYS: usize = 3_000;
 const HASHES: usize = 200;
+const CLIENTS: usize = 8;
 /// Counters of each client.
 const COUNTERS: usize = 50;
 
@@ -116,7 +117,7 @@ fn splits_under_load(nodes: usize, options: &str) {
     }
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for name in 0..3 {
+        for name in 0..CLIENTS {
             let (stop, done, mut client) = (&stop, &done, chosen(&cluster, name % nodes, "t"));
             scope.spawn(move || count_until(stop, &mut client, name, done));
         }
@@ -126,6 +127,7 @@ fn splits_under_load(nodes: usize, options: &str) {
             cursor = scan(&mut client, &cursor, &mut found);
         }
         split(&cluster, "t", 16);
+        split(&cluster, "t", 32);
         drop(stop);
     });
     assert_eq!(found.iter().filter(|key| key.starts_with(b"key")).count(), KEYS);
@@ -133,14 +135,14 @@ fn splits_under_load(nodes: usize, options: &str) {
     for at in 0..nodes {
         check_filled(&mut chosen(&cluster, at, "t"));
     }
-    let counters = 3 * COUNTERS;
+    let counters = CLIENTS * COUNTERS;
     assert_eq!(command(&mut client, "KEYS count*").array_len(), counters);
     assert_eq!(command(&mut client, "CLIENT INFO").field("db"), number.field("db"), "the number stays");
     let number = number.field("db").unwrap();
     let mut other = cluster.client(nodes - 1);
     assert_eq!(command(&mut other, &format!("SELECT {number}")), Value::Simple("OK".into()));
     assert_eq!(command(&mut other, "GET key7"), Value::Bulk(b"value7".to_vec()));
-    eprintln!("{nodes} nodes, {options}: split twice during {} counts", done.load(Ordering::Relaxed));
+    eprintln!("{nodes} nodes, {options}: split three times during {} counts", done.load(Ordering::Relaxed));
 }
 
 /// A test that fails must not leave its clients running.
