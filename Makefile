@@ -40,8 +40,8 @@ fix: deps ## Format the sources and write the generated documents
 bench: test-deps build ## Compare with redis-server (BENCHMARKS.md)
 	scripts/bench-goals
 
-published: build ## Run the published workloads of issue reports at first size (docs/report/first)
-	scripts/bench-published
+published: build ## Measure every published table and figure, at a small scale (docs/report/published)
+	target/release/tessera bench suite published --output docs/report/published
 
 crash: test-deps ## Kill a node 200 times under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture

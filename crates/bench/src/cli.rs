@@ -1,18 +1,19 @@
 //! `tessera bench ...`
 
 use crate::driver::{Protocol, Route};
+use crate::execute::{Execution, execute};
 use crate::in_process::{EngineArgs, OpenEngine};
+use crate::null_server;
 use crate::report::{self, RunResult, Settings};
-use crate::run::{Measured, Plan, Progress};
-use crate::workload::{KeyDistribution, Mix, RecordShape};
-use crate::{cpu, null_server, run};
+use crate::run::{Measured, Plan};
+use crate::suite::{self, SuiteArgs};
+use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbWorkload};
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Measure a server, or a part of this one
@@ -32,6 +33,7 @@ Examples:
   tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
   tessera bench run --protocol pegasus --port 34601 --table temp
+  tessera bench run --load -P workloada -p recordcount=100000 --format ycsb   as YCSB runs it, printed as YCSB prints it
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
     Run(Box<RunArgs>),
     /// Run a workload against an engine alone, in this process: no network, no consensus, no log
@@ -40,6 +42,21 @@ Examples:
   tessera bench engine --engine memory --mix read
   tessera bench engine --engine rocksdb --mix e                 YCSB workload E: scans of up to 100 records")]
     Engine(EngineArgs),
+    /// Measure the published experiments on clusters of this machine, and write a report of them
+    #[command(after_help = "\
+Examples:
+  tessera bench suite quick                                     a few cells of each kind
+  tessera bench suite published                                 every published table and figure
+  tessera bench suite published --experiment nubase --list      what that would measure
+  tessera bench suite published --resume                        go on after Ctrl-C")]
+    Suite(SuiteArgs),
+    /// Write the report of a suite again, from its files
+    Report {
+        /// The directory of a suite
+        directory: PathBuf,
+    },
+    /// Show what changed from one suite to another by more than noise
+    Compare { before: PathBuf, after: PathBuf },
     /// Print result files as one table
     Table {
         /// Files that `bench run --json` wrote
@@ -139,6 +156,19 @@ struct RunArgs {
     core: Option<usize>,
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// A YCSB property file, or one of YCSB's own by name: workloada to workloadf. May be repeated; what it says goes before
+    /// other options
+    #[arg(short = 'P', long = "properties", value_name = "FILE")]
+    properties: Vec<String>,
+    /// A YCSB property; may be repeated, and goes before those of files
+    #[arg(short = 'p', long = "property", value_name = "KEY=VALUE")]
+    property: Vec<String>,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Write the latencies as a log of HDR histograms (V2), one of reads and one of writes
+    #[arg(long)]
+    hdr_log: Option<PathBuf>,
     /// Write the result as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -150,6 +180,19 @@ struct RunArgs {
     quiet: bool,
 }
 
+const NO_SCANS: &str =
+    "workload E scans keys in order, which the Redis protocol cannot express; `tessera bench engine` can";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Table,
+    /// YCSB's own, for scripts that read that
+    Ycsb,
+}
+
+/// How long a run with a number of operations may take.
+const A_DAY: Duration = Duration::from_secs(86_400);
+
 impl Cli {
     /// Carries out the command.
     ///
@@ -159,6 +202,9 @@ impl Cli {
         match self.command {
             Command::Engine(args) => args.run(open_engine),
             Command::Run(args) => args.run(),
+            Command::Suite(args) => args.run(),
+            Command::Report { directory } => suite::write_report(&directory).map(|page| println!("{}", page.display())),
+            Command::Compare { before, after } => suite::compare(&before, &after).map(|text| print!("{text}")),
             Command::Table { files } => {
                 let results = files.iter().map(|file| RunResult::read(file)).collect::<anyhow::Result<Vec<_>>>()?;
                 print!("{}", report::table(&results));
@@ -203,9 +249,7 @@ impl RunArgs {
         greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
         let mix = Mix::parse(&self.mix)?;
         if mix.scans() {
-            bail!(
-                "workload E scans keys in order, which the Redis protocol cannot express; `tessera bench engine` can"
-            );
+            bail!("{NO_SCANS}");
         }
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
@@ -229,7 +273,7 @@ impl RunArgs {
             mix,
             distribution: if latest { KeyDistribution::Latest } else { self.distribution },
             records: self.records,
-            shape: RecordShape { fields: self.fields, field_bytes: self.field_bytes },
+            shape: RecordShape::whole(self.fields, self.field_bytes),
             rate: self.rate,
             warm_up: Duration::from_secs_f64(self.warm_up.max(0.0)),
             duration: Duration::from_secs_f64(self.duration.max(0.1)),
@@ -239,8 +283,35 @@ impl RunArgs {
         })
     }
 
+    /// What YCSB's properties say, if any are given, in the place of what other options say.
+    fn with_properties(&self, plan: Plan) -> anyhow::Result<Plan> {
+        if self.properties.is_empty() && self.property.is_empty() {
+            return Ok(plan);
+        }
+        let mut properties = Properties::default();
+        self.properties.iter().try_for_each(|file| properties.add_file(file))?;
+        self.property.iter().for_each(|property| properties.add(property));
+        let YcsbWorkload { mix, distribution, records, operations, shape, threads, target, seconds } =
+            properties.workload()?;
+        if mix.scans() {
+            bail!("{NO_SCANS}");
+        }
+        let until_done = if operations.is_some() { A_DAY } else { plan.duration };
+        Ok(Plan {
+            mix,
+            distribution,
+            records,
+            operations: operations.or(plan.operations),
+            shape,
+            connections: threads.unwrap_or(plan.connections),
+            rate: target.or(plan.rate),
+            duration: seconds.map_or(until_done, Duration::from_secs_f64),
+            ..plan
+        })
+    }
+
     fn run(&self) -> anyhow::Result<()> {
-        let plan = self.plan()?;
+        let plan = self.with_properties(self.plan()?)?;
         if self.load || self.load_only {
             let began = Instant::now();
             let (loaded, _) = self.drive(&plan, true)?;
@@ -261,8 +332,14 @@ impl RunArgs {
         if let Some(path) = &self.html {
             std::fs::write(path, report::html(&result)?).with_context(|| path.display().to_string())?;
         }
-        print!("{}", report::table(std::slice::from_ref(&result)));
-        result.warnings.iter().for_each(|warning| println!("note: {warning}"));
+        if let Some(path) = &self.hdr_log {
+            std::fs::write(path, measured.hdr_log()?).with_context(|| path.display().to_string())?;
+        }
+        match self.format {
+            Format::Table => print!("{}", report::table(std::slice::from_ref(&result))),
+            Format::Ycsb => print!("{}", report::ycsb(&result, plan.mix.write_name())),
+        }
+        result.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
         check_errors(&measured)
     }
 
@@ -277,8 +354,9 @@ impl RunArgs {
             records: plan.records,
             fields: plan.shape.fields,
             field_bytes: plan.shape.field_bytes,
-            processes: self.processes,
-            threads: self.threads,
+            // YCSB's property `threadcount` knows no processes.
+            processes: if plan.connections == self.processes * self.threads { self.processes } else { 1 },
+            threads: if plan.connections == self.processes * self.threads { self.threads } else { plan.connections },
             pipeline: plan.pipeline,
             batch: plan.batch,
             rate: plan.rate,
@@ -289,49 +367,19 @@ impl RunArgs {
         }
     }
 
-    /// Generates load on a thread of its own and shows how it goes on. Returns the server's CPU time as well.
+    /// Carries out the plan and shows how it goes on. Returns the server's CPU time as well.
     fn drive(&self, plan: &Plan, is_load: bool) -> anyhow::Result<(Measured, Option<Duration>)> {
-        let progress = Arc::new(Progress::default());
-        let (measuring, begun) = mpsc::channel();
-        let (finished, outcome) = mpsc::channel();
-        let thread = {
-            let (plan, progress, core) = (plan.clone(), progress.clone(), self.core);
-            std::thread::spawn(move || {
-                let pinned = core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core");
-                let measured = pinned.and_then(|()| {
-                    if is_load {
-                        run::load(&plan, &progress)
-                    } else {
-                        run::run(&plan, &progress, || _ = measuring.send(()))
-                    }
-                });
-                let _ = finished.send(measured);
-            })
-        };
-        let server_cpu = || -> Option<Duration> { self.server_pid.iter().map(|pid| cpu::of_process(*pid)).sum() };
-        let before = if is_load || begun.recv().is_ok() { server_cpu() } else { None };
         let bar = self.bar(plan, is_load);
         let (mut last, mut last_at) = (0, Instant::now());
-        let measured = loop {
-            match outcome.recv_timeout(Duration::from_millis(500)) {
-                Ok(measured) => break measured,
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let done = progress.done.load(Ordering::Relaxed);
-                    bar.set_message(format!(
-                        "{:.0} operations/s",
-                        done.saturating_sub(last) as f64 / last_at.elapsed().as_secs_f64()
-                    ));
-                    bar.set_position(if is_load { done } else { bar.elapsed().as_millis() as u64 });
-                    (last, last_at) = (done, Instant::now());
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the load generator ended early"),
-            }
-        };
-        let after = server_cpu();
+        let execution = Execution { is_load, core: self.core, server_pids: &self.server_pid };
+        let outcome = execute(plan, execution, &AtomicBool::new(false), |done| {
+            let rate = done.saturating_sub(last) as f64 / last_at.elapsed().as_secs_f64();
+            bar.set_message(format!("{rate:.0} operations/s"));
+            bar.set_position(if is_load { done } else { bar.elapsed().as_millis() as u64 });
+            (last, last_at) = (done, Instant::now());
+        });
         bar.finish_and_clear();
-        let _ = thread.join();
-        let server_cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
-        Ok((measured?, server_cpu.filter(|_| !self.server_pid.is_empty())))
+        outcome
     }
 
     fn bar(&self, plan: &Plan, is_load: bool) -> ProgressBar {

@@ -6,11 +6,13 @@
 mod cli;
 mod cpu;
 mod driver;
+mod execute;
 mod in_process;
 mod measure;
 mod null_server;
 mod report;
 mod run;
+mod suite;
 mod workload;
 
 pub use cli::Cli;

@@ -1,6 +1,8 @@
 //! Latencies and counts of a run.
 
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -54,6 +56,7 @@ impl Latencies {
             p999_ms: at(0.999),
             p9999_ms: at(0.9999),
             max_ms: millis(self.histogram.max()),
+            min_ms: millis(self.histogram.min()),
             share_over_limit: self.over_limit as f64 / count as f64,
         }
     }
@@ -63,6 +66,24 @@ impl Latencies {
         let steps = self.histogram.iter_quantiles(4);
         steps.map(|step| (step.quantile(), step.value_iterated_to() as f64 / 1e6)).collect()
     }
+}
+
+/// Histograms, each with a tag, of so long a time in the standard text format for logs of HDR histograms, version 2. Values are
+/// nanoseconds; the largest of each line is written in milliseconds.
+///
+/// # Errors
+/// If one cannot be encoded.
+pub fn hdr_log(histograms: &[(&str, &Latencies)], elapsed: Duration) -> anyhow::Result<Vec<u8>> {
+    let (mut log, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder.add_comment("[Latencies of operations in nanoseconds, by tessera bench]").with_max_value_divisor(1e6);
+    let mut writer = builder.begin_log_with(&mut log, &mut serializer)?;
+    for (tag, latencies) in histograms.iter().filter(|(_, latencies)| !latencies.histogram.is_empty()) {
+        writer
+            .write_histogram(&latencies.histogram, Duration::ZERO, elapsed, Tag::new(tag))
+            .map_err(|error| anyhow::anyhow!("a histogram cannot be written: {error:?}"))?;
+    }
+    Ok(log)
 }
 
 /// Latencies of one kind of operation in numbers.
@@ -77,6 +98,8 @@ pub struct Summary {
     pub p999_ms: f64,
     pub p9999_ms: f64,
     pub max_ms: f64,
+    #[serde(default)]
+    pub min_ms: f64,
     /// Share of operations over the limit of the run, 0 to 1.
     pub share_over_limit: f64,
 }
@@ -88,4 +111,31 @@ pub struct Second {
     pub operations: u64,
     pub read_p99_ms: f64,
     pub write_p99_ms: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::prelude::*;
+    use hdrhistogram::serialization::Deserializer;
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    #[test]
+    fn a_log_of_histograms_can_be_read_back() {
+        let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
+        reads.record(Duration::from_micros(250), 7);
+        let log = hdr_log(&[("READ", &reads), ("WRITE", &writes)], Duration::from_secs(3)).unwrap();
+        let intervals: Vec<_> = IntervalLogIterator::new(&log)
+            .filter_map(|entry| match entry.unwrap() {
+                LogEntry::Interval(interval) => Some(interval),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(intervals.len(), 1, "nothing was written");
+        assert_eq!(intervals[0].tag().map(|tag| tag.as_str()), Some("READ"));
+        assert_eq!(intervals[0].duration(), Duration::from_secs(3));
+        let bytes = BASE64_STANDARD.decode(intervals[0].encoded_histogram()).unwrap();
+        let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+        assert_eq!((histogram.len(), histogram.equivalent(histogram.max(), 250_000)), (7, true));
+    }
 }

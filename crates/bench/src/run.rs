@@ -6,7 +6,7 @@
 
 use crate::cpu;
 use crate::driver::{Counter, Encoder, GreetingReplies, Route};
-use crate::measure::{Latencies, Second};
+use crate::measure::{self, Latencies, Second};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
 use mio::net::TcpStream;
@@ -61,6 +61,16 @@ pub struct Measured {
     pub last_error: Option<String>,
 }
 
+impl Measured {
+    /// The latencies as a log of HDR histograms.
+    ///
+    /// # Errors
+    /// If they cannot be encoded.
+    pub fn hdr_log(&self) -> anyhow::Result<Vec<u8>> {
+        measure::hdr_log(&[("READ", &self.reads), ("WRITE", &self.writes)], self.elapsed)
+    }
+}
+
 /// A client, with a link to each node that it talks to.
 struct Connection {
     links: Vec<Link>,
@@ -108,6 +118,7 @@ pub fn load(plan: &Plan, progress: &Arc<Progress>) -> anyhow::Result<Measured> {
         warm_up: Duration::ZERO,
         duration: Duration::MAX,
         operations: Some(plan.records.div_ceil(plan.batch as u64)),
+        shape: RecordShape { writes_all: true, ..plan.shape },
         ..plan.clone()
     };
     run(&plan, progress, || {})

@@ -4,7 +4,7 @@ use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::exit::ExitError;
 use crate::node_command::print_nodes;
-use crate::table_command::print_tables;
+use crate::table_command::{describe_split, print_tables};
 
 pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
     let status = call(node, "GET", "/v1/status", None)?;
@@ -26,6 +26,11 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         moving.map(|table| format!("{} of table {}", table["moving"], table["name"].as_str().unwrap_or("-"))).collect();
     if !moving.is_empty() {
         println!("moving      partitions: {} (`tessera table placement` shows how far)", moving.join(", "));
+    }
+    for table in cluster["tables"].as_array().into_iter().flatten() {
+        if let Some(split) = describe_split(table) {
+            println!("splitting   table {} {split}", table["name"].as_str().unwrap_or("-"));
+        }
     }
     println!();
     print_nodes(cluster);

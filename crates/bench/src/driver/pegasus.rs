@@ -205,7 +205,7 @@ impl Encoder {
     }
 
     fn write(&mut self, partition: i32, values: &mut Values, out: &mut Vec<u8>) {
-        let RecordShape { fields, field_bytes } = self.shape;
+        let RecordShape { fields, field_bytes, .. } = self.shape;
         let name = if fields == 1 { "RPC_RRDB_RRDB_PUT" } else { "RPC_RRDB_RRDB_MULTI_PUT" };
         self.request(partition, name, out, |key, out| {
             field(out, STRUCT, 1);
@@ -398,7 +398,7 @@ mod tests {
     fn a_request_has_the_length_that_it_says() {
         let route = Route { table: 1, nodes: vec!["127.0.0.1:1".parse().unwrap()], leads: vec![0; 8] };
         for fields in [1, 3] {
-            let mut encoder = Encoder::new(route.clone(), RecordShape { fields, field_bytes: 100 });
+            let mut encoder = Encoder::new(route.clone(), RecordShape::whole(fields, 100));
             let mut out = Vec::new();
             let sent = encoder.encode(Operation::ReadModifyWrite, 7, &mut Values::new(1), &mut out);
             assert_eq!(sent, (2, Some(0)));

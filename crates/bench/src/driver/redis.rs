@@ -19,14 +19,15 @@ impl Encoder {
     /// replies will come.
     pub fn encode(&mut self, operation: Operation, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
         match operation {
-            Operation::Read => self.read(number, out),
-            Operation::Update | Operation::Insert => self.write(number, values, out),
+            Operation::Read => self.read(number, values, out),
+            Operation::Insert => self.write(number, values, out),
+            Operation::Update => self.update(number, values, out),
             Operation::Scan => unreachable!("refused when the run was planned"),
-            Operation::ReadModifyWrite => self.read(number, out) + self.write(number, values, out),
+            Operation::ReadModifyWrite => self.read(number, values, out) + self.update(number, values, out),
         }
     }
 
-    fn read(&mut self, number: u64, out: &mut Vec<u8>) -> usize {
+    fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
         if self.shape.fields == 1 && self.batch == 1 {
             header(out, 2);
             bulk(out, b"GET");
@@ -43,10 +44,26 @@ impl Encoder {
             }
             return 1;
         }
-        header(out, 2);
-        bulk(out, b"HGETALL");
+        key_of(number, &mut self.key);
+        header(out, if self.shape.reads_all { 2 } else { 3 });
+        bulk(out, if self.shape.reads_all { b"HGETALL" } else { b"HGET" });
+        bulk(out, &self.key);
+        if !self.shape.reads_all {
+            bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
+        }
+        1
+    }
+
+    fn update(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
+        if self.shape.fields == 1 || self.shape.writes_all {
+            return self.write(number, values, out);
+        }
+        header(out, 4);
+        bulk(out, b"HSET");
         key_of(number, &mut self.key);
         bulk(out, &self.key);
+        bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
+        bulk(out, values.next(self.shape.field_bytes));
         1
     }
 
@@ -184,7 +201,7 @@ mod tests {
 
     #[test]
     fn requests_are_those_of_redis() {
-        let mut encoder = Encoder::new(RecordShape { fields: 1, field_bytes: 3 }, 1);
+        let mut encoder = Encoder::new(RecordShape::whole(1, 3), 1);
         let mut out = Vec::new();
         assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, &mut Values::new(1), &mut out), 2);
         let text = String::from_utf8(out).unwrap();

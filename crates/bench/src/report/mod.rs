@@ -1,6 +1,7 @@
 //! Results: as JSON, as a table in the published shape, as a page.
 
-mod page;
+pub(crate) mod page;
+mod ycsb;
 
 use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
@@ -11,6 +12,7 @@ pub use page::html;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
+pub use ycsb::ycsb;
 
 /// Version of the JSON form.
 const VERSION: u32 = 1;

@@ -7,10 +7,14 @@ use std::fmt::Write;
 
 const SIZE: (u32, u32) = (760, 300);
 
-struct Line {
-    label: &'static str,
-    color: RGBColor,
-    points: Vec<(f64, f64)>,
+/// For lines of a chart that have no color of their own.
+pub(crate) const COLORS: [RGBColor; 4] =
+    [RGBColor(130, 130, 130), RGBColor(31, 100, 200), RGBColor(210, 80, 40), RGBColor(40, 140, 70)];
+
+pub(crate) struct Line {
+    pub(crate) label: String,
+    pub(crate) color: RGBColor,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// # Errors
@@ -42,15 +46,15 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
     page += &chart(
         "seconds",
         "operations/s",
-        &[Line { label: "operations", color: BLUE, points: seconds(|s| s.operations as f64) }],
+        &[Line { label: "operations".into(), color: BLUE, points: seconds(|s| s.operations as f64) }],
     )?;
     page += "<h2>P99 latency over time</h2>";
     page += &chart(
         "seconds",
         "milliseconds",
         &[
-            Line { label: "reads", color: BLUE, points: seconds(|s| s.read_p99_ms) },
-            Line { label: "writes", color: RED, points: seconds(|s| s.write_p99_ms) },
+            Line { label: "reads".into(), color: BLUE, points: seconds(|s| s.read_p99_ms) },
+            Line { label: "writes".into(), color: RED, points: seconds(|s| s.write_p99_ms) },
         ],
     )?;
     page += "<h2>Latency distribution</h2><p>How many of a hundred, a thousand, ... operations were slower: each step to the \
@@ -63,8 +67,8 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
         "nines",
         "milliseconds",
         &[
-            Line { label: "reads", color: BLUE, points: nines(&result.read_distribution) },
-            Line { label: "writes", color: RED, points: nines(&result.write_distribution) },
+            Line { label: "reads".into(), color: BLUE, points: nines(&result.read_distribution) },
+            Line { label: "writes".into(), color: RED, points: nines(&result.write_distribution) },
         ],
     )?;
     let host = &result.host;
@@ -84,7 +88,7 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
     Ok(page)
 }
 
-fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> {
+pub(crate) fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> {
     let mut svg = String::new();
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
     if all().next().is_none() {
@@ -108,7 +112,7 @@ fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> {
             chart
                 .draw_series(LineSeries::new(line.points.iter().copied(), &color))
                 .map_err(|error| failed(&error))?
-                .label(line.label)
+                .label(line.label.as_str())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
         }
         chart
@@ -122,7 +126,7 @@ fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> {
     Ok(svg)
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

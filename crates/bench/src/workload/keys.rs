@@ -16,6 +16,8 @@ pub enum KeyDistribution {
     Sequential,
     /// 80 % of operations on 20 % of the records
     Hotspot,
+    /// The newest records are the popular ones, 95 % of operations on 86 % of them
+    Exponential,
 }
 
 /// YCSB's exponent.
@@ -75,7 +77,13 @@ enum Generator {
     Latest(Zipfian),
     Sequential(u64),
     Hotspot,
+    /// With the rate of decay, in records.
+    Exponential(f64),
 }
+
+/// YCSB's: so many operations go to so large a part of the records.
+const EXPONENTIAL_PERCENTILE: f64 = 0.95;
+const EXPONENTIAL_PART: f64 = 0.857_142_857_1;
 
 /// Chooses record numbers.
 pub struct KeyChooser {
@@ -91,6 +99,9 @@ impl KeyChooser {
             KeyDistribution::Latest => Generator::Latest(Zipfian::with_items(records.max(2))),
             KeyDistribution::Sequential => Generator::Sequential(offset),
             KeyDistribution::Hotspot => Generator::Hotspot,
+            KeyDistribution::Exponential => {
+                Generator::Exponential(-(1.0 - EXPONENTIAL_PERCENTILE).ln() / (EXPONENTIAL_PART * records as f64))
+            }
         };
         Self { generator }
     }
@@ -105,6 +116,12 @@ impl KeyChooser {
                 *next += 1;
                 (*next - 1) % records
             }
+            Generator::Exponential(gamma) => loop {
+                let age = -(1.0 - random.random::<f64>()).ln() / *gamma;
+                if age < records as f64 {
+                    break records - 1 - age as u64;
+                }
+            },
             Generator::Hotspot => {
                 let hot = (records / 5).max(1);
                 if random.random_bool(0.8) {
@@ -147,6 +164,10 @@ mod tests {
         assert!((0.79..0.81).contains(&share(hotspot[..20].iter().sum())));
         let latest = counts(KeyDistribution::Latest, 1_000, draws);
         assert!(latest[999] > latest[998] && latest[998] > latest[0]);
+        let exponential = counts(KeyDistribution::Exponential, 1_000, draws);
+        // Draws beyond the oldest record are made again, so the newest 857 of 1,000 have more than 95 %.
+        let newest = share(exponential[143..].iter().sum());
+        assert!((0.95..0.985).contains(&newest), "{newest}");
         assert!(counts(KeyDistribution::Sequential, 100, 1_000).iter().all(|count| *count == 10));
     }
 

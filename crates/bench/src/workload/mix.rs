@@ -41,6 +41,37 @@ impl Mix {
         self.scan > 0.0
     }
 
+    /// A mix in proportions, which need not add up to one.
+    ///
+    /// # Errors
+    /// If all are zero.
+    pub fn of_proportions(
+        read: f64,
+        update: f64,
+        insert: f64,
+        read_modify_write: f64,
+        scan: f64,
+    ) -> anyhow::Result<Self> {
+        let sum = read + update + insert + read_modify_write + scan;
+        if sum <= 0.0 {
+            bail!("all proportions are zero");
+        }
+        let [read, update, insert, read_modify_write, scan] =
+            [read, update, insert, read_modify_write, scan].map(|share| share / sum);
+        let parts = [("r", read), ("u", update), ("i", insert), ("m", read_modify_write), ("s", scan)];
+        let name = parts.iter().filter(|(_, share)| *share > 0.0).map(|(letter, share)| format!("{letter}{share:.2}"));
+        Ok(Self { name: name.collect::<Vec<_>>().join(" "), read, update, insert, read_modify_write, scan })
+    }
+
+    /// What YCSB calls the operations that write, by the most frequent kind.
+    pub fn write_name(&self) -> &'static str {
+        match self.update.max(self.insert).max(self.read_modify_write) {
+            most if most == self.update => "UPDATE",
+            most if most == self.insert => "INSERT",
+            _ => "READ-MODIFY-WRITE",
+        }
+    }
+
     /// `read`, `write`, a ratio of reads to writes such as `1:3`, or a YCSB core workload by its letter.
     ///
     /// # Errors

@@ -2,9 +2,11 @@
 
 mod keys;
 mod mix;
+mod ycsb;
 
 pub use keys::{KeyChooser, KeyDistribution};
 pub use mix::{Mix, Operation};
+pub use ycsb::{Properties, YcsbWorkload};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -15,6 +17,17 @@ pub struct RecordShape {
     pub fields: usize,
     /// Bytes of each field.
     pub field_bytes: usize,
+    /// Whether a read reads all fields, or one.
+    pub reads_all: bool,
+    /// Whether an update writes all fields, or one; inserts write all.
+    pub writes_all: bool,
+}
+
+impl RecordShape {
+    /// All fields are read and written.
+    pub fn whole(fields: usize, field_bytes: usize) -> Self {
+        Self { fields, field_bytes, reads_all: true, writes_all: true }
+    }
 }
 
 /// The key of a record: `user` and the FNV-1a hash of its number, as YCSB names records unless told to order them.
@@ -36,6 +49,11 @@ impl Values {
         // Six bits of entropy per byte: as compressible as base64, not as zeros.
         let text = (0..1 << 20).map(|_| b' ' + (random.next_u32() % 64) as u8).collect();
         Self { text, random }
+    }
+
+    /// One of several fields.
+    pub fn choose(&mut self, fields: usize) -> usize {
+        self.random.random_range(0..fields)
     }
 
     pub fn next(&mut self, bytes: usize) -> &[u8] {

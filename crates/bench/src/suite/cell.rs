@@ -1,0 +1,80 @@
+//! What is measured: cells, each a workload on a table of a cluster.
+
+use crate::driver::Protocol;
+use crate::workload::KeyDistribution;
+use serde::{Deserialize, Serialize};
+
+/// A cluster that the suite starts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ClusterSpec {
+    pub nodes: u16,
+    /// Of every node, as `tessera local --set` takes them.
+    pub settings: Vec<String>,
+}
+
+/// A table with its records.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TableSpec {
+    pub engine: String,
+    pub durability: String,
+    pub partitions: u32,
+    pub replicas: u8,
+    pub fields: usize,
+    pub field_bytes: usize,
+}
+
+/// How the rate of a cell is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loop {
+    /// As fast as so many clients go, each waiting for its answer.
+    Closed,
+    /// The highest rate within [`Limits`](super::search::Limits).
+    Search,
+}
+
+/// A workload on a table of a cluster. Experiments that want the same share one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    pub cluster: ClusterSpec,
+    pub table: TableSpec,
+    pub protocol: Protocol,
+    /// As `tessera bench run --mix` takes it.
+    pub mix: String,
+    pub distribution: KeyDistribution,
+    pub processes: usize,
+    pub threads: usize,
+    /// A read mode, if it is not the default.
+    pub reads: Option<String>,
+    pub kind: Loop,
+}
+
+impl TableSpec {
+    pub fn record_bytes(&self) -> usize {
+        self.fields * self.field_bytes
+    }
+
+    pub fn name(&self) -> String {
+        let Self { engine, durability, partitions, replicas, fields, field_bytes } = self;
+        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}")
+    }
+}
+
+impl Cell {
+    /// Names the cell, and its file.
+    pub fn id(&self) -> String {
+        let settings: String = self.cluster.settings.iter().map(|setting| format!("_{setting}")).collect();
+        let protocol = if self.protocol == Protocol::Pegasus { "pegasus" } else { "redis" };
+        let reads = self.reads.as_ref().map_or(String::new(), |reads| format!("_{reads}"));
+        let kind = if self.kind == Loop::Search { "_search" } else { "" };
+        let mix = self.mix.replace(':', "to");
+        let id = format!(
+            "n{}{settings}_{}_{protocol}_{mix}{reads}_{}x{}{kind}",
+            self.cluster.nodes,
+            self.table.name(),
+            self.processes,
+            self.threads
+        );
+        id.replace(['.', '='], "-")
+    }
+}

@@ -1,0 +1,113 @@
+//! Where Tessera is behind a peer, or behind the published shape: found by rules, so that nobody has to want to tell.
+
+use super::Material;
+use crate::report::RunResult;
+use crate::suite::experiments;
+
+/// What is taken for the same.
+const NOISE: f64 = 0.1;
+
+fn per_cpu(run: &RunResult) -> Option<f64> {
+    run.operations_per_server_cpu_second
+}
+
+fn cost(run: Option<&RunResult>) -> Option<f64> {
+    per_cpu(run?).map(|rate| 1e6 / rate)
+}
+
+fn mean(ratios: &[f64]) -> Option<f64> {
+    (!ratios.is_empty()).then(|| (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp())
+}
+
+/// A sentence for each place.
+pub(super) fn places(material: &Material) -> Vec<String> {
+    [peers(material), limiter(material), partitions(material), scale(material), rethinkdb(material)].concat()
+}
+
+fn peers(material: &Material) -> Vec<String> {
+    let mut ratios = Vec::new();
+    for result in material.results.values() {
+        let Some(ours) = result.shown().and_then(per_cpu) else { continue };
+        let theirs = result.peers.values().filter_map(|peer| peer.shown().and_then(per_cpu));
+        ratios.extend(theirs.map(|theirs| theirs / ours));
+    }
+    let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
+    let sentence = mean(&ahead).map(|mean| {
+        let most = ahead.iter().copied().fold(0.0, f64::max);
+        format!(
+            "redis-server, one process with one copy, does more operations per CPU-second than Tessera's nodes together in {} of \
+             {} cells where both were measured: {mean:.1} times as many on average, {most:.1} at most.",
+            ahead.len(),
+            ratios.len()
+        )
+    });
+    sentence.into_iter().collect()
+}
+
+fn limiter(material: &Material) -> Vec<String> {
+    let rows = &material.published.limiter;
+    let ours = |setting: &str| material.run(&experiments::limiter(setting)).map(|run| run.operations_per_second);
+    let Some((first, base)) = rows.first().and_then(|first| Some((first, ours(&first.setting)?))) else {
+        return Vec::new();
+    };
+    let compare = |row: &crate::suite::published::LimiterRow| {
+        let (ours, theirs) = (ours(&row.setting)? / base, row.max_write_qps / first.max_write_qps);
+        (ours < theirs * (1.0 - NOISE)).then(|| {
+            format!(
+                "Rate limiter, {}: {ours:.2} of the writes that there are without a limit, where Pegasus published {theirs:.2}.",
+                row.setting
+            )
+        })
+    };
+    rows.iter().skip(1).filter_map(compare).collect()
+}
+
+fn partitions(material: &Material) -> Vec<String> {
+    let rows = &material.published.partitions;
+    let (Some(few), Some(many)) = (rows.first(), rows.last()) else { return Vec::new() };
+    let rates = |count: u32| experiments::partitions(count).map(|cell| material.run(&cell).and_then(per_cpu));
+    let published = [many.w_qps / few.w_qps, many.r_qps / few.r_qps];
+    let ours = rates(many.partitions).into_iter().zip(rates(few.partitions));
+    let sentences = ["writes", "reads"].into_iter().zip(ours).zip(published).filter_map(|((what, (many_, few_)), theirs)| {
+        let ours = many_? / few_?;
+        (ours < theirs * (1.0 - NOISE)).then(|| {
+            format!(
+                "{} partitions instead of {}: {ours:.2} of the {what} per CPU-second, where Pegasus published {theirs:.2} of the \
+                 throughput.",
+                many.partitions, few.partitions
+            )
+        })
+    });
+    sentences.collect()
+}
+
+fn scale(material: &Material) -> Vec<String> {
+    let rows = &material.published.scale;
+    let mut sentences = Vec::new();
+    for case in ["write", "read"] {
+        let of_nodes = |nodes: u16| rows.iter().filter(move |row| row.case == case && row.nodes == nodes);
+        let costs = of_nodes(7).filter_map(|row| {
+            let at = |nodes| cost(material.run(&experiments::scale(case, &row.threads, nodes)));
+            Some(at(7)? / at(5)?)
+        });
+        if let Some(ratio) = mean(&costs.collect::<Vec<_>>()).filter(|ratio| *ratio > 1.0 + NOISE) {
+            sentences.push(format!("A {case} costs {ratio:.2} times the CPU time on 7 nodes that it does on 5."));
+        }
+    }
+    sentences
+}
+
+fn rethinkdb(material: &Material) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (title, workload, reads) in [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))] {
+        let at = |nodes| cost(material.run(&experiments::rethinkdb(workload, nodes, reads)));
+        let ratio = at(16).zip(at(2)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+        sentences.extend(ratio.map(|ratio| {
+            format!(
+                "YCSB {title}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
+                 published throughput grows about as the nodes do."
+            )
+        }));
+    }
+    sentences
+}

@@ -1,0 +1,201 @@
+//! The report of a suite, made from its files: every published table and figure with ours beside it.
+
+mod behind;
+mod document;
+mod sections;
+
+use super::cell::Cell;
+use super::experiments::{ALL, Experiment};
+use super::published::Published;
+use super::result::{CellResult, read_all};
+use crate::report::RunResult;
+use anyhow::bail;
+use document::Block;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What was measured, and what was published.
+struct Material {
+    results: BTreeMap<String, CellResult>,
+    published: Published,
+}
+
+impl Material {
+    fn result(&self, cell: &Cell) -> Option<&CellResult> {
+        self.results.get(&cell.id())
+    }
+
+    fn run(&self, cell: &Cell) -> Option<&RunResult> {
+        self.result(cell)?.shown()
+    }
+
+    /// Whether anything of an experiment was measured.
+    fn has(&self, experiment: Experiment) -> bool {
+        experiment.cells(&self.published).iter().any(|cell| self.run(cell).is_some())
+    }
+}
+
+/// Writes the report of the results in a directory into it. Returns where its HTML form is.
+///
+/// # Errors
+/// If there are no results, or a file cannot be written.
+pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
+    let material = Material { results: read_all(directory)?, published: Published::read() };
+    let Some(first) = material.results.values().find_map(CellResult::shown) else {
+        bail!("nothing was measured yet");
+    };
+    let mut blocks = summary(&material, first);
+    for experiment in ALL.into_iter().filter(|experiment| material.has(*experiment)) {
+        blocks.push(Block::Heading(2, experiment.title().into()));
+        blocks.extend(sections::of(experiment, &material));
+    }
+    document::write(&blocks, directory)?;
+    Ok(directory.join("index.html"))
+}
+
+fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
+    let host = &first.host;
+    let scale = first.settings.command.split(" --scale ").nth(1).and_then(|rest| rest.split(' ').next());
+    let mut blocks = vec![
+        Block::Heading(1, "The published experiments, measured here".into()),
+        Block::Text(format!(
+            "Every published table and figure of Apache Pegasus, RethinkDB 2.1.5 and nubase that needs no documents, \
+             repeated with Tessera {} by `tessera bench suite published --scale {}`: runs of {:.0} seconds. The map-reduce query \
+             over a table has its place when there are documents.",
+            host.tessera_version,
+            scale.unwrap_or("small"),
+            first.seconds
+        )),
+        Block::Text(format!(
+            "One machine: {}, {} cores, {} GiB, Linux {}. All nodes of a cluster and the load generator share it. The published \
+             figures are of clusters of servers (Pegasus: five with two Xeon Silver 4210, 128 GB, eight SSDs and 10 Gbit/s each), so \
+             throughputs are not to be compared as they stand. What can be compared is the shape of a table or a figure, \
+             and Tessera's operations per CPU-second of all its nodes' processes together.",
+            host.cpu,
+            host.cores,
+            host.memory_bytes >> 30,
+            host.kernel
+        )),
+        Block::Text(
+            "Pegasus answers before its log is fsynced, so its experiments have durability `soft` here, and go through \
+             Pegasus' protocol to the nodes that lead. RethinkDB's have `hard`, nubase's memory engine `none` and its RocksDB \
+             engine `soft`, through the Redis protocol. Every figure's settings, timeline and command are in `cells/`."
+                .into(),
+        ),
+    ];
+    let measured = |experiment: &Experiment| {
+        let cells = experiment.cells(&material.published);
+        let done = cells.iter().filter(|cell| material.run(cell).is_some()).count();
+        vec![experiment.title().to_string(), cells.len().to_string(), done.to_string()]
+    };
+    let head = vec!["experiment", "published figures", "measured"];
+    blocks.push(Block::Table { head, rows: ALL.iter().map(measured).collect() });
+    let places = behind::places(material);
+    if !places.is_empty() {
+        blocks.push(Block::Heading(2, "Where Tessera is behind".into()));
+        blocks.extend(places.into_iter().map(Block::Text));
+    }
+    let failed: Vec<&CellResult> = material.results.values().filter(|result| result.failure.is_some()).collect();
+    for result in failed {
+        let failure = result.failure.as_deref().unwrap_or_default();
+        blocks.push(Block::Text(format!("Not measured: `{}`: {failure}", result.cell.id())));
+    }
+    let is_bound = |result: &&CellResult| result.shown().is_some_and(|run| !run.warnings.is_empty());
+    let bound = material.results.values().filter(is_bound).count();
+    if bound > 0 {
+        blocks.push(Block::Text(format!(
+            "In {bound} of {} cells the load generator used up its core, or the server did not keep up with the rate that was \
+             asked: their files say so under `warnings`.",
+            material.results.len()
+        )));
+    }
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Latencies, Second};
+    use crate::report::Settings;
+    use crate::run::Measured;
+    use crate::suite::compare;
+    use crate::suite::experiments;
+    use crate::suite::result::Measurement;
+    use std::time::Duration;
+
+    /// A run of so many reads and writes in two seconds.
+    fn run(cell: &Cell, operations: u64) -> RunResult {
+        let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
+        reads.record(Duration::from_micros(123), operations);
+        let (elapsed, cpu) = (Duration::from_secs(2), Duration::from_secs(1));
+        let seconds = vec![Second { second: 1, operations, read_p99_ms: 1.0, write_p99_ms: 1.0 }];
+        let measured = Measured { reads, writes, seconds, elapsed, cpu, last_error: None };
+        let settings = Settings {
+            name: cell.id(),
+            server: "here".into(),
+            protocol: Some(cell.protocol),
+            table: None,
+            mix: cell.mix.clone(),
+            distribution: cell.distribution,
+            records: 1,
+            fields: cell.table.fields,
+            field_bytes: cell.table.field_bytes,
+            processes: cell.processes,
+            threads: cell.threads,
+            pipeline: 1,
+            batch: 1,
+            rate: None,
+            limit_ms: 10.0,
+            warm_up_seconds: 0.0,
+            seed: 1,
+            command: "tessera bench suite published --scale small --only x".into(),
+        };
+        RunResult::new(settings, &measured, Some(cpu))
+    }
+
+    fn measure_all(directory: &Path, operations: u64) {
+        for cell in experiments::cells(&ALL, &Published::read()) {
+            let mut result = CellResult::new(cell.clone());
+            result.tessera = Measurement { runs: vec![run(&cell, operations)], ..Measurement::default() };
+            result.peers.insert("redis-server 0".into(), result.tessera.clone());
+            result.write(directory).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_published_figure_has_its_counterpart() {
+        let directory = tempfile::TempDir::new().unwrap();
+        measure_all(directory.path(), 24_690);
+        write(directory.path()).unwrap();
+        let markdown = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+        let published = Published::read();
+        let rows = markdown.lines().filter(|line| line.contains("| Tessera") && line.contains("12,345")).count();
+        assert_eq!(rows, published.versions.len() + published.limiter.len() + published.nubase.len());
+        let figures = markdown.lines().filter(|line| line.starts_with("![")).count();
+        assert_eq!(figures, std::fs::read_dir(directory.path().join("figures")).unwrap().count());
+        for experiment in ALL {
+            assert!(markdown.contains(experiment.title()));
+        }
+        let page = std::fs::read_to_string(directory.path().join("index.html")).unwrap();
+        assert_eq!(page.matches("<svg").count(), figures, "the page needs no other file");
+        assert!(!page.contains("src=") && !page.contains("href="));
+    }
+
+    #[test]
+    fn what_changed_by_more_than_noise_is_told() {
+        let [before, same, after] = [(); 3].map(|()| tempfile::TempDir::new().unwrap());
+        measure_all(before.path(), 10_000);
+        measure_all(same.path(), 10_500);
+        measure_all(after.path(), 20_000);
+        assert!(compare(before.path(), same.path()).unwrap().contains("; 0 changed"));
+        let changes = compare(before.path(), after.path()).unwrap();
+        assert!(changes.contains("+100 %") && !changes.contains("; 0 changed"), "{changes}");
+    }
+
+    #[test]
+    fn a_directory_without_results_says_so() {
+        let directory = tempfile::TempDir::new().unwrap();
+        std::fs::create_dir(directory.path().join("cells")).unwrap();
+        assert!(write(directory.path()).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! Measuring one cell.
+
+use super::cell::{Cell, Loop};
+use super::cluster::Cluster;
+use super::peer::RedisServer;
+use super::result::{CellResult, Measurement};
+use super::search::{self, Attempt};
+use crate::driver::{Protocol, Route};
+use crate::execute::{Execution, execute};
+use crate::report::{RunResult, Settings};
+use crate::run::Plan;
+use crate::workload::{Mix, RecordShape};
+use anyhow::bail;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How much of the published experiments is done: the one factor by which they are made to fit a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Scale {
+    /// 3 seconds a run, 20 MB a table
+    Small,
+    /// 20 seconds a run, 200 MB a table
+    Medium,
+    /// 5 minutes a run, 10 GB a table
+    Full,
+}
+
+impl Scale {
+    fn seconds(self) -> f64 {
+        match self {
+            Self::Small => 3.0,
+            Self::Medium => 20.0,
+            Self::Full => 300.0,
+        }
+    }
+
+    fn table_bytes(self) -> usize {
+        match self {
+            Self::Small => 20_000_000,
+            Self::Medium => 200_000_000,
+            Self::Full => 10_000_000_000,
+        }
+    }
+}
+
+const WARM_UP: f64 = 1.0;
+/// Requests that took longer are slow.
+const LIMIT: Duration = Duration::from_millis(10);
+/// Rates that a search tries.
+const ATTEMPTS: usize = 6;
+/// Share of what was due that must have been done.
+const KEPT_UP: f64 = 0.98;
+/// Clusters up to this size have redis-server beside them.
+const PEER_NODES: u16 = 3;
+/// For the time to go only: nodes that start in a second, bytes that are loaded in one.
+const STARTS: f64 = 1.5;
+const LOADS: f64 = 4e6;
+
+pub struct Runner {
+    pub scale: Scale,
+    pub repeats: usize,
+}
+
+impl Runner {
+    fn records(&self, cell: &Cell) -> u64 {
+        (self.scale.table_bytes() / cell.table.record_bytes()).max(1_000) as u64
+    }
+
+    /// Seconds that a cell takes.
+    pub fn seconds(&self, cell: &Cell) -> f64 {
+        let runs = match cell.kind {
+            Loop::Closed => self.repeats,
+            Loop::Search => 1 + ATTEMPTS,
+        };
+        let servers = if has_peer(cell) && cell.reads.is_none() { 2 } else { 1 };
+        (servers * runs) as f64 * (WARM_UP + self.scale.seconds())
+    }
+
+    pub fn start_seconds(cell: &Cell) -> f64 {
+        2.0 + f64::from(cell.cluster.nodes) / STARTS
+    }
+
+    pub fn load_seconds(&self) -> f64 {
+        1.0 + self.scale.table_bytes() as f64 / LOADS
+    }
+
+    fn plan(&self, cell: &Cell, route: Route, greeting: Vec<Vec<String>>) -> anyhow::Result<Plan> {
+        Ok(Plan {
+            route,
+            greeting,
+            connections: cell.processes * cell.threads,
+            pipeline: 1,
+            batch: 1,
+            mix: Mix::parse(&cell.mix)?,
+            distribution: cell.distribution,
+            records: self.records(cell),
+            // YCSB updates a field; a Pegasus client sets all sort keys at once.
+            shape: RecordShape {
+                writes_all: cell.protocol == Protocol::Pegasus,
+                ..RecordShape::whole(cell.table.fields, cell.table.field_bytes)
+            },
+            rate: None,
+            warm_up: Duration::from_secs_f64(WARM_UP),
+            duration: Duration::from_secs_f64(self.scale.seconds()),
+            operations: None,
+            limit: LIMIT,
+            seed: 1,
+        })
+    }
+
+    /// What is done to Tessera in a cell.
+    fn plan_of_tessera(&self, cluster: &Cluster, cell: &Cell) -> anyhow::Result<Plan> {
+        let table = cell.table.name();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
+        match cell.protocol {
+            Protocol::Pegasus => self.plan(cell, Route::to_pegasus_table(cluster.pegasus_meta(), &table)?, Vec::new()),
+            Protocol::Redis => {
+                let mut greeting = vec![words(&["TABLE", &table])];
+                greeting.extend(cell.reads.as_deref().map(|reads| words(&["READS", reads])));
+                self.plan(cell, Route::Any(cluster.redis()), greeting)
+            }
+        }
+    }
+
+    /// Creates the table of a cell and writes its records; to a peer as well, if there is one for it.
+    ///
+    /// # Errors
+    /// What a server answers.
+    pub fn load(
+        &self,
+        cluster: &Cluster,
+        cell: &Cell,
+        data_of_peers: &Path,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Option<RedisServer>> {
+        cluster.create(&cell.table)?;
+        let load = |plan: Plan| {
+            // Many clients and a pipeline would queue more than a node takes.
+            let plan = Plan { connections: 16, ..plan };
+            let (loaded, _) = execute(&plan, Execution { is_load: true, ..Execution::default() }, stop, |_| {})?;
+            match loaded.last_error {
+                Some(error) => bail!("loading: {error}"),
+                None => Ok(()),
+            }
+        };
+        load(self.plan_of_tessera(cluster, cell)?)?;
+        if !has_peer(cell) {
+            return Ok(None);
+        }
+        let peer = RedisServer::start(&cell.table, data_of_peers)?;
+        if let Some(peer) = &peer {
+            load(self.plan(cell, Route::Any(vec![peer.address()]), Vec::new())?)?;
+        }
+        Ok(peer)
+    }
+
+    /// Measures a cell, then the same on a peer.
+    ///
+    /// # Errors
+    /// What a server answers.
+    pub fn measure(
+        &self,
+        cluster: &Cluster,
+        peer: &Option<RedisServer>,
+        result: &mut CellResult,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        let cell = result.cell.clone();
+        result.tessera = self.measure_server(&cell, &self.plan_of_tessera(cluster, &cell)?, &cluster.pids, stop)?;
+        if cell.table.engine == "rocksdb" {
+            let shown = cluster.show(&cell.table)?;
+            result.levels = Some(shown["statistics"]["levels"].clone());
+            result.block_cache_hit_rate = shown["block_cache_hit_rate"].as_f64();
+        }
+        // Read modes are Tessera's own.
+        if let Some(peer) = peer.as_ref().filter(|_| cell.reads.is_none()) {
+            let plan = self.plan(&cell, Route::Any(vec![peer.address()]), Vec::new())?;
+            result.peers.insert(peer.name.clone(), self.measure_server(&cell, &plan, &[peer.pid()], stop)?);
+        }
+        if result.tessera.runs.is_empty() {
+            bail!("no rate that was tried was within the limits: see `attempts`");
+        }
+        Ok(())
+    }
+
+    fn measure_server(&self, cell: &Cell, plan: &Plan, pids: &[u32], stop: &AtomicBool) -> anyhow::Result<Measurement> {
+        let mut measured = Measurement::default();
+        match cell.kind {
+            Loop::Closed => {
+                for _ in 0..self.repeats {
+                    let (run, network) = self.run(cell, plan, pids, stop)?;
+                    measured.runs.push(run);
+                    measured.network_bits_per_second = network;
+                }
+            }
+            Loop::Search => {
+                let (closed, _) = self.run(cell, plan, pids, stop)?;
+                let try_rate = |rate| {
+                    let (run, network) = self.run(cell, &Plan { rate: Some(rate), ..plan.clone() }, pids, stop)?;
+                    Ok((attempt(rate, &run, network), (run, network)))
+                };
+                let most = closed.operations_per_second;
+                let (best, attempts) = search::highest(most, ATTEMPTS, &search::PUBLISHED, try_rate)?;
+                measured.attempts = attempts;
+                if let Some((run, network)) = best {
+                    measured.runs.push(run);
+                    measured.network_bits_per_second = network;
+                }
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Runs a plan. Returns the result, and the bits that crossed the network in a second.
+    fn run(&self, cell: &Cell, plan: &Plan, pids: &[u32], stop: &AtomicBool) -> anyhow::Result<(RunResult, f64)> {
+        let (began, before) = (Instant::now(), loopback_bytes());
+        let execution = Execution { server_pids: pids, ..Execution::default() };
+        let (measured, server_cpu) = execute(plan, execution, stop, |_| {})?;
+        let network = (loopback_bytes() - before) * 8.0 / began.elapsed().as_secs_f64();
+        if let Some(error) = &measured.last_error {
+            bail!("the server answered with errors, the last one: {error}");
+        }
+        Ok((RunResult::new(self.settings(cell, plan), &measured, server_cpu), network))
+    }
+
+    fn settings(&self, cell: &Cell, plan: &Plan) -> Settings {
+        Settings {
+            name: cell.id(),
+            server: plan.route.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            protocol: Some(cell.protocol),
+            table: Some(cell.table.name()),
+            mix: cell.mix.clone(),
+            distribution: plan.distribution,
+            records: plan.records,
+            fields: plan.shape.fields,
+            field_bytes: plan.shape.field_bytes,
+            processes: cell.processes,
+            threads: cell.threads,
+            pipeline: plan.pipeline,
+            batch: plan.batch,
+            rate: plan.rate,
+            limit_ms: LIMIT.as_secs_f64() * 1e3,
+            warm_up_seconds: WARM_UP,
+            seed: plan.seed,
+            command: format!(
+                "tessera bench suite published --scale {} --only {}",
+                format!("{:?}", self.scale).to_lowercase(),
+                cell.id()
+            ),
+        }
+    }
+}
+
+/// Whether redis-server is measured too. One process is nobody's peer in a large cluster.
+fn has_peer(cell: &Cell) -> bool {
+    cell.protocol == Protocol::Redis && cell.cluster.nodes <= PEER_NODES
+}
+
+fn attempt(rate: f64, run: &RunResult, network_bits_per_second: f64) -> Attempt {
+    let slow = |summary: &crate::measure::Summary| summary.share_over_limit * summary.operations as f64;
+    Attempt {
+        rate,
+        cpu_share: run.server_cpu_seconds.unwrap_or(0.0) / run.seconds / run.host.cores as f64,
+        network_bits_per_second,
+        slow_share: (slow(&run.reads) + slow(&run.writes)) / run.operations.max(1) as f64,
+        kept_up: run.operations_per_second >= rate * KEPT_UP,
+    }
+}
+
+/// Bytes that have crossed the loopback interface.
+fn loopback_bytes() -> f64 {
+    let devices = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    let received = devices.lines().find_map(|line| line.trim().strip_prefix("lo:")?.split_whitespace().next());
+    received.and_then(|bytes| bytes.parse().ok()).unwrap_or(0.0)
+}

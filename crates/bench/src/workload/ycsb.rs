@@ -1,0 +1,164 @@
+//! Workloads as YCSB's property files describe them.
+//!
+//! Read are the properties of YCSB's core workload that mean something here: `recordcount`, `operationcount`, `threadcount`,
+//! `target`, `maxexecutiontime`, `fieldcount`, `fieldlength`, `readallfields`, `writeallfields`, `requestdistribution`, and the
+//! proportions. Others are ignored, as bindings ignore what is for others; `insertorder=ordered` and
+//! `fieldlengthdistribution` other than constant are refused, since the result would be another one.
+
+use super::{KeyDistribution, Mix, RecordShape};
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+
+/// The workloads that come with YCSB, by their file names.
+const CORE: [(&str, &str); 6] = [
+    ("workloada", "readproportion=0.5\nupdateproportion=0.5"),
+    ("workloadb", "readproportion=0.95\nupdateproportion=0.05"),
+    ("workloadc", "readproportion=1\nupdateproportion=0"),
+    ("workloadd", "readproportion=0.95\nupdateproportion=0\ninsertproportion=0.05\nrequestdistribution=latest"),
+    ("workloade", "readproportion=0\nupdateproportion=0\nscanproportion=0.95\ninsertproportion=0.05"),
+    ("workloadf", "readproportion=0.5\nupdateproportion=0\nreadmodifywriteproportion=0.5"),
+];
+
+/// What all of them say.
+const CORE_COMMON: &str = "recordcount=1000\noperationcount=1000\nrequestdistribution=zipfian";
+
+/// Properties; later ones take the place of earlier ones.
+#[derive(Clone, Debug, Default)]
+pub struct Properties(BTreeMap<String, String>);
+
+/// A workload that properties describe.
+#[derive(Clone, Debug)]
+pub struct YcsbWorkload {
+    pub mix: Mix,
+    pub distribution: KeyDistribution,
+    pub records: u64,
+    pub operations: Option<u64>,
+    pub shape: RecordShape,
+    pub threads: Option<usize>,
+    /// Operations per second.
+    pub target: Option<f64>,
+    pub seconds: Option<f64>,
+}
+
+impl Properties {
+    /// Adds those of a file, or of one of YCSB's own workloads if there is no file of that name.
+    ///
+    /// # Errors
+    /// If there is neither.
+    pub fn add_file(&mut self, name: &str) -> anyhow::Result<()> {
+        match (std::fs::read_to_string(name), CORE.iter().find(|(core, _)| *core == name)) {
+            (Ok(text), _) => self.add(&text),
+            (Err(_), Some((_, text))) => {
+                self.add(CORE_COMMON);
+                self.add(text);
+            }
+            (Err(error), None) => return Err(error).with_context(|| name.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Adds lines of `key=value`; lines that begin with `#` or `!` are comments.
+    pub fn add(&mut self, text: &str) {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', '!']));
+        for (key, value) in lines.filter_map(|line| line.split_once(['=', ':'])) {
+            self.0.insert(key.trim().to_string(), value.trim().to_string());
+        }
+    }
+
+    fn number(&self, key: &str) -> anyhow::Result<Option<f64>> {
+        let parse = |value: &String| {
+            let number = value.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+            number.with_context(|| format!("{key}={value} is no number"))
+        };
+        self.0.get(key).map(parse).transpose()
+    }
+
+    fn is(&self, key: &str, default: bool) -> bool {
+        self.0.get(key).map_or(default, |value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// The workload, with YCSB's defaults for what is not said.
+    ///
+    /// # Errors
+    /// If a value is none, or asks for something that is not there.
+    pub fn workload(&self) -> anyhow::Result<YcsbWorkload> {
+        let share = |key: &str, default: f64| anyhow::Ok(self.number(key)?.unwrap_or(default));
+        let mix = Mix::of_proportions(
+            share("readproportion", 0.95)?,
+            share("updateproportion", 0.05)?,
+            share("insertproportion", 0.0)?,
+            share("readmodifywriteproportion", 0.0)?,
+            share("scanproportion", 0.0)?,
+        )?;
+        let word = |key: &str, default: &'static str| self.0.get(key).map_or(default, String::as_str).to_lowercase();
+        let distribution = match word("requestdistribution", "uniform").as_str() {
+            "uniform" => KeyDistribution::Uniform,
+            "zipfian" => KeyDistribution::Zipfian,
+            "latest" => KeyDistribution::Latest,
+            "hotspot" => KeyDistribution::Hotspot,
+            "sequential" => KeyDistribution::Sequential,
+            "exponential" => KeyDistribution::Exponential,
+            other => bail!("requestdistribution={other} is not known"),
+        };
+        for (key, only) in [("insertorder", "hashed"), ("fieldlengthdistribution", "constant")] {
+            let value = word(key, only);
+            if value != only {
+                bail!("{key}={value} is not there; only {only} is");
+            }
+        }
+        let count = |key: &str| anyhow::Ok(self.number(key)?.map(|number| number as u64).filter(|number| *number > 0));
+        let fields = count("fieldcount")?.unwrap_or(10) as usize;
+        Ok(YcsbWorkload {
+            mix,
+            distribution,
+            records: count("recordcount")?.context("recordcount is not given")?,
+            operations: count("operationcount")?,
+            shape: RecordShape {
+                fields,
+                field_bytes: count("fieldlength")?.unwrap_or(100) as usize,
+                reads_all: self.is("readallfields", true),
+                writes_all: self.is("writeallfields", false),
+            },
+            threads: count("threadcount")?.map(|threads| threads as usize),
+            target: self.number("target")?.filter(|target| *target > 0.0),
+            seconds: self.number("maxexecutiontime")?.filter(|seconds| *seconds > 0.0),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_and_single_properties_make_a_workload() {
+        let mut properties = Properties::default();
+        properties.add("# a comment\nrecordcount=5000\n readproportion = 0.2\nupdateproportion: 0.8\nworkload=x.Y");
+        properties.add("fieldcount=3\nfieldlength=7\nrequestdistribution=exponential\nreadallfields=false\ntarget=50");
+        let workload = properties.workload().unwrap();
+        assert_eq!((workload.records, workload.shape.fields, workload.shape.field_bytes), (5_000, 3, 7));
+        assert_eq!((workload.shape.reads_all, workload.shape.writes_all), (false, false));
+        assert_eq!((workload.distribution, workload.target), (KeyDistribution::Exponential, Some(50.0)));
+        properties.add("recordcount=6000");
+        assert_eq!(properties.workload().unwrap().records, 6_000);
+        for bad in
+            ["readproportion=many", "requestdistribution=odd", "insertorder=ordered", "fieldlengthdistribution=zipfian"]
+        {
+            let mut properties = properties.clone();
+            properties.add(bad);
+            assert!(properties.workload().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ycsbs_own_workloads_are_known_by_name() {
+        for (name, _) in CORE {
+            let mut properties = Properties::default();
+            properties.add_file(name).unwrap();
+            let workload = properties.workload().unwrap();
+            assert_eq!((workload.records, workload.operations, workload.shape.fields), (1_000, Some(1_000), 10));
+            assert_eq!(workload.mix.scans(), name == "workloade");
+        }
+        assert!(Properties::default().add_file("no-such-workload").is_err());
+    }
+}
