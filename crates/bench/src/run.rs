@@ -206,6 +206,7 @@ impl<'a> Loop<'a> {
                     latencies.clear();
                 }
                 (measured_from, second_from, self.done, done_in_second) = (now, now, 0, 0);
+                self.started = self.connections.iter().map(|connection| connection.in_flight as u64).sum();
                 cpu_before = cpu::of_this_thread();
                 on_measure.take().into_iter().for_each(|tell| tell());
             }
@@ -275,9 +276,15 @@ impl<'a> Loop<'a> {
 
     /// Closed loop: gives every idle connection its next pipeline.
     fn start_all(&mut self, now: Instant) -> anyhow::Result<()> {
-        while let Some(number) = self.idle.pop() {
-            let limit = self.plan.operations.map_or(u64::MAX, |limit| limit.saturating_sub(self.started));
-            let count = u64::min(self.plan.pipeline as u64, limit);
+        loop {
+            // What is done to warm up does not count.
+            let limit = self.plan.operations.filter(|_| self.measuring);
+            let count =
+                u64::min(self.plan.pipeline as u64, limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.started)));
+            if count == 0 {
+                break;
+            }
+            let Some(number) = self.idle.pop() else { break };
             for _ in 0..count {
                 self.begin(number, now);
             }
@@ -417,4 +424,43 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
     }
     stream.set_nonblocking(true)?;
     Ok(TcpStream::from_std(stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is done to warm up was once counted, and left a run waiting for operations that nobody began.
+    #[test]
+    fn a_run_of_so_many_operations_ends_after_them() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        std::thread::spawn(move || crate::null_server::run(address.port(), 10));
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "the server answers");
+            std::thread::yield_now();
+        }
+        let plan = Plan {
+            route: Route::Any(vec![address]),
+            greeting: Vec::new(),
+            connections: 2,
+            pipeline: 4,
+            batch: 1,
+            mix: Mix::parse("read").unwrap(),
+            distribution: KeyDistribution::Uniform,
+            records: 10,
+            shape: RecordShape::whole(1, 10),
+            rate: None,
+            warm_up: Duration::from_millis(200),
+            duration: Duration::from_secs(20),
+            operations: Some(100),
+            limit: Duration::from_secs(1),
+            seed: 1,
+        };
+        let measured = run(&plan, &Arc::default(), || {}).unwrap();
+        assert!(measured.elapsed < Duration::from_secs(20), "it ended by the operations");
+        assert!((100..108).contains(&measured.reads.summary().operations));
+    }
 }
