@@ -134,6 +134,17 @@ impl RunResult {
         }
     }
 
+    /// Share of all operations that took longer than the limit of the run, 0 to 1.
+    pub fn share_over_limit(&self) -> f64 {
+        let over = |summary: &Summary| summary.share_over_limit * summary.operations as f64;
+        (over(&self.reads) + over(&self.writes)) / self.operations.max(1) as f64
+    }
+
+    /// Share of the machine's cores that the servers used, 0 to 1.
+    pub fn server_cpu_share(&self) -> Option<f64> {
+        Some(self.server_cpu_seconds? / self.seconds / self.host.cores as f64)
+    }
+
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         serde_json::from_slice(&bytes).with_context(|| format!("{} is no result of this version", path.display()))
@@ -156,9 +167,6 @@ pub fn table(results: &[RunResult]) -> String {
         let latency =
             |summary: &Summary, value: f64| if summary.operations == 0 { "-".into() } else { format!("{value:.3}") };
         let per_cpu = result.operations_per_server_cpu_second.map_or("-".into(), |value| format!("{value:.0}"));
-        let over = (result.reads.share_over_limit * result.reads.operations as f64
-            + result.writes.share_over_limit * result.writes.operations as f64)
-            / (result.operations.max(1)) as f64;
         text += &format!(
             "| {} | {} | {record} | {}*{} | {} | {:.0} | {per_cpu} | {} | {} | {} | {} | {} | {} | {:.3} % |\n",
             settings.name,
@@ -173,7 +181,7 @@ pub fn table(results: &[RunResult]) -> String {
             latency(&result.writes, result.writes.mean_ms),
             latency(&result.writes, result.writes.p99_ms),
             latency(&result.writes, result.writes.p999_ms),
-            over * 100.0,
+            result.share_over_limit() * 100.0,
         );
     }
     text

@@ -7,7 +7,7 @@ use std::path::Path;
 /// What single runs are taken to differ by.
 const UNKNOWN_SPREAD: f64 = 0.1;
 
-/// Cells that both directories have, with how throughput, cost and P99 changed, as a Markdown table. A change counts when it is
+/// Cells that both directories have, with how throughput and cost changed, as a Markdown table. A change counts when it is
 /// larger than the spread of either's repeats.
 ///
 /// # Errors

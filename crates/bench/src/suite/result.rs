@@ -84,12 +84,6 @@ impl Measurement {
         let (low, high) = (rates().fold(f64::MAX, f64::min), rates().fold(0.0, f64::max));
         (self.runs.len() > 1).then_some((high - low) / shown)
     }
-
-    /// Share of the machine's cores that the servers used, 0 to 1.
-    pub fn cpu_share(&self) -> Option<f64> {
-        let run = self.shown()?;
-        Some(run.server_cpu_seconds? / run.seconds / run.host.cores as f64)
-    }
 }
 
 /// The results in a directory, by the names of their cells.

@@ -258,12 +258,11 @@ fn has_peer(cell: &Cell) -> bool {
 }
 
 fn attempt(rate: f64, run: &RunResult, network_bits_per_second: f64) -> Attempt {
-    let slow = |summary: &crate::measure::Summary| summary.share_over_limit * summary.operations as f64;
     Attempt {
         rate,
-        cpu_share: run.server_cpu_seconds.unwrap_or(0.0) / run.seconds / run.host.cores as f64,
+        cpu_share: run.server_cpu_share().unwrap_or(0.0),
         network_bits_per_second,
-        slow_share: (slow(&run.reads) + slow(&run.writes)) / run.operations.max(1) as f64,
+        slow_share: run.share_over_limit(),
         kept_up: run.operations_per_second >= rate * KEPT_UP,
     }
 }

@@ -1,7 +1,7 @@
 //! The record that ends a partition.
 
 use crate::machine::{Operation, Verdict};
-use crate::table::{Partition, Table};
+use crate::table::Table;
 use crate::transaction::Transaction;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,8 @@ impl Operation for Seal {
         // Nothing is read here any more either: soon the new table takes writes.
         state.is_serving.store(false, Ordering::Release);
         state.outflow.seal();
-        touch_watches(state);
+        // Whoever watches a key here would miss what is written in the new table.
+        state.watched.touch_all();
         Verdict::Commit
     }
 
@@ -54,12 +55,5 @@ impl Operation for Seal {
         if let Some(sender) = self.0.lock().take() {
             let _ = sender.send(outcome);
         }
-    }
-}
-
-/// Whoever watches a key here would miss what is written in the new table.
-fn touch_watches(state: &Partition) {
-    if !state.watched.is_empty() {
-        state.watched.touch_all();
     }
 }

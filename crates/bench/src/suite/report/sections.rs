@@ -411,17 +411,15 @@ fn nubase(material: &Material) -> Vec<Block> {
 
 /// A row of what a search found.
 fn searched(who: &str, measured: &Measurement, run: &RunResult) -> Vec<String> {
-    let slow = |summary: &Summary| summary.share_over_limit * summary.operations as f64;
-    let slow = (slow(&run.reads) + slow(&run.writes)) / run.operations.max(1) as f64;
     vec![
         String::new(),
         String::new(),
         String::new(),
         who.into(),
         whole(run.operations_per_second),
-        measured.cpu_share().map_or("-".into(), percent),
+        run.server_cpu_share().map_or("-".into(), percent),
         format!("{:.2} Gbit/s", measured.network_bits_per_second / 1e9),
-        format!("{:.3} %", 100.0 * slow),
+        format!("{:.3} %", 100.0 * run.share_over_limit()),
         per_cpu(run),
     ]
 }
