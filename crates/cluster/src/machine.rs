@@ -138,7 +138,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
-    fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
+    fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
         for Committed { index, payloads, .. } in committed {
             if *index <= self.file.applied_index {
                 continue;
@@ -162,7 +162,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
             }
             self.file = next;
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     fn answer(&mut self, ticket: CatalogTicket, outcome: Result<(), Failure>) {

@@ -80,8 +80,8 @@ impl StateMachine for Sink {
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
-    fn apply(&mut self, _committed: &[Committed]) -> Result<(), String> {
-        Ok(())
+    fn apply(&mut self, _committed: &[Committed]) -> Result<Vec<GroupId>, String> {
+        Ok(Vec::new())
     }
 
     fn answer(&mut self, (): (), outcome: Result<(), Failure>) {

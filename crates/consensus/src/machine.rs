@@ -23,11 +23,12 @@ pub trait StateMachine {
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
 
     /// Applies committed entries: all that one pass of the loop has, in log order within a group. Entries with an
-    /// empty payload change nothing but the index.
+    /// empty payload change nothing but the index. Returns groups whose state could not take theirs without waiting: these
+    /// are given again when [`crate::Inbox::caught_up`] tells.
     ///
     /// # Errors
     /// If the state could not take them. They are given again later; meanwhile nothing of `committed` may be answered.
-    fn apply(&mut self, committed: &[Committed]) -> Result<(), String>;
+    fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String>;
 
     /// Answers a command: `Ok` once its entry is applied.
     fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>);
@@ -124,6 +125,8 @@ pub struct Committed {
 pub enum Failure {
     /// Not done: the group is not on this worker, or not yet leading.
     NotServing,
+    /// Not done: as much as may waits for the state machine.
+    Busy,
     /// Not done: the disk is full.
     DiskFull,
     /// Not done: the log failed earlier.

@@ -16,6 +16,7 @@ use crate::log::{LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
 use arrivals::Arrivals;
+use behind::Behind;
 use inbox::Message;
 pub use inbox::{GroupStart, Inbox, InboxFull, Look, Transport};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct Worker<M: StateMachine> {
     touched: Vec<GroupId>,
     /// Committed, but the state machine could not take it; tried again before anything else.
     unapplied: Vec<Committed>,
+    behind: Behind,
     apply_failure: Option<String>,
     /// Since when the disk has refused.
     refusing: Option<Instant>,
@@ -64,6 +66,7 @@ impl<M: StateMachine> Worker<M> {
             arrivals: Arrivals::default(),
             touched: Vec::new(),
             unapplied: Vec::new(),
+            behind: Behind::default(),
             apply_failure: None,
             refusing: None,
             stopping: None,
@@ -162,6 +165,7 @@ impl<M: StateMachine> Worker<M> {
                 Message::WakeLedBy(node) => self.groups.values_mut().for_each(|group| group.wake_if_led_by(node)),
                 Message::Look(look) => look(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
+                Message::CaughtUp => self.catch_up(),
                 Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
             }
         }
@@ -224,6 +228,9 @@ impl<M: StateMachine> Worker<M> {
             let failure = if is_hopeful { Failure::NotServing } else { failure.clone() };
             return self.machine.refuse(command, failure);
         }
+        if self.behind.is_full(id) {
+            return self.machine.refuse(command, Failure::Busy);
+        }
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
             Evaluated::Replicate { ticket, sync, early } => group.replicate(ticket, sync, early),
             Evaluated::NoChange { ticket, confirm } => {
@@ -248,8 +255,8 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn remove(&mut self, id: GroupId) {
-        if !self.arrivals.may_leave(id) {
-            return; // once its state is no longer being replaced
+        if !self.arrivals.may_leave(id) || !self.behind.may_leave(id) {
+            return; // once its state is no longer being replaced, or written to
         }
         let Some(mut group) = self.groups.remove(&id) else { return };
         for ticket in group.take_tickets() {
@@ -341,7 +348,7 @@ impl<M: StateMachine> Worker<M> {
             return self.snapshot_arrived(message);
         }
         let Some(group) = self.groups.get_mut(&id) else { return };
-        if self.arrivals.is_taking(id) {
+        if self.arrivals.is_taking(id) || (message.has_entries() && self.behind.is_full(id)) {
             return; // as if it had got lost
         }
         group.step(message);
@@ -370,18 +377,26 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn apply(&mut self) {
+        self.behind.take_later(&mut self.unapplied);
         if self.unapplied.is_empty() {
             return;
         }
-        if let Err(error) = self.machine.apply(&self.unapplied) {
-            if self.apply_failure.is_none() {
-                tracing::error!(%error, "committed writes cannot be applied; trying again");
+        let slow = match self.machine.apply(&self.unapplied) {
+            Ok(slow) => slow,
+            Err(error) => {
+                if self.apply_failure.is_none() {
+                    tracing::error!(%error, "committed writes cannot be applied; trying again");
+                }
+                self.apply_failure = Some(error);
+                return;
             }
-            self.apply_failure = Some(error);
-            return;
-        }
+        };
         self.apply_failure = None;
         for committed in self.unapplied.drain(..) {
+            if slow.contains(&committed.group) {
+                self.behind.push(committed);
+                continue;
+            }
             let Some(group) = self.groups.get_mut(&committed.group) else { continue };
             if group.applied(committed.index) {
                 self.machine.lease(committed.group, group.lease().map(|until| self.began + until));
@@ -426,6 +441,7 @@ fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
 }
 
 mod arrivals;
+mod behind;
 mod inbox;
 #[cfg(test)]
 mod tests;

@@ -47,8 +47,14 @@ pub trait Engine: Send + Sync {
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
     ) -> Result<Option<u64>, EngineError>;
 
-    /// Applies log entries; each partition's part takes effect atomically.
+    /// Applies log entries; each partition's part takes effect atomically. Waits while the engine must catch up with what
+    /// was written before.
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError>;
+
+    /// As [`Self::write`], unless it would wait. Returns whether it was done.
+    fn try_write(&self, applied: &[Applied<'_>]) -> Result<bool, EngineError> {
+        self.write(applied).map(|()| true)
+    }
 
     /// False only if no record with a sort key (or flagged as a field) was ever in the partition; then a hash key has at
     /// most the one record under the empty sort key, and nobody needs to look for others.

@@ -11,6 +11,8 @@ pub enum EngineError {
     Io { path: PathBuf, source: io::Error },
     #[error("rocksdb: {0}")]
     Rocksdb(String),
+    #[error("the engine must catch up with earlier writes first")]
+    WouldWait,
     #[error("the log could not be synced: {0}")]
     LogNotSynced(String),
 }
@@ -27,6 +29,7 @@ impl From<rocksdb::Error> for EngineError {
     fn from(error: rocksdb::Error) -> Self {
         match error.kind() {
             rocksdb::ErrorKind::Corruption => Self::Corruption(error.into_string()),
+            rocksdb::ErrorKind::Incomplete => Self::WouldWait,
             _ => Self::Rocksdb(error.into_string()),
         }
     }

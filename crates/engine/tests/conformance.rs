@@ -343,3 +343,49 @@ fn a_damaged_checkpoint_is_refused() {
         assert!(engine.restore(0, &path, 1).is_err(), "cut at {at}");
     }
 }
+
+/// A write that RocksDB would make wait leaves nothing, and what it was to say of the partition is said by the next try.
+#[test]
+fn a_write_that_would_wait_is_not_done() {
+    let directory = TempDir::new().unwrap();
+    let open = |rate_limit_bytes_per_second| {
+        let config = RocksConfig {
+            write_buffer_bytes: 1 << 16,
+            max_write_buffers: 2,
+            rate_limit_bytes_per_second,
+            ..Default::default()
+        };
+        let store = RocksStore::open(&directory.path().join("rocks"), config).unwrap();
+        store.open_table("table", PARTITIONS).unwrap()
+    };
+    let engine = open(1 << 16);
+    // What compresses well would not have to wait.
+    let noise = std::iter::successors(Some(1u64), |number| Some(number.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1));
+    let payload: Vec<u8> = noise.take(10_000).map(|number| (number >> 56) as u8).collect();
+    let entry = |key: &RecordKey<'_>| {
+        let mut entry = BytesMut::new();
+        encode_put(&mut entry, key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &payload });
+        [entry.freeze()]
+    };
+    let mut written = 0;
+    loop {
+        let payloads = entry(&RecordKey::new(format!("k{written}").as_bytes(), b""));
+        if !engine.try_write(&[Applied { partition: 0, index: written + 1, payloads: &payloads }]).unwrap() {
+            break;
+        }
+        written += 1;
+        assert!(written < 10_000, "nothing ever waits");
+    }
+    assert_eq!(engine.applied_index(0), written);
+    let field = RecordKey::new(b"k", b"sort key");
+    let payloads = entry(&field);
+    let applied = [Applied { partition: 1, index: 1, payloads: &payloads }];
+    assert!(!engine.try_write(&applied).unwrap());
+    assert_eq!((engine.applied_index(1), engine.may_hold_sort_keys(1)), (0, false));
+    engine.write(&applied).unwrap();
+    engine.make_durable(1, &|| Ok(())).unwrap();
+    drop(engine);
+    let engine = open(0);
+    assert_eq!((engine.applied_index(0), engine.applied_index(1)), (written, 1));
+    assert!(engine.may_hold_sort_keys(1) && read(&engine, 1, &field).is_some());
+}

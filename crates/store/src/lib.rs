@@ -20,6 +20,7 @@ mod maintenance;
 mod overlay;
 mod peers;
 mod replicas;
+mod slow_writes;
 mod snapshot;
 mod split;
 mod statistics;

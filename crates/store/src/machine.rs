@@ -2,9 +2,10 @@
 
 use crate::host::Host;
 use crate::overlay::Overlay;
+use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
 use crate::split;
-use crate::table::{Table, partition_of_group};
+use crate::table::{Table, group_of, partition_of_group};
 use crate::transaction::Transaction;
 use crate::{replicas, snapshot};
 use bytes::{Bytes, BytesMut};
@@ -16,7 +17,6 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_engine::Applied;
-use tessera_engine::mutation::{self, Mutation};
 use tessera_types::{Acks, Durability, ReplicaId, RequestError, UnixMillis};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
@@ -86,6 +86,7 @@ pub(crate) struct PartitionsMachine {
     partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
+    slow_writes: SlowWrites,
     host: Arc<Host>,
 }
 
@@ -99,7 +100,13 @@ struct HostedPartition {
 
 impl PartitionsMachine {
     pub(crate) fn new(host: Arc<Host>) -> Self {
-        Self { now: UnixMillis::now(), partitions: HashMap::default(), snapshots: Arc::default(), host }
+        Self {
+            now: UnixMillis::now(),
+            partitions: HashMap::default(),
+            snapshots: Arc::default(),
+            slow_writes: SlowWrites::default(),
+            host,
+        }
     }
 }
 
@@ -146,7 +153,7 @@ impl StateMachine for PartitionsMachine {
         }
     }
 
-    fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
+    fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
         // All entries of a pass that concern one table go to its engine in one call.
         let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
         for Committed { group, index, payloads } in committed {
@@ -161,26 +168,24 @@ impl StateMachine for PartitionsMachine {
                 None => by_table.push((table, vec![applied])),
             }
         }
+        let (mut slow, mut slow_writes) = (Vec::new(), Vec::new());
         for (table, entries) in &by_table {
-            // Odd while the engine writes: see `Partition::version`.
-            let bump = |applied: &Applied<'_>| {
-                table.partitions[applied.partition as usize].version.fetch_add(1, Ordering::AcqRel);
-            };
-            entries.iter().for_each(bump);
-            let outcome = table.engine.write(entries);
-            entries.iter().for_each(bump);
-            outcome.map_err(|error| error.to_string())?;
-            for applied in entries {
-                touch_watched(table, applied.partition, applied.payloads);
-                table.partitions[applied.partition as usize].outflow.applied(applied.payloads);
+            let is_held_up = self.slow_writes.hold_up(table);
+            if !is_held_up && slow_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
+                continue;
+            }
+            slow.extend(entries.iter().map(|applied| group_of(table.id, applied.partition)));
+            if !is_held_up {
+                slow_writes.push(SlowWrite::new(table, entries));
             }
         }
-        for Committed { group, index, .. } in committed {
+        self.slow_writes.begin(slow_writes);
+        for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
             }
         }
-        Ok(())
+        Ok(slow)
     }
 
     fn answer(&mut self, ticket: Ticket, outcome: Result<(), Failure>) {
@@ -347,20 +352,6 @@ impl PartitionsMachine {
     }
 }
 
-fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
-    let watched = &table.partitions[partition as usize].watched;
-    if watched.is_empty() {
-        return;
-    }
-    for mutation in payloads.iter().flat_map(|payload| mutation::decode(payload)) {
-        match mutation {
-            Ok(Mutation::Put { key, .. } | Mutation::Delete { key }) => watched.touch(key.hash_key),
-            Ok(Mutation::Clear) => watched.touch_all(),
-            Err(_) => {} // the engine has refused such a payload already
-        }
-    }
-}
-
 /// What a request asks of its writes, where that is something else than their table gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -380,6 +371,7 @@ pub(crate) fn sync_for(table: &Table, asked: Option<Durability>) -> Result<bool,
 pub(crate) fn request_error(failure: Failure) -> RequestError {
     match failure {
         Failure::NotServing => RequestError::NotReady,
+        Failure::Busy => RequestError::Busy,
         Failure::DiskFull => RequestError::DiskFull,
         Failure::DiskFailed(error) => RequestError::DiskFailed(error),
         Failure::ShuttingDown => RequestError::ShuttingDown,

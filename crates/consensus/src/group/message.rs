@@ -60,6 +60,10 @@ impl PeerMessage {
         (snapshot.get_metadata().index, snapshot.data.get(8..).unwrap_or_default())
     }
 
+    pub(crate) fn has_entries(&self) -> bool {
+        !self.message.entries.is_empty()
+    }
+
     /// Entries that begin with the first one of all.
     pub(crate) fn is_whole_log(&self) -> bool {
         self.message.msg_type() == MessageType::MsgAppend && self.message.index == 0

@@ -71,7 +71,7 @@ impl<M: StateMachine> Worker<M> {
         if arrival.message.snapshot().0 != index {
             return;
         }
-        let is_behind = self.unapplied.iter().any(|committed| committed.group == id);
+        let is_behind = self.behind.holds(id) || self.unapplied.iter().any(|committed| committed.group == id);
         if !is_there || is_behind || !group.would_install(&arrival.message) {
             self.arrivals.by_group.remove(&id);
             return self.machine.discard(id); // if it is still needed, the leader says so again
@@ -139,9 +139,9 @@ mod tests {
 
         fn proposed(&mut self, _: GroupId, _: u64, _: &Bytes) {}
 
-        fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
+        fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
             committed.iter().for_each(|committed| _ = self.asked.send(Asked::Applied(committed.index)));
-            Ok(())
+            Ok(Vec::new())
         }
 
         fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>) {

@@ -39,6 +39,7 @@ pub(super) enum Message<C> {
     Look(Look),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
+    CaughtUp,
     Stop,
 }
 
@@ -138,6 +139,11 @@ impl<C> Inbox<C> {
     /// A group's state has been [replaced](crate::StateMachine::prepare) by the snapshot that reflects the log up to `index`.
     pub fn prepared(&self, group: GroupId, index: u64) {
         self.push(Message::Prepared(group, index));
+    }
+
+    /// What the state machine [could not take](crate::StateMachine::apply) it can take now.
+    pub fn caught_up(&self) {
+        self.push(Message::CaughtUp);
     }
 
     /// Wakes a group that may [rest](crate::group), since somebody wants to read.

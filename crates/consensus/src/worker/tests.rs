@@ -3,17 +3,23 @@ use crate::group::GroupSettings;
 use crate::log::LogConfig;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tempfile::TempDir;
 
-/// Sums of numbers per group; a command answers with the sum that includes it.
+/// Sums of numbers per group.
 #[derive(Clone, Default)]
-struct Sums(Arc<Mutex<HashMap<GroupId, u64>>>);
+struct Sums {
+    by_group: Arc<Mutex<HashMap<GroupId, u64>>>,
+    /// Groups that take nothing for now.
+    slow: Arc<Mutex<HashSet<GroupId>>>,
+    removed: Arc<Mutex<Vec<GroupId>>>,
+}
 
 struct Add {
     number: u64,
+    times: usize,
     sync: bool,
     reply: Sender<Result<(), Failure>>,
 }
@@ -26,20 +32,20 @@ impl StateMachine for Sums {
         if command.number == 0 {
             return Evaluated::NoChange { ticket: command.reply, confirm: false };
         }
-        payload.extend_from_slice(&command.number.to_le_bytes());
+        payload.extend_from_slice(&command.number.to_le_bytes().repeat(command.times));
         Evaluated::Replicate { ticket: command.reply, sync: command.sync, early: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
-    fn apply(&mut self, committed: &[Committed]) -> Result<(), String> {
-        let mut sums = self.0.lock();
-        for Committed { group, payloads, .. } in committed {
+    fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
+        let (mut sums, slow) = (self.by_group.lock(), self.slow.lock());
+        for Committed { group, payloads, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             let numbers = payloads.iter().flat_map(|payload: &Bytes| payload.chunks(8));
             let sum: u64 = numbers.map(|number| u64::from_le_bytes(number.try_into().unwrap())).sum();
             *sums.entry(*group).or_default() += sum;
         }
-        Ok(())
+        Ok(slow.iter().copied().collect())
     }
 
     fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>) {
@@ -51,6 +57,10 @@ impl StateMachine for Sums {
     }
 
     fn serving(&mut self, _group: GroupId) {}
+
+    fn removed(&mut self, group: GroupId) {
+        self.removed.lock().push(group);
+    }
 }
 
 struct Running {
@@ -82,9 +92,17 @@ fn start(directory: &Path, groups: u64) -> Running {
 
 impl Running {
     fn add(&self, group: u64, number: u64, sync: bool) -> Receiver<Result<(), Failure>> {
+        self.add_often(group, number, 1, sync)
+    }
+
+    fn add_often(&self, group: u64, number: u64, times: usize, sync: bool) -> Receiver<Result<(), Failure>> {
         let (reply, receiver) = channel();
-        self.inbox.submit(GroupId(group), Add { number, sync, reply }).ok().unwrap();
+        self.inbox.submit(GroupId(group), Add { number, times, sync, reply }).ok().unwrap();
         receiver
+    }
+
+    fn sum(&self, group: u64) -> u64 {
+        self.sums.by_group.lock().get(&GroupId(group)).copied().unwrap_or(0)
     }
 
     fn stop(self) {
@@ -99,13 +117,11 @@ fn what_was_acknowledged_is_there_after_a_restart() {
     let directory = TempDir::new().unwrap();
     for round in 1..=3u64 {
         let running = start(directory.path(), 8);
-        assert!(
-            (0..8).all(|group| running.sums.0.lock().get(&GroupId(group)).copied().unwrap_or(0) == (round - 1) * 500)
-        );
+        assert!((0..8).all(|group| running.sum(group) == (round - 1) * 500));
         // Hard and soft commands mixed: a soft one must not make a hard one before it count too early.
         let replies: Vec<_> = (0..4_000).map(|number| running.add(number % 8, 1, number % 3 == 0)).collect();
         assert!(replies.iter().all(|reply| reply.recv().unwrap() == Ok(())));
-        assert!((0..8).all(|group| running.sums.0.lock()[&GroupId(group)] == round * 500));
+        assert!((0..8).all(|group| running.sum(group) == round * 500));
         assert!(running.log.statistics().syncs < 2_000, "{:?}", running.log.statistics());
         running.stop();
     }
@@ -132,4 +148,69 @@ fn an_inbox_has_a_limit() {
     inbox.submit(GroupId(1), 'a').unwrap();
     inbox.submit(GroupId(1), 'b').unwrap();
     assert_eq!(inbox.submit(GroupId(1), 'c').unwrap_err().0, 'c');
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_group_that_cannot_keep_up_stops_no_other_one() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 2);
+    running.sums.slow.lock().insert(GroupId(1));
+    let slow: Vec<_> = (1..=100).map(|number| running.add(1, number, true)).collect();
+    for number in 1..=100 {
+        assert_eq!(running.add(0, number, true).recv_timeout(PATIENCE).unwrap(), Ok(()));
+    }
+    assert_eq!((running.sum(0), running.sum(1)), (5050, 0));
+    assert!(slow.iter().all(|reply| reply.try_recv().is_err()), "nothing is answered that is not applied");
+    running.sums.slow.lock().clear();
+    // Before it is told, too, nothing overtakes what waits.
+    let later = running.add(1, 1, true);
+    running.inbox.caught_up();
+    assert!(slow.iter().chain([&later]).all(|reply| reply.recv_timeout(PATIENCE).unwrap() == Ok(())));
+    assert_eq!(running.sum(1), 5051);
+    running.stop();
+}
+
+#[test]
+fn what_waits_for_a_slow_state_machine_is_bounded() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 2);
+    running.sums.slow.lock().insert(GroupId(1));
+    let mut waiting = Vec::new();
+    let (entries, megabyte) = (200, 1 << 17);
+    let refused = (0..entries).find_map(|_| {
+        let reply = running.add_often(1, 1, megabyte, true);
+        // The other group answers when the loop has dealt with this one.
+        running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
+        let outcome = reply.try_recv();
+        waiting.push(reply);
+        outcome.ok()
+    });
+    assert_eq!(refused, Some(Err(Failure::Busy)));
+    waiting.pop();
+    running.sums.slow.lock().clear();
+    running.inbox.caught_up();
+    assert!(waiting.iter().all(|reply| reply.recv_timeout(PATIENCE).unwrap() == Ok(())));
+    assert_eq!(running.sum(1), (waiting.len() * megabyte) as u64);
+    assert_eq!(running.add(1, 1, true).recv_timeout(PATIENCE).unwrap(), Ok(()));
+    running.stop();
+}
+
+#[test]
+fn a_group_is_not_removed_while_its_state_machine_is_at_work() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 2);
+    running.sums.slow.lock().insert(GroupId(1));
+    let slow = running.add(1, 1, true);
+    // What came in one order is durable in that order.
+    running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
+    running.inbox.remove(GroupId(1));
+    running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
+    assert!(running.sums.removed.lock().is_empty());
+    running.inbox.caught_up();
+    assert_eq!(slow.recv_timeout(PATIENCE).unwrap(), Err(Failure::Interrupted));
+    running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(*running.sums.removed.lock(), [GroupId(1)]);
+    running.stop();
 }

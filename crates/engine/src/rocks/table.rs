@@ -25,6 +25,8 @@ pub struct RocksEngine {
     partitions: Vec<PartitionState>,
     read: ReadOptions,
     write: WriteOptions,
+    /// Fails instead of waiting.
+    try_write: WriteOptions,
 }
 
 struct PartitionState {
@@ -45,9 +47,12 @@ impl RocksEngine {
         // first and gives it to nobody, so the instance outlives it.
         let column_family =
             unsafe { std::mem::transmute::<Arc<BoundColumnFamily<'_>>, Arc<BoundColumnFamily<'static>>>(handle) };
-        let mut write = WriteOptions::default();
+        let (mut write, mut try_write) = (WriteOptions::default(), WriteOptions::default());
         write.disable_wal(true);
-        let mut engine = Self { column_family, store, partitions: Vec::new(), read: ReadOptions::default(), write };
+        try_write.disable_wal(true);
+        try_write.set_no_slowdown(true);
+        let read = ReadOptions::default();
+        let mut engine = Self { column_family, store, partitions: Vec::new(), read, write, try_write };
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
             let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
@@ -82,6 +87,59 @@ impl RocksEngine {
         let mut options = FlushOptions::default();
         options.set_wait(true);
         Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
+    }
+
+    fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
+        let mut batch = WriteBatch::default();
+        let family = &self.column_family;
+        let mut newly_hold_sort_keys = Vec::new();
+        KEY.with_borrow_mut(|stored_key| {
+            for applied in applied {
+                let partition = applied.partition;
+                let mut holds_sort_keys = false;
+                for payload in applied.payloads {
+                    for mutation in mutation::decode(payload) {
+                        match mutation? {
+                            Mutation::Put { key, value } => {
+                                holds_sort_keys |= !key.sort_key.is_empty()
+                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
+                                write_record_key(stored_key, partition, &key);
+                                batch.put_cf(family, &stored_key, value);
+                            }
+                            Mutation::Delete { key } => {
+                                write_record_key(stored_key, partition, &key);
+                                batch.delete_cf(family, &stored_key);
+                            }
+                            Mutation::Clear => {
+                                batch.delete_range_cf(
+                                    family,
+                                    hash_position(partition, 0).to_vec(),
+                                    partition_end(partition),
+                                );
+                            }
+                        }
+                    }
+                }
+                if holds_sort_keys && !self.may_hold_sort_keys(partition) {
+                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
+                    newly_hold_sort_keys.push(partition);
+                }
+                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
+            }
+            Ok::<(), EngineError>(())
+        })?;
+        let tell = |holds| {
+            for partition in &newly_hold_sort_keys {
+                self.state(*partition).may_hold_sort_keys.store(holds, Ordering::Relaxed);
+            }
+        };
+        // Nobody may find a record that the flag says is not there; a write that fails leaves neither.
+        tell(true);
+        self.store.db.write_opt(batch, options).inspect_err(|_| tell(false))?;
+        for applied in applied {
+            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
+        }
+        Ok(())
     }
 }
 
@@ -213,48 +271,14 @@ impl Engine for RocksEngine {
     }
 
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
-        let mut batch = WriteBatch::default();
-        let family = &self.column_family;
-        KEY.with_borrow_mut(|stored_key| {
-            for applied in applied {
-                let partition = applied.partition;
-                let mut holds_sort_keys = false;
-                for payload in applied.payloads {
-                    for mutation in mutation::decode(payload) {
-                        match mutation? {
-                            Mutation::Put { key, value } => {
-                                holds_sort_keys |= !key.sort_key.is_empty()
-                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
-                                write_record_key(stored_key, partition, &key);
-                                batch.put_cf(family, &stored_key, value);
-                            }
-                            Mutation::Delete { key } => {
-                                write_record_key(stored_key, partition, &key);
-                                batch.delete_cf(family, &stored_key);
-                            }
-                            Mutation::Clear => {
-                                batch.delete_range_cf(
-                                    family,
-                                    hash_position(partition, 0).to_vec(),
-                                    partition_end(partition),
-                                );
-                            }
-                        }
-                    }
-                }
-                let state = self.state(partition);
-                if holds_sort_keys && !state.may_hold_sort_keys.swap(true, Ordering::Relaxed) {
-                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
-                }
-                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
-            }
-            Ok::<(), EngineError>(())
-        })?;
-        self.store.db.write_opt(batch, &self.write)?;
-        for applied in applied {
-            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
+        self.write_with(applied, &self.write)
+    }
+
+    fn try_write(&self, applied: &[Applied<'_>]) -> Result<bool, EngineError> {
+        match self.write_with(applied, &self.try_write) {
+            Err(EngineError::WouldWait) => Ok(false),
+            outcome => outcome.map(|()| true),
         }
-        Ok(())
     }
 
     fn may_hold_sort_keys(&self, partition: u32) -> bool {

@@ -5,6 +5,8 @@ use crate::server::{Node, SmallDisk, free_port, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -311,4 +313,54 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     std::fs::remove_file(&ballast).unwrap();
     let limit = std::time::Duration::from_secs(30);
     crate::server::wait_for("writes go on", limit, || (set(stored) == ok()).then_some(()));
+}
+
+/// RocksDB makes writers wait when it may not write to the disk as fast as they come. It once stopped the worker's loop.
+#[test]
+fn a_table_whose_engine_stalls_writes_holds_up_no_other_one() {
+    let data = TempDir::new().unwrap();
+    let settings = [
+        "workers=1",
+        "rocksdb.rate_limit_bytes_per_second=262144",
+        "rocksdb.write_buffer_bytes=1048576",
+        "rocksdb.max_write_buffers=2",
+    ];
+    let mut node = Node::start(data.path(), &settings);
+    node.cli("table create disk --engine rocksdb --durability soft --partitions 2");
+    node.cli("table create memory --engine memory --durability soft --partitions 2");
+    let (written, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let writer = {
+        let (mut client, written, is_over) = (node.client(), written.clone(), is_over.clone());
+        std::thread::spawn(move || {
+            client.run("TABLE disk");
+            let value: Vec<u8> = (0..100_000).map(|_| rand::random()).collect();
+            while !is_over.load(Ordering::Acquire) {
+                let key = format!("k{}", written.load(Ordering::Acquire)).into_bytes();
+                assert_eq!(client.call(&[b"SET".to_vec(), key, value.clone()]).unwrap(), ok());
+                written.fetch_add(1, Ordering::Release);
+            }
+        })
+    };
+    let mut client = node.client();
+    client.run("TABLE memory");
+    wait_for("many writes go by while one waits", Duration::from_secs(60), || {
+        let before = written.load(Ordering::Acquire);
+        for number in 0..100 {
+            assert_eq!(client.run(&format!("SET k {number}")), ok());
+        }
+        (written.load(Ordering::Acquire) == before && before > 0).then_some(())
+    });
+    is_over.store(true, Ordering::Release);
+    writer.join().unwrap();
+    client.run("TABLE disk");
+    let written = written.load(Ordering::Acquire);
+    let has_all = |client: &mut crate::resp_client::Client| {
+        assert!((0..written).all(|number| client.run(&format!("STRLEN k{number}")) == Value::Integer(100_000)));
+    };
+    has_all(&mut client);
+    node.process.kill();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    client.run("TABLE disk");
+    has_all(&mut client);
 }

@@ -123,7 +123,16 @@ fn draining_a_node_refuses_no_request() {
 
 /// A node whose disk is full lets others lead; clients notice nothing, and it comes back by itself.
 #[test]
-fn a_full_disk_under_one_replica_refuses_nothing() {
+fn a_full_disk_under_one_replica_of_a_memory_table_refuses_nothing() {
+    full_disk_under_one_replica("memory");
+}
+
+#[test]
+fn a_full_disk_under_one_replica_of_a_rocksdb_table_refuses_nothing() {
+    full_disk_under_one_replica("rocksdb");
+}
+
+fn full_disk_under_one_replica(engine: &str) {
     const MIB: usize = 1 << 20;
     let data = TempDir::new().unwrap();
     let Some(disk) = SmallDisk::mount(data.path().join("0"), 256 * MIB) else {
@@ -131,7 +140,8 @@ fn a_full_disk_under_one_replica_refuses_nothing() {
         return;
     };
     let cluster = Cluster::start_at(data, None, 3);
-    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    let create = format!("table create t --engine {engine} --durability hard --partitions 8 --replicas 3");
+    cluster.cli(0, &create).unwrap();
     cluster.wait_until_whole();
     let leads = |node: u64| {
         let status = cluster.status(1).unwrap();
