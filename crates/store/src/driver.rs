@@ -82,6 +82,7 @@ impl Rounds {
         self.leave_leading_to_sound_disks().await;
         self.host().tell_fetches();
         self.host().drop_unused_snapshots();
+        self.host().drop_left_over_fetches();
         self.copiers.begin(&self.store);
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);

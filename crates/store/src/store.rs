@@ -82,8 +82,6 @@ impl Store {
     pub fn open(config: StoreConfig, listener: std::net::TcpListener) -> Result<(Self, Vec<StoreWorker>), OpenError> {
         assert!(config.workers > 0, "a store has at least one worker");
         let directory = DataDirectory::open(&config.data_directory)?;
-        // What was left of snapshots is of no use, and may be missing.
-        let _ = std::fs::remove_dir_all(directory.snapshots());
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Transport)?;
         let identity = identity::establish(&config, &directory, &runtime)?;
@@ -108,6 +106,7 @@ impl Store {
             registry: Arc::default(),
             recovered: Mutex::new(recovered),
             config,
+            incoming: Incoming::after_restart(&directory.snapshots()),
             directory,
             log: log.clone(),
             rocks,
@@ -120,7 +119,6 @@ impl Store {
             replicas,
             purging: Mutex::default(),
             outgoing: Outgoing::default(),
-            incoming: Incoming::default(),
             fetches: Mutex::default(),
             tells_fetches: AtomicBool::new(false),
             elections_won: AtomicU64::new(0),

@@ -217,6 +217,9 @@ impl<T> Group<T> {
             // Heartbeats go with the question for the lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
+            // Followers learn what is committed from the next entries or the next heartbeat. A message of its own would wake
+            // each of them once more for every write.
+            skip_bcast_commit: true,
             ..Config::new(own)
         };
         let silent = slog::Logger::root(slog::Discard, slog::o!());

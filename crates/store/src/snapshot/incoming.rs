@@ -1,12 +1,16 @@
 //! Files fetched from other nodes.
+//!
+//! What was fetched of a file is kept when the process ends, and goes on from there if its leader still offers it.
 
 use super::{Description, encode_request, measure, path};
 use crate::host::Host;
 use crate::peers;
 use crate::table::{Table, group_of};
 use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_consensus::GroupId;
@@ -19,6 +23,9 @@ const PIECE: u64 = 512 << 10;
 const PAUSE: Duration = Duration::from_millis(200);
 /// A file of which nothing has come for so long is given up; if it is still needed, the leader offers it again.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Files of an earlier process that nobody has gone on with for so long go.
+const LEFT_OVER: Duration = Duration::from_secs(120);
+const PREFIX: &str = "from-";
 
 /// How much of a file is here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +35,13 @@ pub struct Progress {
 }
 
 /// What is being fetched, and what is there and not taken yet.
-#[derive(Default)]
 pub(crate) struct Incoming {
     by_group: Mutex<HashMap<GroupId, Fetch>>,
     complete: Mutex<HashMap<GroupId, u64>>,
     /// When the next piece may be asked for: all fetches of a node share what it may take.
     next: Mutex<Option<Instant>>,
+    /// Files of an earlier process, until when.
+    left_over: Mutex<(HashSet<u64>, Instant)>,
 }
 
 struct Fetch {
@@ -43,30 +51,41 @@ struct Fetch {
 }
 
 pub(super) fn file_name(number: u64) -> String {
-    format!("from-{number:016x}")
+    format!("{PREFIX}{number:016x}")
+}
+
+fn number_of(file_name: &OsStr) -> Option<u64> {
+    u64::from_str_radix(file_name.to_str()?.strip_prefix(PREFIX)?, 16).ok()
 }
 
 pub(super) fn remove_file(host: &Host, number: u64) {
     if let Ok(path) = path(host, &file_name(number))
         && let Err(error) = std::fs::remove_file(&path)
+        && error.kind() != ErrorKind::NotFound
     {
         tracing::warn!(path = %path.display(), %error, "a snapshot's file is left over");
     }
 }
 
-/// Removes the file, unless it is complete.
-struct Unfinished(Option<PathBuf>);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            // It may not have been begun.
-            let _ = std::fs::remove_file(path);
+impl Incoming {
+    /// Finds what an earlier process has left in the directory of snapshots, and removes what is of no use.
+    pub(crate) fn after_restart(directory: &Path) -> Self {
+        let mut left_over = HashSet::new();
+        // If it cannot be read, nothing is known of what is in there, and nothing needed.
+        for file in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            match number_of(&file.file_name()) {
+                Some(number) => _ = left_over.insert(number),
+                None => _ = std::fs::remove_file(file.path()),
+            }
+        }
+        Self {
+            by_group: Mutex::default(),
+            complete: Mutex::default(),
+            next: Mutex::default(),
+            left_over: Mutex::new((left_over, Instant::now() + LEFT_OVER)),
         }
     }
-}
 
-impl Incoming {
     /// Whether this file is being fetched.
     fn is_fetching(&self, group: GroupId, number: u64) -> bool {
         self.by_group.lock().get(&group).is_some_and(|fetch| fetch.number == number)
@@ -75,6 +94,12 @@ impl Incoming {
     /// The file is in use: nobody removes it as left over.
     pub(super) fn take(&self, group: GroupId) {
         self.complete.lock().remove(&group);
+    }
+
+    fn came(&self, group: GroupId, bytes: u64) {
+        if let Some(fetch) = self.by_group.lock().get_mut(&group) {
+            fetch.progress.bytes = bytes;
+        }
     }
 
     /// How far everything is.
@@ -119,8 +144,9 @@ impl Host {
                 fetches.remove(&group);
             }
             drop(fetches);
-            if outcome.is_ok() {
-                host.incoming.complete.lock().insert(group, file.number);
+            match outcome {
+                Ok(()) => _ = host.incoming.complete.lock().insert(group, file.number),
+                Err(_) => remove_file(&host, file.number),
             }
             inbox.fetched(group, index, outcome.is_ok());
         });
@@ -131,20 +157,34 @@ impl Host {
 
     /// Ends what is being fetched for a group, and removes what was.
     pub(crate) fn stop_fetching(&self, group: GroupId) {
-        if let Some(task) = self.incoming.by_group.lock().remove(&group).and_then(|fetch| fetch.task) {
-            task.abort();
+        if let Some(fetch) = self.incoming.by_group.lock().remove(&group) {
+            fetch.task.inspect(AbortHandle::abort);
+            remove_file(self, fetch.number);
         }
         if let Some(number) = self.incoming.complete.lock().remove(&group) {
             remove_file(self, number);
         }
     }
 
+    /// Removes files of an earlier process that nobody went on with.
+    pub(crate) fn drop_left_over_fetches(&self) {
+        let mut left_over = self.incoming.left_over.lock();
+        if Instant::now() >= left_over.1 {
+            left_over.0.drain().for_each(|number| remove_file(self, number));
+        }
+    }
+
     async fn fetch(&self, group: GroupId, file: Description) -> Result<(), String> {
         let path = path(self, &file_name(file.number)).map_err(|error| error.to_string())?;
         let in_file = |error: std::io::Error| format!("{}: {error}", path.display());
-        let mut unfinished = Unfinished(Some(path.clone()));
-        let mut out = tokio::fs::File::create(&path).await.map_err(in_file)?;
-        let (mut offset, mut heard) = (0, Instant::now());
+        self.incoming.left_over.lock().0.remove(&file.number);
+        let mut out = tokio::fs::File::options().create(true).append(true).open(&path).await.map_err(in_file)?;
+        let mut offset = out.metadata().await.map_err(in_file)?.len();
+        if offset > 0 {
+            tracing::info!(path = %path.display(), offset, of = file.bytes, "fetching a snapshot goes on where it was");
+            self.incoming.came(group, offset);
+        }
+        let mut heard = Instant::now();
         while offset < file.bytes {
             let wanted = PIECE.min(file.bytes - offset);
             self.incoming.take_turn(wanted, self.config.move_bytes_per_second).await;
@@ -154,9 +194,7 @@ impl Host {
                     out.write_all(piece).await.map_err(in_file)?;
                     offset += piece.len() as u64;
                     heard = Instant::now();
-                    if let Some(fetch) = self.incoming.by_group.lock().get_mut(&group) {
-                        fetch.progress.bytes = offset;
-                    }
+                    self.incoming.came(group, offset);
                 }
                 Ok(_) => return Err(format!("node {} does not have it any more", file.node)),
                 Err(_) if heard.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
@@ -170,7 +208,6 @@ impl Host {
         if found.map_err(in_file)? != (file.bytes, file.checksum) {
             return Err("what came is not what was sent".into());
         }
-        unfinished.0 = None;
         Ok(())
     }
 }

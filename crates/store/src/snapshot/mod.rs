@@ -2,7 +2,7 @@
 //!
 //! The leader [writes](outgoing) them into a file, as the engine's checkpoint of one instant, and offers its
 //! [`Description`]. Who needs them [fetches](incoming) the file piece by piece, no faster than the node may, goes on where it
-//! was when the connection breaks, compares the checksum, and only then replaces its own records.
+//! was when the connection breaks or the process is started again, compares the checksum, and only then replaces its own records.
 
 mod incoming;
 mod outgoing;
