@@ -1,7 +1,7 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
 use crate::cluster::SplitInfo;
-use crate::{AdminListener, cluster, metrics};
+use crate::{AdminListener, cluster, metrics, traffic};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    AlterError, CatalogCommand, CatalogError, Changed, EngineStatistics, Store, TableEntry, TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, Store, TableEntry, TableStatistics,
 };
 use tessera_types::{
     Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableNumber, TableSchema, TableSettings,
@@ -91,8 +91,8 @@ pub struct TableInfo {
     pub serving_partitions: u32,
     /// While it is being split.
     pub split: Option<SplitInfo>,
-    pub reads: u64,
-    pub writes: u64,
+    #[serde(flatten)]
+    pub counts: Counts,
     /// How far the replica on this node that is furthest behind may be.
     pub lag_seconds: Option<f64>,
     pub block_cache_hit_rate: Option<f64>,
@@ -108,8 +108,7 @@ impl From<TableStatistics> for TableInfo {
             settings: table.settings,
             serving_partitions: table.serving_partitions,
             split: table.split.as_ref().map(SplitInfo::of),
-            reads: table.reads,
-            writes: table.writes,
+            counts: table.counts,
             lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
             block_cache_hit_rate: table.engine.block_cache_hit_rate(),
             statistics: table.engine,
@@ -120,7 +119,7 @@ impl From<TableStatistics> for TableInfo {
 /// Partitions of a table for which no number is given.
 const DEFAULT_PARTITIONS: u32 = 16;
 
-pub(crate) struct Failure(StatusCode, String, Outcome);
+pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String, pub(crate) Outcome);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -177,6 +176,8 @@ impl AdminServer {
             .route("/v1/nodes/{id}", axum::routing::delete(cluster::remove))
             .route("/v1/nodes/{id}/drain", post(cluster::drain))
             .route("/v1/tables/{name}/placement", get(cluster::placement))
+            .route("/v1/tables/{name}/traffic", get(traffic::show))
+            .route("/v1/tables/{name}/partitions/{partition}/hot-keys", post(traffic::hot_keys))
             .route("/v1/tables/{name}/split", axum::routing::delete(cluster::cancel_split))
             .route("/v1/tables", get(list_tables).post(create_table))
             .route("/v1/tables/{name}", get(show_table).patch(alter_table).delete(drop_table))
@@ -248,6 +249,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
         "partitions": partitions,
         "serving_partitions": serving,
         "issues": issues,
+        "hot": cluster.hot(),
         "memory_used_bytes": statistics.memory_used_bytes,
         "memory_limit_bytes": statistics.memory_limit_bytes,
         "log_bytes": statistics.log.disk_bytes,

@@ -1,12 +1,13 @@
 //! The cluster as an operator sees it: nodes, where partitions are, where they are to be.
 
 use crate::api::{AdminServer, Failure, Reply};
+use crate::traffic;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tessera_store::{CatalogCommand, CopyState, Placement, Split, Store, TableState};
+use tessera_store::{CatalogCommand, CopyState, PartitionTraffic, Placement, Split, Store, TableState};
 use tessera_types::{ClusterId, NodeId, RequestError, TableId, TableNumber};
 
 /// A node not heard of for so long is called silent.
@@ -35,6 +36,10 @@ struct NodeInfo {
     is_silent: bool,
     replicas: usize,
     leaders: usize,
+    /// Of all replicas' records, as leaders told lately.
+    bytes: u64,
+    /// Capacity units that it is asked a second as a leader.
+    units_per_second: u64,
 }
 
 #[derive(Serialize)]
@@ -49,6 +54,9 @@ struct TablePlacement {
     under_replicated: usize,
     moving: usize,
     split: Option<SplitInfo>,
+    /// Partitions that are hot, in words.
+    #[serde(skip)]
+    hot: Vec<String>,
 }
 
 /// How far a table is with being split.
@@ -104,6 +112,8 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
     let silence = |node: NodeId| store.silence(node).map(|silence| silence.as_secs_f64());
     let is_silent = |node: NodeId| node != store.node() && silence(node).is_none_or(|silence| silence > SILENT_SECONDS);
     let mut leaders: BTreeMap<NodeId, usize> = BTreeMap::new();
+    // Bytes, and capacity units a second.
+    let mut held: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
     let mut tables = Vec::new();
     for entry in catalog.tables().filter(|entry| entry.state == TableState::Active) {
         let mut table = TablePlacement {
@@ -115,10 +125,20 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             under_replicated: 0,
             moving: 0,
             split: entry.split.as_ref().map(SplitInfo::of),
+            hot: Vec::new(),
         };
-        for (partition, placement) in (0..).zip(&entry.placement) {
+        let partitions = traffic::of_table(store, entry);
+        table.hot = traffic::describe_hot(&entry.name, &partitions);
+        for ((partition, placement), info) in (0..).zip(&entry.placement).zip(&partitions) {
+            let PartitionTraffic { bytes, per_second } = info.traffic.unwrap_or_default();
+            for replica in placement.members.iter().filter(|replica| !replica.is_witness()) {
+                held.entry(replica.node).or_default().0 += bytes;
+            }
             match leader(store, entry.id, partition) {
-                Some(leader) => *leaders.entry(leader).or_default() += 1,
+                Some(leader) => {
+                    *leaders.entry(leader).or_default() += 1;
+                    held.entry(leader).or_default().1 += per_second.read_units + per_second.write_units;
+                }
                 None => table.leaderless += 1,
             }
             let keepers = placement.members.iter().filter(|replica| !replica.is_witness()).count();
@@ -140,6 +160,8 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         is_silent: is_silent(node.id),
         replicas: catalog.replicas_on(node.id),
         leaders: leaders.get(&node.id).copied().unwrap_or_default(),
+        bytes: held.get(&node.id).map_or(0, |held| held.0),
+        units_per_second: held.get(&node.id).map_or(0, |held| held.1),
     });
     ClusterInfo {
         cluster: store.cluster(),
@@ -151,6 +173,11 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
 }
 
 impl ClusterInfo {
+    /// Partitions that are hot, in words.
+    pub(crate) fn hot(&self) -> Vec<&String> {
+        self.tables.iter().flat_map(|table| &table.hot).collect()
+    }
+
     /// What needs attention, in words.
     pub(crate) fn issues(&self) -> Vec<String> {
         let mut issues = Vec::new();

@@ -4,6 +4,7 @@ mod api;
 mod cluster;
 mod listener;
 mod metrics;
+mod traffic;
 
 pub use api::{AdminServer, ExtraMetrics, NewTable, SettingsChange, TableInfo, TokenCheck};
 pub use listener::AdminListener;

@@ -60,8 +60,10 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         let values: &[(&str, &str, f64)] = &[
             ("tessera_table_partitions", "Partitions of the table", f64::from(table.schema.partitions)),
             ("tessera_table_serving_partitions", "Partitions that serve", f64::from(table.serving_partitions)),
-            ("tessera_table_reads_total", "Records read", table.reads as f64),
-            ("tessera_table_writes_total", "Writes received", table.writes as f64),
+            ("tessera_table_reads_total", "Records read", table.counts.reads as f64),
+            ("tessera_table_writes_total", "Writes received", table.counts.writes as f64),
+            ("tessera_table_read_units_total", "Capacity units read", table.counts.read_units as f64),
+            ("tessera_table_write_units_total", "Capacity units written", table.counts.write_units as f64),
             ("tessera_table_records", "Records, an estimate on RocksDB", engine.records as f64),
             ("tessera_table_memory_bytes", "Memory of records or memtables", engine.memory_bytes as f64),
             ("tessera_table_disk_bytes", "Bytes of files", engine.disk_bytes as f64),

@@ -17,4 +17,4 @@ pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };
 pub use members::{Step, catalog_replica, next_catalog_step, next_step};
-pub use placement::{next_moves, replacement};
+pub use placement::{Weight, Weights, next_moves, next_trade, replacement};

@@ -1,8 +1,11 @@
 //! Which nodes a partition's replicas go to. Pure functions of the catalog: the same on every node.
 
+mod weights;
+
 use crate::{Catalog, CatalogCommand, Placement, TableEntry};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, ReplicaId, TableId};
+pub use weights::{Weight, Weights, next_trade};
 
 /// Replicas and leaders that a node has, or is to have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,12 +153,20 @@ fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
 /// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead.
 pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Nodes> {
     let mut loads = Loads::of(catalog, &BTreeSet::new());
+    // How often one node leads with another one beside it: those take over if it is lost, so they are not to be always the same.
+    let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
     let mut place = |_| {
         let mut keepers = loads.least_loaded(replicas, &[]);
-        keepers.sort_by_key(|node| (loads.leaders(*node), loads.replicas(*node), *node));
+        let often = |leader: NodeId| keepers.iter().filter_map(|other| beside.get(&(leader, *other))).sum::<usize>();
+        let key = |node: &NodeId| (loads.leaders(*node), often(*node), loads.replicas(*node), *node);
+        let order: BTreeMap<_, _> = keepers.iter().map(|node| (key(node), *node)).collect();
+        keepers = order.into_values().collect();
         let witness = if replicas == WITNESSED { loads.witness(&keepers, &[], None) } else { None };
         let nodes = Nodes { keepers, witness };
         loads.count(&nodes, 1);
+        if let Some((leader, others)) = nodes.keepers.split_first() {
+            others.iter().for_each(|other| *beside.entry((*leader, *other)).or_default() += 1);
+        }
         nodes
     };
     (0..partitions).map(&mut place).collect()
@@ -290,17 +301,17 @@ mod tests {
     use crate::Site;
     use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
 
-    fn cluster(nodes: u32) -> Catalog {
+    pub(super) fn cluster(nodes: u32) -> Catalog {
         let mut catalog = Catalog::of_new_cluster(Site::default());
         (1..nodes).for_each(|_| apply(&mut catalog, CatalogCommand::AddNode { site: Site::default() }));
         catalog
     }
 
-    fn apply(catalog: &mut Catalog, command: CatalogCommand) {
+    pub(super) fn apply(catalog: &mut Catalog, command: CatalogCommand) {
         catalog.apply(&command, &Limits::default()).unwrap();
     }
 
-    fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
+    pub(super) fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
         let schema = TableSchema {
             engine: EngineKind::Rocksdb,
             partitions,
@@ -314,7 +325,7 @@ mod tests {
     }
 
     /// Moves until nothing is left to do; every move is taken for done at once. Returns how many there were.
-    fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize {
+    pub(super) fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize {
         let mut moved = 0;
         loop {
             let moves = next_moves(catalog, silent, 3);
@@ -332,7 +343,7 @@ mod tests {
         }
     }
 
-    fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
+    pub(super) fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
         let mut loads = Loads::of(catalog, silent);
         let spread = |loads: &BTreeMap<NodeId, Load>, of: fn(&Load) -> usize| {
             let all: Vec<_> = loads.values().map(of).collect();
@@ -380,6 +391,17 @@ mod tests {
             assert_eq!(catalog.replicas_on(NodeId(1)), 0, "{nodes} nodes, {replicas} replicas");
             apply(&mut catalog, CatalogCommand::RemoveNode { node: NodeId(1) });
         }
+    }
+
+    #[test]
+    fn who_takes_over_from_a_node_differs() {
+        let mut catalog = cluster(3);
+        create(&mut catalog, 24, 2);
+        let placement = &catalog.by_name("t24").unwrap().placement;
+        let led_by_first = placement.iter().map(Nodes::of).filter(|nodes| nodes.keepers[0] == NodeId(1));
+        let heirs: Vec<NodeId> = led_by_first.map(|nodes| nodes.keepers[1]).collect();
+        let second = heirs.iter().filter(|heir| **heir == NodeId(2)).count();
+        assert!(heirs.len() == 8 && second == 4, "{heirs:?}");
     }
 
     #[test]

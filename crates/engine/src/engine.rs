@@ -92,6 +92,9 @@ pub trait Engine: Send + Sync {
 
     fn statistics(&self) -> EngineStatistics;
 
+    /// Bytes that a partition's records take: in memory, or about, and without what is not flushed yet, in files.
+    fn partition_bytes(&self, partition: u32) -> u64;
+
     /// How many hash keys a partition has, if the engine counts them.
     fn hash_keys(&self, _partition: u32) -> Option<u64> {
         None

@@ -246,6 +246,8 @@ async fn read(stream: &mut TcpStream, input: &mut BytesMut) -> io::Result<usize>
         if input.is_empty() {
             *input = BytesMut::new();
         }
+        // Or tokio wants others to have their turn, and would say no more than that for ever.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -255,4 +257,26 @@ fn unreadable() -> io::Error {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    /// It once tried again and again without letting anything else run, when a task had had its turn for long enough.
+    #[tokio::test]
+    async fn a_read_ends_when_the_task_has_used_up_its_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = listener.accept().await.unwrap().0;
+        client.write_all(b"THFT").await.unwrap();
+        stream.readable().await.unwrap();
+        while has_budget_remaining() {
+            consume_budget().await;
+        }
+        assert_eq!(read(&mut stream, &mut BytesMut::new()).await.unwrap(), 4);
+    }
 }

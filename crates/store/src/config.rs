@@ -31,6 +31,8 @@ pub struct StoreConfig {
     pub replace_after: Duration,
     /// Bytes of snapshots that this node takes in a second.
     pub move_bytes_per_second: u64,
+    /// How often bytes and load are evened out between nodes; zero is never.
+    pub balance_interval: Duration,
     /// Commands that may wait in a worker's queue; more are refused as busy.
     pub queued_writes: usize,
 }
@@ -53,6 +55,7 @@ impl StoreConfig {
             join: Vec::new(),
             replace_after: Duration::from_secs(300),
             move_bytes_per_second: 100 << 20,
+            balance_interval: Duration::from_secs(60),
             queued_writes: 200_000,
         }
     }

@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, CatalogCommand, Changed, Step, next_catalog_step, next_moves, next_step, replacement,
+    CATALOG_GROUP, Catalog, CatalogCommand, Changed, Step, next_catalog_step, next_moves, next_step, next_trade,
+    replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError};
@@ -29,6 +30,8 @@ const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 const FORGETFUL: Duration = Duration::from_secs(1);
 /// Rounds between two reminders of who leads what.
 const REMINDER: u64 = 20;
+/// Rounds between two times that all nodes are told what is asked of this one.
+const TRAFFIC: u64 = 10;
 
 /// Runs until it is dropped.
 pub(crate) async fn run(store: Store) {
@@ -38,6 +41,7 @@ pub(crate) async fn run(store: Store) {
         handed_over: HashMap::new(),
         shuns_leading: false,
         copiers: Arc::default(),
+        traded: Instant::now(),
     };
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -54,6 +58,8 @@ struct Rounds {
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
     copiers: Arc<Copiers>,
+    /// When it was last asked what evens out bytes and load.
+    traded: Instant,
 }
 
 async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
@@ -86,6 +92,11 @@ impl Rounds {
         self.copiers.begin(&self.store);
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
+        }
+        if number.is_multiple_of(TRAFFIC) {
+            let host = self.host().clone();
+            // It fails only if it panics, which is reported.
+            let _ = tokio::task::spawn_blocking(move || host.tell_traffic()).await;
         }
         let mut done = Vec::new();
         for inbox in &self.host().inboxes.clone() {
@@ -187,10 +198,26 @@ impl Rounds {
         let silent: BTreeSet<NodeId> = nodes.iter().copied().filter(is_silent).collect();
         let tables = catalog.tables().filter(|table| !table.is_dropped());
         let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
-        for command in next_moves(&catalog, &silent, MOVES.saturating_sub(moving)) {
+        let mut moves = next_moves(&catalog, &silent, MOVES.saturating_sub(moving));
+        if moves.is_empty() && moving == 0 {
+            moves = self.next_trade(&catalog, &nodes, &silent);
+        }
+        for command in moves {
             tracing::info!(?command, "moving replicas");
             self.change(command).await;
         }
+    }
+
+    /// What evens out bytes and load, now and then.
+    fn next_trade(&mut self, catalog: &Catalog, nodes: &[NodeId], silent: &BTreeSet<NodeId>) -> Vec<CatalogCommand> {
+        let interval = self.host().config.balance_interval;
+        if interval.is_zero() || self.traded.elapsed() < interval {
+            return Vec::new();
+        }
+        self.traded = Instant::now();
+        let live = nodes.iter().copied().filter(|node| !silent.contains(node)).collect();
+        let weights = self.host().weights(&live);
+        weights.map(|weights| next_trade(catalog, silent, &weights)).unwrap_or_default()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::table::{Partition, Table, group_of, partition_of_group};
+use crate::traffic::Traffic;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -71,6 +72,7 @@ pub(crate) struct Host {
     /// What nodes fetch, as they last said; and whether this one has said something.
     pub(crate) fetches: Mutex<HashMap<NodeId, Vec<(GroupId, Progress)>>>,
     pub(crate) tells_fetches: AtomicBool,
+    pub(crate) traffic: Traffic,
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,

@@ -5,7 +5,7 @@ use crate::overlay::Overlay;
 use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
 use crate::split;
-use crate::table::{Table, group_of, partition_of_group};
+use crate::table::{Partition, Table, group_of, partition_of_group};
 use crate::transaction::Transaction;
 use crate::{replicas, snapshot};
 use bytes::{Bytes, BytesMut};
@@ -127,6 +127,7 @@ impl StateMachine for PartitionsMachine {
             ticket.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }
+        let began = payload.len();
         let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
@@ -144,6 +145,11 @@ impl StateMachine for PartitionsMachine {
             changes.hash_keys(payload).for_each(|hash_key| watched.touch(hash_key));
         }
         changes.enter(overlay, payload);
+        let Partition { meter, hot_keys, .. } = &table.partitions[*partition as usize];
+        meter.end_write(payload.len() - began);
+        if hot_keys.is_counting() {
+            changes.hash_keys(payload).for_each(|hash_key| hot_keys.write(hash_key));
+        }
         Evaluated::Replicate { ticket, sync, early }
     }
 
@@ -253,7 +259,7 @@ impl StateMachine for PartitionsMachine {
 
     fn is_idle(&mut self, group: GroupId) -> bool {
         let Some(HostedPartition { table, partition, reads_seen, .. }) = self.host(group) else { return true };
-        let reads = table.partitions[*partition as usize].reads.load(Ordering::Relaxed);
+        let reads = table.partitions[*partition as usize].meter.reads();
         std::mem::replace(reads_seen, reads) == reads
     }
 

@@ -1,6 +1,7 @@
 //! What nodes say to each other.
 
 use crate::host::Host;
+use crate::hot_keys;
 use crate::identity::Welcome;
 use crate::snapshot::Progress;
 use crate::split;
@@ -24,6 +25,8 @@ pub(crate) const STOPS: u8 = 3;
 pub(crate) const STAYS: u8 = 5;
 /// How far the sender is with snapshots that it fetches.
 pub(crate) const FETCHES: u8 = 4;
+/// What partitions that the sender leads hold, and are asked.
+pub(crate) const TRAFFIC: u8 = 6;
 
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
@@ -38,6 +41,8 @@ pub(crate) const PEGASUS: u8 = 6;
 
 /// A step of copying a table that is being split.
 pub(crate) const COPY: u8 = 7;
+/// To count which keys of a partition are asked.
+pub(crate) const HOT_KEYS: u8 = 8;
 
 /// A protocol whose requests nodes hand to each other as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +117,7 @@ impl Handler for PeerHandler {
                 LEADS => store.host.others_lead(from, payload),
                 STAYS => _ = store.host.stopping.lock().remove(&from),
                 FETCHES => store.host.others_fetch(from, payload),
+                TRAFFIC => store.host.hear_traffic(from, payload),
                 STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}
             }
@@ -140,6 +146,7 @@ impl Handler for PeerHandler {
                     let piece = tokio::task::spawn_blocking(move || store.host.read_piece(&payload));
                     piece.await.unwrap_or_default()
                 }
+                (HOT_KEYS, Some(_)) => json(&hot_keys::answer(&store.host, &payload).await),
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,
                 (PEGASUS, Some(_)) => ask(&store, Face::Pegasus, payload).await,

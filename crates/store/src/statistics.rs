@@ -1,6 +1,7 @@
 //! What the store tells about itself.
 
 use crate::host::Host;
+use crate::meter::Counts;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tessera_cluster::Split;
@@ -32,8 +33,7 @@ pub struct TableStatistics {
     /// Those that have a leader, here or on another node.
     pub serving_partitions: u32,
     /// Since the node started.
-    pub reads: u64,
-    pub writes: u64,
+    pub counts: Counts,
     /// How far the replica here that is furthest behind may be; `None` if there is none, or none has heard of a leader.
     pub lag: Option<Duration>,
     pub engine: EngineStatistics,
@@ -58,8 +58,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
                     split: host.catalog.load().get(table.id).and_then(|entry| entry.split.clone()),
                     settings: (*table.settings.load_full()).clone(),
                     serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
-                    reads: table.partitions.iter().map(|state| state.reads.load(Ordering::Relaxed)).sum(),
-                    writes: table.partitions.iter().map(|state| state.writes.load(Ordering::Relaxed)).sum(),
+                    counts: table.partitions.iter().map(|state| state.meter.counts()).sum(),
                     lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
                     engine: table.engine.statistics(),
                 }

@@ -11,6 +11,7 @@ use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of};
+use crate::traffic::{PartitionTraffic, Traffic};
 use crate::{boot, driver, identity};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -121,6 +122,7 @@ impl Store {
             outgoing: Outgoing::default(),
             fetches: Mutex::default(),
             tells_fetches: AtomicBool::new(false),
+            traffic: Traffic::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
             stopping: Mutex::default(),
@@ -251,6 +253,11 @@ impl Store {
     /// Whether a node is this one, or was heard of lately.
     pub fn is_heard(&self, node: NodeId) -> bool {
         node == self.node() || self.silence(node).is_some_and(|silence| silence < driver::QUIET)
+    }
+
+    /// What a partition holds and is asked, if its leader has told that lately.
+    pub fn traffic_of(&self, table: TableId, partition: u32) -> Option<PartitionTraffic> {
+        self.host.traffic_of(table, partition)
     }
 
     /// How far nodes are with fetching a partition's records.

@@ -1,7 +1,9 @@
 //! A table on this node, as readers and writers see it.
 
+use crate::hot_keys::HotKeys;
 use crate::lease::Lease;
 use crate::machine::WriteCommand;
+use crate::meter::Meter;
 use crate::split::Outflow;
 use crate::watch::{Watch, WatchList};
 use arc_swap::ArcSwap;
@@ -60,8 +62,8 @@ pub struct Partition {
     pub(crate) is_waking: AtomicBool,
     /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
     leader: AtomicU64,
-    pub(crate) reads: AtomicU64,
-    pub(crate) writes: AtomicU64,
+    pub(crate) meter: Meter,
+    pub(crate) hot_keys: HotKeys,
     /// Counts up before and after each change of the partition's records.
     pub(crate) version: AtomicU64,
 }
@@ -89,8 +91,8 @@ impl Partition {
             answered_early: AtomicU64::new(0),
             is_waking: AtomicBool::new(false),
             leader: AtomicU64::new(0),
-            reads: AtomicU64::new(0),
-            writes: AtomicU64::new(0),
+            meter: Meter::default(),
+            hot_keys: HotKeys::default(),
             version: AtomicU64::new(0),
         }
     }
@@ -279,11 +281,14 @@ impl Table {
         visit: &mut dyn FnMut(StoredValue<'_>),
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
-        self.check_serving(partition, reads)?.reads.fetch_add(1, Ordering::Relaxed);
+        let Partition { meter, hot_keys, .. } = self.check_serving(partition, reads)?;
+        meter.begin_read();
+        hot_keys.read(key.hash_key);
         let mut outcome = Ok(false);
         self.engine
             .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
                 Some(stored) if stored.is_live(now) => {
+                    meter.end_read(bytes.len());
                     visit(stored);
                     outcome = Ok(true);
                 }
@@ -309,14 +314,19 @@ impl Table {
         let mut reads = Vec::with_capacity(keys.len());
         for key in keys {
             let partition = self.partition_of(key);
-            self.check_serving(partition, mode)?.reads.fetch_add(1, Ordering::Relaxed);
+            let Partition { meter, hot_keys, .. } = self.check_serving(partition, mode)?;
+            meter.begin_read();
+            hot_keys.read(key.hash_key);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
         self.engine
             .multi_get(&reads, &mut |at, bytes| match bytes.map(StoredValue::decode) {
                 None => visit(at, None),
-                Some(Some(stored)) => visit(at, Some(stored).filter(|stored| stored.is_live(now))),
+                Some(Some(stored)) => {
+                    self.partitions[reads[at].0 as usize].meter.end_read(stored.payload.len());
+                    visit(at, Some(stored).filter(|stored| stored.is_live(now)));
+                }
                 Some(None) => outcome = Err(damaged(&keys[at])),
             })
             .map_err(request_error)?;
@@ -401,7 +411,7 @@ impl Table {
             let error = self.not_serving();
             return Err((command, error));
         }
-        state.writes.fetch_add(1, Ordering::Relaxed);
+        state.meter.begin_write();
         state.inbox.submit(group_of(self.id, partition), command).map_err(|full| (full.0, RequestError::Busy))
     }
 }

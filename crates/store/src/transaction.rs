@@ -1,9 +1,11 @@
 //! One atomic step in one partition.
 
 use crate::change_set::ChangeSet;
+use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::table::{Partition, Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use tessera_engine::mutation::{self, Location};
@@ -34,6 +36,19 @@ pub struct Transaction<'a> {
     cleared: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
+    found: Found<'a>,
+}
+
+/// Counts what a transaction reads, if that is all it does.
+struct Found<'a> {
+    bytes: Cell<usize>,
+    meter: Option<&'a Meter>,
+}
+
+impl Drop for Found<'_> {
+    fn drop(&mut self) {
+        self.meter.inspect(|meter| meter.end_read(self.bytes.get()));
+    }
 }
 
 /// What a transaction writes to, and what it must see of the writes before it.
@@ -51,8 +66,10 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`] while the partition starts.
     pub fn read_only(table: &'a Table, partition: u32, reads: ReadMode, now: UnixMillis) -> Result<Self, RequestError> {
-        table.check_serving(partition, reads)?.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Ok(Self { reads, ..Self::on(table, partition, now) })
+        let meter = &table.check_serving(partition, reads)?.meter;
+        meter.begin_read();
+        let found = Found { bytes: Cell::new(0), meter: Some(meter) };
+        Ok(Self { reads, found, ..Self::on(table, partition, now) })
     }
 
     fn on(table: &'a Table, partition: u32, now: UnixMillis) -> Self {
@@ -66,6 +83,7 @@ impl<'a> Transaction<'a> {
             cleared: false,
             wrote_sort_key: false,
             written_bytes: 0,
+            found: Found { bytes: Cell::new(0), meter: None },
         }
     }
 
@@ -119,6 +137,7 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// What the engine reports.
     pub fn get(&self, hash_key: &[u8], sort_key: &[u8]) -> Result<Option<Record>, RequestError> {
+        self.note_read(hash_key);
         let key = RecordKey::new(hash_key, sort_key);
         let ahead = match &self.writer {
             None => Lookup::Engine,
@@ -140,8 +159,15 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    fn note_read(&self, hash_key: &[u8]) {
+        if self.writer.is_none() {
+            self.partition_state().hot_keys.read(hash_key);
+        }
+    }
+
     fn live(&self, key: &RecordKey<'_>, bytes: &[u8]) -> Result<Option<Record>, RequestError> {
         let stored = StoredValue::decode(bytes).ok_or_else(|| damaged(key))?;
+        self.found.bytes.update(|found| found + bytes.len());
         Ok(stored.is_live(self.now).then(|| Record {
             expiry: stored.expiry,
             is_field: stored.is_field,
@@ -167,6 +193,7 @@ impl<'a> Transaction<'a> {
         order: Order,
         limit: usize,
     ) -> Result<Vec<(Bytes, Record)>, RequestError> {
+        self.note_read(hash_key);
         let key = RecordKey::new(hash_key, b"");
         let mut ahead = self.ahead_of_engine(&key);
         ahead.retain(|sort_key, _| RangeBounds::<[u8]>::contains(&range, &sort_key[..]));

@@ -10,6 +10,7 @@ mod node_command;
 mod status_command;
 mod table_command;
 mod tls;
+mod traffic_command;
 
 use clap::{Args, Parser, Subcommand};
 use exit::ExitError;

@@ -249,6 +249,7 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
         site,
         join: config.cluster.join.clone(),
         move_bytes_per_second: config.cluster.move_bytes_per_second,
+        balance_interval: Duration::from_secs(config.cluster.balance_interval_seconds),
         replace_after: Duration::from_secs(config.cluster.replace_after_seconds),
         limits: config.limits.clone(),
         memory: config.memory.clone(),

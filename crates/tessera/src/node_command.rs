@@ -46,8 +46,8 @@ pub fn run(command: &NodeCommand, node: &NodeArgs) -> Result<(), ExitError> {
 /// Nodes as lines of a table.
 pub fn print_nodes(cluster: &Value) {
     println!(
-        "{:>5}  {:22} {:22} {:8} {:>8} {:>8}  state",
-        "node", "cluster address", "redis address", "zone", "replicas", "leaders"
+        "{:>5}  {:22} {:22} {:8} {:>8} {:>8} {:>14} {:>8}  state",
+        "node", "cluster address", "redis address", "zone", "replicas", "leaders", "bytes", "units/s"
     );
     for node in cluster["nodes"].as_array().into_iter().flatten() {
         let mut state = Vec::new();
@@ -65,13 +65,15 @@ pub fn print_nodes(cluster: &Value) {
             state.push(silence.map_or("never heard of".into(), |seconds| format!("silent for {seconds:.0} s")));
         }
         println!(
-            "{:>5}  {:22} {:22} {:8} {:>8} {:>8}  {}",
+            "{:>5}  {:22} {:22} {:8} {:>8} {:>8} {:>14} {:>8}  {}",
             node["id"].to_string(),
             node["peer"].as_str().unwrap_or("-"),
             node["redis"].as_str().unwrap_or("-"),
             node["zone"].as_str().filter(|zone| !zone.is_empty()).unwrap_or("-"),
             node["replicas"].to_string(),
             node["leaders"].to_string(),
+            node["bytes"].to_string(),
+            node["units_per_second"].to_string(),
             state.join(", ")
         );
     }

@@ -21,6 +21,9 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
     }
+    for hot in status["hot"].as_array().into_iter().flatten() {
+        println!("hot         {}", hot.as_str().unwrap_or_default());
+    }
     let moving = cluster["tables"].as_array().into_iter().flatten().filter(|table| table["moving"] != 0);
     let moving: Vec<_> =
         moving.map(|table| format!("{} of table {}", table["moving"], table["name"].as_str().unwrap_or("-"))).collect();

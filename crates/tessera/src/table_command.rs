@@ -3,6 +3,7 @@
 use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::exit::ExitError;
+use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use tessera_types::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
@@ -48,6 +49,17 @@ Examples:
     Show { name: String },
     /// Show where each partition of a table is, and where it is to be
     Placement { name: String },
+    /// Show what each partition of a table holds and is asked, as its leader told in the last seconds, and which are hot
+    Traffic { name: String },
+    /// Count for a while which keys of a partition are asked most
+    HotKeys {
+        name: String,
+        #[arg(long)]
+        partition: u32,
+        /// How long, 1 to 150
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     /// Change a table's settings
     Alter {
         name: String,
@@ -146,6 +158,15 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
         TableCommand::Placement { name } => {
             let partitions = call(node, "GET", &path(name, "/placement"), None)?;
             show(node, &partitions, print_placement);
+        }
+        TableCommand::Traffic { name } => {
+            let partitions = call(node, "GET", &path(name, "/traffic"), None)?;
+            show(node, &partitions, print_traffic);
+        }
+        TableCommand::HotKeys { name, partition, seconds } => {
+            let path = path(name, &format!("/partitions/{partition}/hot-keys"));
+            let found = call(node, "POST", &path, Some(&json!({ "seconds": seconds })))?;
+            show(node, &found, print_hot_keys);
         }
         TableCommand::Alter { name, replicas, partitions, settings } => {
             let mut body = Map::new();
@@ -279,6 +300,8 @@ fn print_table(table: &Value) {
         "acks",
         "reads",
         "writes",
+        "read_units",
+        "write_units",
     ] {
         println!("{key:24} {}", table[key].as_str().map_or_else(|| table[key].to_string(), str::to_string));
     }

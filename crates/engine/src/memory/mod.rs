@@ -171,6 +171,10 @@ impl Engine for MemoryEngine {
         Some(self.partition(partition).hash_keys())
     }
 
+    fn partition_bytes(&self, partition: u32) -> u64 {
+        self.partition(partition).bytes()
+    }
+
     fn statistics(&self) -> EngineStatistics {
         let mut statistics = EngineStatistics { hash_keys: Some(0), ..Default::default() };
         for partition in &self.partitions {

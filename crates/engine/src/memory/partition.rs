@@ -278,6 +278,10 @@ impl Partition {
         }
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.state.read().bytes() as u64
+    }
+
     pub(super) fn hash_keys(&self) -> u64 {
         self.state.read().index.hash_keys() as u64
     }

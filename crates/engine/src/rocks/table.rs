@@ -369,6 +369,11 @@ impl Engine for RocksEngine {
         Ok(())
     }
 
+    fn partition_bytes(&self, partition: u32) -> u64 {
+        let (begin, end) = (hash_position(partition, 0), partition_end(partition));
+        self.store.db.get_approximate_sizes_cf(&self.column_family, &[rocksdb::Range::new(&begin, &end)]).iter().sum()
+    }
+
     fn statistics(&self) -> EngineStatistics {
         let options = &self.store.options;
         let table = self.store.db.property_value_cf(&self.column_family, properties::CFSTATS_NO_FILE_HISTOGRAM);

@@ -35,6 +35,8 @@ impl Stream {
                     None if buffer.is_empty() => buffers::give_back(buffer),
                     None => {}
                 }
+                // Or tokio wants others to have their turn, and would say no more than that for ever.
+                tokio::task::yield_now().await;
             },
             Self::Nowhere => Ok(0),
             Self::Tls(stream) => {
@@ -73,5 +75,30 @@ impl Stream {
             stream.flush().await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    /// It once tried again and again without letting anything else run, when a task had had its turn for long enough.
+    #[tokio::test]
+    async fn a_read_ends_when_the_task_has_used_up_its_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = Stream::Plain(listener.accept().await.unwrap().0);
+        for round in 1..=3 {
+            client.write_all(b"PING\r\n").await.unwrap();
+            let Stream::Plain(plain) = &stream else { unreachable!() };
+            plain.readable().await.unwrap();
+            while has_budget_remaining() {
+                consume_budget().await;
+            }
+            let mut buffer = Vec::new();
+            assert_eq!(stream.read(&mut buffer).await.unwrap(), 6, "round {round}");
+        }
     }
 }

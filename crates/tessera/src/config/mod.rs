@@ -92,6 +92,8 @@ pub struct ClusterSection {
     pub replace_after_seconds: u64,
     /// Bytes of replicas that this node takes in a second while they move here.
     pub move_bytes_per_second: u64,
+    /// Zero is never.
+    pub balance_interval_seconds: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -165,6 +167,7 @@ impl Default for ClusterSection {
             zone: String::new(),
             replace_after_seconds: 300,
             move_bytes_per_second: 100 << 20,
+            balance_interval_seconds: 60,
         }
     }
 }

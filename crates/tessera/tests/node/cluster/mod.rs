@@ -7,6 +7,7 @@ mod net;
 mod replicas;
 mod routing;
 mod split;
+mod traffic;
 
 use crate::resp_client::Client;
 use crate::server::{Node, free_port, tessera, wait_for};
@@ -66,6 +67,7 @@ impl Cluster {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
+        settings.push("cluster.balance_interval_seconds=5".into());
         settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
         if at > 0 {
             settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));

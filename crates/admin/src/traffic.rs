@@ -1,0 +1,99 @@
+//! What partitions are asked: which are hot, and which of their keys.
+
+use crate::api::{AdminServer, Failure, Reply};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_store::{HotKeysFound, LONGEST_COUNT, PartitionTraffic, Store, Table, TableEntry, hot_partitions};
+use tessera_types::{NodeId, Outcome, RequestError};
+
+/// What a partition is asked, as its leader told lately.
+#[derive(Serialize)]
+pub(crate) struct PartitionInfo {
+    partition: u32,
+    leader: Option<NodeId>,
+    /// Absent if its leader has told nothing lately.
+    #[serde(flatten)]
+    pub(crate) traffic: Option<PartitionTraffic>,
+    is_hot_for_reads: bool,
+    is_hot_for_writes: bool,
+}
+
+impl PartitionInfo {
+    fn is_hot(&self) -> bool {
+        self.is_hot_for_reads || self.is_hot_for_writes
+    }
+}
+
+pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> {
+    let partitions = 0..entry.schema.partitions;
+    let traffic: Vec<_> = partitions.map(|partition| store.traffic_of(entry.id, partition)).collect();
+    let hot = |units: fn(&PartitionTraffic) -> u64| {
+        hot_partitions(&traffic.iter().map(|traffic| traffic.as_ref().map_or(0, units)).collect::<Vec<_>>())
+    };
+    let reads = hot(|traffic| traffic.per_second.read_units);
+    let writes = hot(|traffic| traffic.per_second.write_units);
+    let table = store.table(entry.id);
+    let leader = |partition| table.as_ref().and_then(|table: &Arc<Table>| table.known_leader(partition));
+    (0..)
+        .zip(&traffic)
+        .zip(reads.into_iter().zip(writes))
+        .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
+            partition,
+            leader: leader(partition),
+            traffic: *traffic,
+            is_hot_for_reads,
+            is_hot_for_writes,
+        })
+        .collect()
+}
+
+/// The hot ones, in words.
+pub(crate) fn describe_hot(name: &str, partitions: &[PartitionInfo]) -> Vec<String> {
+    let hot = partitions.iter().filter(|partition| partition.is_hot());
+    hot.map(|PartitionInfo { partition, traffic, .. }| {
+        let per_second = traffic.unwrap_or_default().per_second;
+        let units = per_second.read_units + per_second.write_units;
+        format!(
+            "table {name}: partition {partition} is hot with {units} capacity units a second; `tessera table hot-keys {name} \
+             --partition {partition}` finds out why"
+        )
+    })
+    .collect()
+}
+
+pub(crate) async fn show(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+) -> Result<Json<Vec<PartitionInfo>>, Failure> {
+    let catalog = server.store.catalog();
+    let entry = catalog.by_name(&name).ok_or(RequestError::NoSuchTable(name))?;
+    Ok(Json(of_table(&server.store, entry)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HotKeysWanted {
+    seconds: u64,
+}
+
+pub(crate) async fn hot_keys(
+    State(server): State<AdminServer>,
+    Path((name, partition)): Path<(String, u32)>,
+    Json(HotKeysWanted { seconds }): Json<HotKeysWanted>,
+) -> Reply<HotKeysFound> {
+    let refuse = |why: String| Failure(StatusCode::UNPROCESSABLE_ENTITY, why, Outcome::NotDone);
+    let id = server.store.catalog().by_name(&name).map(|entry| entry.id);
+    let table = id.and_then(|id| server.store.table(id)).ok_or(RequestError::NoSuchTable(name))?;
+    let (longest, partitions) = (LONGEST_COUNT.as_secs(), table.schema().partitions);
+    if !(1..=longest).contains(&seconds) {
+        return Err(refuse(format!("requests can be counted for 1 to {longest} seconds, not {seconds}")));
+    }
+    if partition >= partitions {
+        return Err(refuse(format!("the table has partitions 0 to {}, not {partition}", partitions - 1)));
+    }
+    Ok(Json(server.store.find_hot_keys(&table, partition, Duration::from_secs(seconds)).await?))
+}
