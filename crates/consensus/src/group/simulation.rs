@@ -128,6 +128,8 @@ struct Replica {
     clock_rate: f64,
     next_tick: Duration,
     started: Duration,
+    /// Whether it has been given something since its last pass.
+    is_touched: bool,
 }
 
 struct World {
@@ -175,6 +177,7 @@ impl World {
             clock_rate: random.random_range(0.96..1.04),
             next_tick: Duration::ZERO,
             started: Duration::ZERO,
+            is_touched: false,
         };
         let replicas: Vec<_> = ids.into_iter().map(replica).collect();
         let mut world = Self {
@@ -269,8 +272,17 @@ impl World {
         replica.state = State::default();
     }
 
+    /// The worker's loop may find more to do before the pass.
+    fn pass_now_or_later(&mut self, at: usize) {
+        self.replicas[at].is_touched = true;
+        if self.random.random_bool(0.5) {
+            self.pass(at);
+        }
+    }
+
     /// What the worker's loop does after messages, ticks and commands.
     fn pass(&mut self, at: usize) {
+        self.replicas[at].is_touched = false;
         loop {
             let replica = &mut self.replicas[at];
             let Some(group) = &mut replica.group else { return };
@@ -368,10 +380,13 @@ impl World {
             let at = to as usize - 1;
             if let Some(group) = &mut self.replicas[at].group {
                 group.step(message);
-                self.pass(at);
+                self.pass_now_or_later(at);
             }
         }
         for at in 0..self.replicas.len() {
+            if self.replicas[at].is_touched {
+                self.pass(at);
+            }
             let replica = &mut self.replicas[at];
             if now >= replica.next_tick
                 && let Some(group) = &mut replica.group
@@ -454,7 +469,7 @@ impl World {
             group.building.extend_from_slice(&number.to_le_bytes());
             group.replicate(number, true, false);
         }
-        self.pass(at);
+        self.pass_now_or_later(at);
     }
 
     /// A read that is carried out like a write.
@@ -807,4 +822,44 @@ fn a_witness_forgets_what_everybody_has() {
     assert!(world.answers.acknowledged.len() > 500);
     assert_eq!(witness.node.store().payload_bytes(), 0, "{}", world.describe());
     assert_eq!(world.replicas[0].group.as_ref().expect("it is up").owed_bytes(), 0);
+}
+
+/// What a leader had evaluated and not proposed when it heard of another leader was once taken for proposed: in the entry
+/// before, whose fate it then shared.
+#[test]
+fn what_was_not_proposed_in_time_is_not_acknowledged() {
+    let mut world = World::new(1, STEADY);
+    world.loss = 0.0;
+    (0..400).for_each(|_| world.step());
+    assert_eq!(world.readers, [0], "the first node leads");
+    let write = |world: &mut World, number: u64| {
+        let group = world.replicas[0].group.as_mut().expect("it is up");
+        group.building.extend_from_slice(&number.to_le_bytes());
+        group.replicate(number, true, false);
+    };
+    let (earlier, late) = (1_000_000, 1_000_001);
+    write(&mut world, earlier);
+    world.pass(0);
+    world.network.clear();
+    write(&mut world, late);
+    let raft = &world.replicas[0].group.as_ref().expect("it is up").node.raft;
+    let (from, to, term) = (to_raft(world.replicas[1].id), raft.id, raft.term);
+    let last = raft.raft_log.last_index();
+    let mut hear = |message: Message| {
+        let payloads = vec![Payload::default(); message.entries.len()];
+        let message = Message { from, to, term: term + 1, ..message };
+        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        world.replicas[0].group.as_mut().expect("it is up").step(message);
+        world.pass(0);
+    };
+    hear(Message { msg_type: MessageType::MsgHeartbeat as i32, ..Default::default() });
+    // The new leader has the entry before.
+    let own = raft::eraftpb::Entry { index: last + 1, term: term + 1, ..Default::default() };
+    let append = MessageType::MsgAppend as i32;
+    let entries = vec![own].into();
+    hear(Message { msg_type: append, index: last, log_term: term, commit: last, entries, ..Default::default() });
+    (0..10).for_each(|_| world.sync_disk(0));
+    let Answers { acknowledged, refused, .. } = &world.answers;
+    assert!(acknowledged.contains(&earlier) && !acknowledged.contains(&late), "{acknowledged:?}");
+    assert!(refused.contains(&late), "it was never done");
 }

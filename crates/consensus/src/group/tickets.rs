@@ -24,7 +24,8 @@ impl<T> Group<T> {
     /// Proposes what was put together. Returns the entry's index and payload; `None` also if the group leads no longer,
     /// which the next [`Self::collect`] tells.
     pub(crate) fn propose(&mut self) -> Option<(u64, Bytes)> {
-        if self.building.is_empty() || self.node.propose(vec![], vec![]).is_err() {
+        // Raft itself would hand a follower's proposal to the leader, without its payload, and say that it was made.
+        if self.building.is_empty() || !self.is_serving() || self.node.propose(vec![], vec![]).is_err() {
             return None;
         }
         let index = self.node.raft.raft_log.last_index();
