@@ -14,11 +14,12 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, Store, TableEntry, TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, RulesApplied, Store, TableEntry,
+    TableStatistics,
 };
 use tessera_types::{
-    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, TableNumber, TableSchema, TableSettings,
-    UsageScenario, WhenFull,
+    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, Rule, TableNumber, TableSchema,
+    TableSettings, UsageScenario, WhenFull,
 };
 
 /// Answers whether a bearer token is the right one.
@@ -68,6 +69,7 @@ pub struct SettingsChange {
     pub when_full: Option<WhenFull>,
     pub usage_scenario: Option<UsageScenario>,
     pub acks: Option<Acks>,
+    pub rules: Option<Vec<Rule>>,
 }
 
 impl SettingsChange {
@@ -76,6 +78,7 @@ impl SettingsChange {
         settings.when_full = self.when_full.unwrap_or(settings.when_full);
         settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
         settings.acks = self.acks.unwrap_or(settings.acks);
+        settings.rules = self.rules.as_ref().unwrap_or(&settings.rules).clone();
     }
 }
 
@@ -337,10 +340,8 @@ async fn truncate_table(State(server): State<AdminServer>, Path(name): Path<Stri
 
 async fn compact_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    let store = server.store.clone();
-    let outcome = tokio::task::spawn_blocking(move || store.compact(&table)).await;
-    outcome.map_err(|_| RequestError::Interrupted)??;
-    Ok(Json(json!({})))
+    let RulesApplied { deleted, changed } = server.store.compact(&table).await?;
+    Ok(Json(json!({ "deleted_by_rules": deleted, "changed_by_rules": changed })))
 }
 
 async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {

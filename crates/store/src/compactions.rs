@@ -1,6 +1,6 @@
 //! Compactions at the times that tables ask for.
 
-use crate::table::Table;
+use crate::store::Store;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,27 +22,23 @@ impl Default for Compactions {
 }
 
 impl Compactions {
-    /// Begins those whose time has come since this was last called, each on a thread of its own.
-    pub(crate) fn begin_due(&mut self, tables: &[Arc<Table>], now: UnixMillis) {
+    /// Begins those whose time has come since this was last called.
+    pub(crate) fn begin_due(&mut self, store: &Store, now: UnixMillis) {
         let before = std::mem::replace(&mut self.looked_at, now);
-        let is_due = |table: &&Arc<Table>| is_due(&table.settings(), before, now);
-        for table in tables.iter().filter(is_due) {
-            if !self.running.lock().insert(table.id()) {
-                continue; // the last one is still at it
+        for table in store.host.registry.open_tables() {
+            if !is_due(&table.settings(), before, now) || !self.running.lock().insert(table.id()) {
+                continue; // or the last one is still at it
             }
-            let (compacted, running) = (table.clone(), self.running.clone());
-            let compact = move || {
-                let name = compacted.name();
+            let (store, running) = (store.clone(), self.running.clone());
+            tokio::spawn(async move {
+                let name = table.name();
                 tracing::info!(table = %name, "compacting");
-                match compacted.engine.compact() {
-                    Ok(()) => tracing::info!(table = %name, "compacted"),
+                match store.compact(&table).await {
+                    Ok(rules) => tracing::info!(table = %name, ?rules, "compacted"),
                     Err(error) => tracing::warn!(table = %name, %error, "a table could not be compacted"),
                 }
-                running.lock().remove(&compacted.id());
-            };
-            if std::thread::Builder::new().name("compact".into()).spawn(compact).is_err() {
-                self.running.lock().remove(&table.id());
-            }
+                running.lock().remove(&table.id());
+            });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What makes the cluster what the catalog says: a round twice a second, on every node for the groups it leads, and on the
 //! node that leads the catalog for all.
 
+use crate::compactions::Compactions;
 use crate::host::Host;
 use crate::peers;
 use crate::split::Copiers;
@@ -14,7 +15,7 @@ use tessera_cluster::{
     replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
-use tessera_types::{NodeId, ReplicaId, RequestError};
+use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
 
 const ROUND: Duration = Duration::from_millis(500);
 /// Partitions that move at one time.
@@ -41,6 +42,7 @@ pub(crate) async fn run(store: Store) {
         handed_over: HashMap::new(),
         shuns_leading: false,
         copiers: Arc::default(),
+        compactions: Compactions::default(),
         traded: Instant::now(),
     };
     let mut interval = tokio::time::interval(ROUND);
@@ -58,6 +60,7 @@ struct Rounds {
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
     copiers: Arc<Copiers>,
+    compactions: Compactions,
     /// When it was last asked what evens out bytes and load.
     traded: Instant,
 }
@@ -90,6 +93,7 @@ impl Rounds {
         self.host().drop_unused_snapshots();
         self.host().drop_left_over_fetches();
         self.copiers.begin(&self.store);
+        self.compactions.begin_due(&self.store, UnixMillis::now());
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
         }

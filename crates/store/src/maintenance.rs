@@ -1,7 +1,6 @@
 //! What a node does for its tables while nobody asks: removing expired records, making state durable so that the log
 //! can shrink, and purging dropped tables.
 
-use crate::compactions::Compactions;
 use crate::host::Host;
 use crate::table::{Table, group_of};
 use parking_lot::{Condvar, Mutex};
@@ -31,10 +30,7 @@ impl Maintenance {
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new()
             .name("maintenance".into())
-            .spawn(move || {
-                Rounds { host, compactions: Compactions::default(), durable: HashMap::new(), touched: HashMap::new() }
-                    .run(&stopped)
-            })
+            .spawn(move || Rounds { host, durable: HashMap::new(), touched: HashMap::new() }.run(&stopped))
             .expect("a thread can be started");
         Self { stopping, thread: Mutex::new(Some(thread)) }
     }
@@ -51,7 +47,6 @@ impl Maintenance {
 
 struct Rounds {
     host: Arc<Host>,
-    compactions: Compactions,
     /// The durable index last told to the log, per partition.
     durable: HashMap<(TableId, u32), u64>,
     /// Since when a partition has had entries that are not durable.
@@ -82,7 +77,6 @@ impl Rounds {
             if last_round.elapsed() >= ROUND {
                 last_round = Instant::now();
                 self.shrink_log(&tables);
-                self.compactions.begin_due(&tables, now);
             }
             if last_purge.elapsed() >= PURGE {
                 last_purge = Instant::now();

@@ -8,6 +8,7 @@ use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOp
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
+use crate::rules::RulesApplied;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of};
@@ -355,12 +356,16 @@ impl Store {
         now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
     }
 
-    /// Compacts a table's files on this node. Blocks for as long as that takes.
+    /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
     ///
     /// # Errors
-    /// What the engine reports.
-    pub fn compact(&self, table: &Table) -> Result<(), RequestError> {
-        table.engine.compact().map_err(crate::table::request_error)
+    /// What stood in the way of the rules, or what the engine reports.
+    pub async fn compact(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
+        let applied = self.apply_rules(table).await?;
+        let compacted = table.clone();
+        let outcome = tokio::task::spawn_blocking(move || compacted.engine.compact()).await;
+        outcome.map_err(|_| RequestError::Interrupted)?.map_err(crate::table::request_error)?;
+        Ok(applied)
     }
 
     pub fn log_status(&self) -> LogStatus {

@@ -6,7 +6,7 @@ use crate::exit::ExitError;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tessera_types::{Acks, Durability, EngineKind, Model, Partitioner, UsageScenario, WhenFull};
+use tessera_types::{Acks, Durability, EngineKind, Model, Partitioner, Rule, UsageScenario, WhenFull};
 
 #[derive(Subcommand)]
 pub enum TableCommand {
@@ -88,7 +88,8 @@ Examples:
     Rename { name: String, to: String },
     /// Delete all records of a table
     Truncate { name: String },
-    /// Merge a RocksDB table's files, which frees deleted and expired records
+    /// Apply a table's rules to what the node asked leads, and merge its RocksDB files there, which frees deleted and expired
+    /// records
     Compact { name: String },
 }
 
@@ -106,6 +107,17 @@ pub struct SettingsArgs {
     /// Whose word a write waits for: majority, or single for the leader's, which may be lost with it
     #[arg(long)]
     acks: Option<Acks>,
+    /// Which records end, or change when they end, whenever the table is compacted, as JSON: [{"if": [CONDITION, ...],
+    /// "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
+    #[arg(long, value_name = "JSON", value_parser = parse_rules)]
+    rules: Option<Rules>,
+}
+
+/// Named, so that a list is one value to clap.
+type Rules = Vec<Rule>;
+
+fn parse_rules(text: &str) -> Result<Rules, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 impl SettingsArgs {
@@ -114,6 +126,7 @@ impl SettingsArgs {
         insert(body, "when_full", &self.when_full);
         insert(body, "usage_scenario", &self.usage_scenario);
         insert(body, "acks", &self.acks);
+        insert(body, "rules", &self.rules);
     }
 }
 
@@ -175,7 +188,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             settings.insert(&mut body);
             if body.is_empty() {
                 return Err(ExitError::Usage(
-                    "nothing to alter: give --replicas, --partitions, --ttl, --when-full, --usage-scenario or --acks"
+                    "nothing to alter: give --replicas, --partitions, --ttl, --when-full, --usage-scenario, --acks or --rules"
                         .into(),
                 ));
             }
@@ -211,7 +224,11 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
         }
         TableCommand::Compact { name } => {
             let done = call(node, "POST", &path(name, "/compact"), None)?;
-            show(node, &done, |_| println!("compacted table {name}"));
+            show(node, &done, |done| {
+                let [deleted, changed] =
+                    ["deleted_by_rules", "changed_by_rules"].map(|key| done[key].as_u64().unwrap_or(0));
+                println!("compacted table {name} on this node; rules deleted {deleted} records and changed {changed}");
+            });
         }
     }
     Ok(())
@@ -298,6 +315,7 @@ fn print_table(table: &Value) {
         "when_full",
         "usage_scenario",
         "acks",
+        "rules",
         "reads",
         "writes",
         "read_units",

@@ -1,6 +1,6 @@
 //! What a table is: a namespace of records with an engine, partitions and settings.
 
-use crate::{Acks, Durability, EngineKind, Model, Partitioner, UnixMillis, UsageScenario, WhenFull};
+use crate::{Acks, Durability, EngineKind, Model, Partitioner, Rule, UnixMillis, UsageScenario, WhenFull};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,6 +83,8 @@ pub struct TableSettings {
     /// UTC.
     pub compact_at: Option<UnixMillis>,
     pub compact_daily: Vec<u16>,
+    /// Applied by the partitions' leaders when the table is compacted, on every engine.
+    pub rules: Vec<Rule>,
     /// What operators of Apache Pegasus set beyond these, by its names.
     pub app_envs: BTreeMap<String, String>,
 }

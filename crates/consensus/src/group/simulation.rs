@@ -856,7 +856,7 @@ fn what_was_not_proposed_in_time_is_not_acknowledged() {
     // The new leader has the entry before.
     let own = raft::eraftpb::Entry { index: last + 1, term: term + 1, ..Default::default() };
     let append = MessageType::MsgAppend as i32;
-    let entries = vec![own].into();
+    let entries = vec![own];
     hear(Message { msg_type: append, index: last, log_term: term, commit: last, entries, ..Default::default() });
     (0..10).for_each(|_| world.sync_disk(0));
     let Answers { acknowledged, refused, .. } = &world.answers;

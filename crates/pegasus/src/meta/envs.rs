@@ -2,7 +2,7 @@
 //! kept beside them.
 
 use super::messages::{CompactRequest, PlainResponse, UpdateEnvsRequest};
-use super::tables;
+use super::{rules, tables};
 use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
@@ -16,14 +16,17 @@ const USAGE_SCENARIO: &str = "rocksdb.usage_scenario";
 pub(super) const COMPACT_ONCE: &str = "manual_compact.once.trigger_time";
 /// Times of day in UTC: `3:00,21:30`.
 const COMPACT_DAILY: &str = "manual_compact.periodic.trigger_time";
+/// What becomes of records when the table is compacted.
+const RULES: &str = "user_specified_compaction";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
 
-const SUPPORTED: [&str; 11] = [
+const SUPPORTED: [&str; 12] = [
     DEFAULT_TTL,
     USAGE_SCENARIO,
     COMPACT_ONCE,
     COMPACT_DAILY,
+    RULES,
     WRITES,
     WRITE_BYTES,
     READS,
@@ -54,6 +57,9 @@ pub(super) fn of(settings: &TableSettings) -> BTreeMap<String, String> {
         let times: Vec<String> =
             settings.compact_daily.iter().map(|minute| format!("{}:{:02}", minute / 60, minute % 60)).collect();
         envs.insert(COMPACT_DAILY.into(), times.join(","));
+    }
+    if !settings.rules.is_empty() {
+        envs.insert(RULES.into(), rules::print(&settings.rules));
     }
     envs
 }
@@ -92,6 +98,7 @@ pub(super) fn set(
                 settings.compact_at = Some(UnixMillis::new(time));
             }
             COMPACT_DAILY => settings.compact_daily = times_of_day(&value)?,
+            RULES => settings.rules = rules::parse(&value)?,
             _ => {
                 let checked = match name.as_str() {
                     WRITES | WRITE_BYTES | READS | READ_BYTES => Rate::parse(&value).map(drop),
@@ -114,6 +121,7 @@ fn delete(settings: &mut TableSettings, name: &str) {
         USAGE_SCENARIO => settings.usage_scenario = UsageScenario::Normal,
         COMPACT_ONCE => settings.compact_at = None,
         COMPACT_DAILY => settings.compact_daily.clear(),
+        RULES => settings.rules.clear(),
         name => _ = settings.app_envs.remove(name),
     }
 }
@@ -176,6 +184,10 @@ mod tests {
             (COMPACT_DAILY, "3:00,21:30"),
             (WRITES, "5*reject*0"),
             (DENY, "timeout*read"),
+            (
+                RULES,
+                r#"{"ops":[{"type":"COT_DELETE","params":"","rules":[{"type":"FRT_TTL_RANGE","params":"{\"start_ttl\":1,\"stop_ttl\":2}"}]}]}"#,
+            ),
             (SLOW, "50"),
         ];
         let envs: BTreeMap<String, String> = envs.map(|(name, value)| (name.into(), value.into())).into();
@@ -189,6 +201,7 @@ mod tests {
             (READS, "5"),
             ("no.such", "1"),
             (COMPACT_DAILY, "25:00"),
+            (RULES, "x"),
         ] {
             assert!(set(&mut settings, [(name.into(), value.into())]).is_err(), "{name}={value}");
         }

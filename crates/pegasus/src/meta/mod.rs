@@ -4,6 +4,7 @@ mod cluster;
 mod envs;
 mod messages;
 mod routing;
+mod rules;
 mod split;
 mod tables;
 

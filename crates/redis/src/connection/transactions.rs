@@ -6,19 +6,42 @@ use super::{Connection, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use tessera_store::{Table, Transaction};
-use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, TableId, UnixMillis};
 
 /// What has been queued since MULTI.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
     commands: Vec<(&'static Command, OwnedFrame)>,
-    /// Of the keys so far.
-    partition: Option<u32>,
+    /// Of the keys so far, in the table that there was.
+    partition: Option<(TableId, u32)>,
     /// A command was refused, so EXEC will be too.
     pub(super) spoiled: bool,
 }
 
 impl OpenTransaction {
+    /// The partition of all keys, with those of one command more.
+    fn partition_with(
+        &self,
+        table: &Table,
+        command: &'static Command,
+        frame: &OwnedFrame,
+    ) -> Result<Option<u32>, RequestError> {
+        let so_far = match self.partition {
+            Some((id, partition)) if id == table.id() => Some(partition),
+            Some(_) => {
+                // It was split since.
+                let commands = self.commands.iter().map(|(command, frame)| (*command, frame));
+                dispatch::partition_of_all(table, commands)?
+            }
+            None => None,
+        };
+        let next = dispatch::partition_of_all(table, std::iter::once((command, frame)))?;
+        match (so_far, next) {
+            (Some(so_far), Some(next)) if so_far != next => Err(RequestError::CrossPartition),
+            _ => Ok(so_far.or(next)),
+        }
+    }
+
     /// The whole transaction, for another node.
     fn frames(&self, watches: &[Watched]) -> Vec<OwnedFrame> {
         let word = |word: &'static [u8]| OwnedFrame::from_arguments(std::iter::once(word));
@@ -44,17 +67,17 @@ impl Connection {
     pub(super) fn queue(&mut self, command: &'static Command, frame: OwnedFrame) {
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let Some(transaction) = &mut self.session.transaction else { return };
-        let args = frame.arguments();
-        for at in command.key_positions(args.len()) {
-            let partition = table.partition_of(&RecordKey::new(args[at], b""));
-            if *transaction.partition.get_or_insert(partition) != partition {
+        match transaction.partition_with(&table, command, &frame) {
+            Ok(partition) => {
+                transaction.partition = partition.map(|partition| (table.id(), partition));
+                transaction.commands.push((command, frame.apart()));
+                self.reply().simple("QUEUED");
+            }
+            Err(error) => {
                 transaction.spoiled = true;
-                return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+                self.reply().error(&CommandError::Request(error).line());
             }
         }
-        drop(args);
-        transaction.commands.push((command, frame.apart()));
-        self.reply().simple("QUEUED");
     }
 
     pub(super) fn multi(&mut self) {

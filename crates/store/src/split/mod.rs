@@ -22,5 +22,5 @@ mod steps;
 
 pub(crate) use copier::Copiers;
 pub(crate) use outflow::Outflow;
-pub(crate) use seal::is_sealed;
+pub(crate) use seal::{is_seal, is_sealed};
 pub(crate) use steps::take_step;

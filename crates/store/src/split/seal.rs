@@ -18,7 +18,7 @@ fn key() -> RecordKey<'static> {
 }
 
 /// Whether a key is that of the record.
-pub(super) fn is_seal(key: &RecordKey<'_>) -> bool {
+pub(crate) fn is_seal(key: &RecordKey<'_>) -> bool {
     key.hash_key.len() == HASH_KEY.len()
 }
 

@@ -6,6 +6,7 @@ mod linearizability;
 mod net;
 mod replicas;
 mod routing;
+mod rules;
 mod split;
 mod traffic;
 
@@ -13,7 +14,7 @@ use crate::resp_client::Client;
 use crate::server::{Node, free_port, tessera, wait_for};
 use net::Net;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a cluster may take to be whole.
@@ -131,9 +132,27 @@ impl Cluster {
 
     /// Waits until nothing is wrong, nothing moves, and nothing is being split.
     pub(crate) fn wait_until_whole(&self) {
+        let began = Instant::now();
+        let mut is_told = false;
         wait_for("the cluster is whole", WHOLE, || {
+            let is_late = began.elapsed() > WHOLE / 2;
+            if is_late && !std::mem::replace(&mut is_told, true) {
+                (0..self.nodes.len()).for_each(|at| eprintln!("not whole yet: {}", self.describe(at)));
+            }
             (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at)).then_some(())
         });
+    }
+
+    /// What a node knows of nodes, and of partitions that move or have no leader.
+    fn describe(&self, at: usize) -> String {
+        let mut text = format!("node {}: {}", at + 1, self.cli(at, "status").unwrap_or_else(|error| error));
+        for table in text.clone().lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_string)) {
+            let placement = self.cli(at, &format!("table placement {table} --json")).unwrap_or_default();
+            let partitions: Vec<serde_json::Value> = serde_json::from_str(&placement).unwrap_or_default();
+            let is_odd = |it: &&serde_json::Value| it["is_moving"] == true || it["leader"].is_null();
+            partitions.iter().filter(is_odd).for_each(|odd| text += &format!("\n{table}: {odd}"));
+        }
+        text
     }
 
     fn is_whole(&self, at: usize) -> bool {

@@ -198,6 +198,24 @@ fn a_split_can_be_cancelled_and_what_it_cannot_be_is_refused() {
     }
 }
 
+/// The keys of a transaction were once compared by the numbers of their partitions before and after.
+#[test]
+fn a_transaction_goes_on_when_its_table_is_split() {
+    let cluster = Cluster::start(1);
+    cluster.cli(0, "table create t --engine memory --partitions 2 --replicas 1").unwrap();
+    let mut clients: Vec<Client> = (0..8).map(|_| chosen(&cluster, 0, "t")).collect();
+    for (at, client) in clients.iter_mut().enumerate() {
+        command(client, "MULTI");
+        assert_eq!(command(client, &format!("INCR k{at}")), Value::Simple("QUEUED".into()));
+    }
+    split(&cluster, "t", 4);
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert_eq!(command(client, &format!("GET k{at}")), Value::Simple("QUEUED".into()));
+        let replies = vec![Value::Integer(1), Value::Bulk(b"1".to_vec())];
+        assert_eq!(command(client, "EXEC"), Value::Array(replies));
+    }
+}
+
 /// What a client watches may be written in the new table, where nobody would notice.
 #[test]
 fn a_watched_key_counts_as_written_when_its_table_is_split() {

@@ -2,6 +2,7 @@
 
 use super::wire::{Connection, Fields, Reply, key, message, message_of_blob, v1};
 use crate::cluster::Cluster;
+use crate::resp_client::Value;
 use crate::server::{Node, free_port, wait_for};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -217,4 +218,32 @@ fn a_table_is_split_and_clients_that_do_not_know_are_told() {
         assert!(text(&reply).contains(hash_key), "{hash_key}: {reply:?}");
     }
     assert!((1..40).contains(&moved), "{moved} of 40 keys are in new partitions");
+}
+
+/// Rules in Pegasus' words are applied when the table is compacted, at the time that another app env says.
+#[test]
+fn app_envs_end_records_when_the_table_is_compacted() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}")]);
+    node.cli("table create t --engine rocksdb --partitions 4");
+    let mut client = node.client();
+    client.run("TABLE t");
+    for number in 0..50 {
+        client.run(&format!("SET tmp{number} 1"));
+        client.run(&format!("SET kept{number} 1"));
+    }
+    let pattern = r#"{\"pattern\":\"tmp\",\"match_type\":\"SMT_MATCH_PREFIX\"}"#;
+    let filter = format!(r#"{{"type":"FRT_HASHKEY_PATTERN","params":"{pattern}"}}"#);
+    let rules = format!(r#"{{"ops":[{{"type":"COT_DELETE","params":"","rules":[{filter}]}}]}}"#);
+    let mut meta = Meta(Connection::to(port));
+    meta.set_env("t", "user_specified_compaction", r#"{"ops":[{"type":"COT_DELETE"}]}"#, "ERR_INVALID_PARAMETERS");
+    meta.set_env("t", "user_specified_compaction", &rules, "ERR_OK");
+    let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 3;
+    meta.set_env("t", "manual_compact.once.trigger_time", &soon.to_string(), "ERR_OK");
+    let limit = Duration::from_secs(60);
+    wait_for("they are deleted", limit, || {
+        (0..50).all(|number| client.run(&format!("EXISTS tmp{number}")) == Value::Integer(0)).then_some(())
+    });
+    assert!((0..50).all(|number| client.run(&format!("EXISTS kept{number}")) == Value::Integer(1)));
 }
