@@ -51,8 +51,13 @@ impl Cluster {
         let output = local.stdout.take().context("the cluster says nothing")?;
         let mut cluster = Self { local, nodes: spec.nodes, data: data.to_path_buf(), pids: Vec::new() };
         let mut lines = BufReader::new(output).lines();
-        if !lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("ready")) {
-            bail!("a cluster of {} nodes did not start; its nodes' last words are in {}", spec.nodes, data.display());
+        let mut said = Vec::new();
+        loop {
+            match lines.next() {
+                Some(Ok(line)) if line.starts_with("ready") => break,
+                Some(Ok(line)) => said.push(line),
+                _ => bail!("a cluster of {} nodes did not start: {}", spec.nodes, said.join("; ")),
+            }
         }
         // Whatever it says later must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));

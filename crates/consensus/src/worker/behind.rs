@@ -39,10 +39,10 @@ impl Behind {
     /// Takes what comes after something that waits.
     pub(super) fn take_later(&mut self, committed: &mut Vec<Committed>) {
         if !self.by_group.is_empty() {
-            let (later, rest) =
-                std::mem::take(committed).into_iter().partition(|committed| self.holds(committed.group));
+            let is_later = |committed: &Committed| self.holds(committed.group);
+            let (later, rest): (Vec<_>, Vec<_>) = std::mem::take(committed).into_iter().partition(is_later);
             *committed = rest;
-            <Vec<_> as IntoIterator>::into_iter(later).for_each(|committed| self.push(committed));
+            later.into_iter().for_each(|committed| self.push(committed));
         }
     }
 
