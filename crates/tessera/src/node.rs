@@ -113,6 +113,18 @@ fn runtime() -> Result<Runtime, ExitError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)
 }
 
+/// A node that has lost a worker leads what nobody can use, and says that it lives. Without it others take over, and whoever
+/// watches over the process starts it again.
+struct EndTogether;
+
+impl Drop for EndTogether {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// One thread per core: the loop of its partitions, its own listeners, and the connections that came through them.
 fn start_worker(
     number: usize,
@@ -122,6 +134,7 @@ fn start_worker(
 ) -> Result<JoinHandle<()>, ExitError> {
     let runtime = runtime()?;
     let run = move || {
+        let _together = EndTogether;
         runtime.block_on(async move {
             let listener = |listener| {
                 let listener = tokio::net::TcpListener::from_std(listener);

@@ -180,8 +180,14 @@ impl<T> Group<T> {
         let GroupSettings { persistent, synced, applied, replica, founders } = settings;
         let own = to_raft(replica);
         let is_new = recovered == RecoveredGroup::default();
-        let RecoveredGroup { state, members: (members_index, members), truncated, mut entries } = recovered;
-        let applied = if replica.is_witness() { truncated.0 } else { applied };
+        let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries } = recovered;
+        let mut applied = if replica.is_witness() { truncated.0 } else { applied };
+        if members.is_empty() && founders.is_empty() {
+            // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that. Without
+            // the members it cannot go on from there, so it gets another snapshot.
+            (applied, truncated) = (0, (0, 0));
+            entries.clear();
+        }
         let members = if members.is_empty() {
             let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
             ConfState { voters, ..Default::default() }

@@ -9,6 +9,7 @@
 use super::*;
 use crate::Failure;
 use crate::log::LogRecord;
+use raft::eraftpb::Snapshot;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -862,4 +863,42 @@ fn what_was_not_proposed_in_time_is_not_acknowledged() {
     let Answers { acknowledged, refused, .. } = &world.answers;
     assert!(acknowledged.contains(&earlier) && !acknowledged.contains(&late), "{acknowledged:?}");
     assert!(refused.contains(&late), "it was never done");
+}
+
+/// It once went on from the snapshot's index without knowing the members, and failed at their first change.
+#[test]
+fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
+    let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
+    let settings = GroupSettings { persistent: true, synced: true, applied: 7, replica: id(2), founders: Vec::new() };
+    let state = StoredState { term: 5, vote: 0, commit: 0 };
+    let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() });
+    let mut hear = |message: Message| {
+        let payloads = vec![Payload::default(); message.entries.len()];
+        let message = Message { from: to_raft(id(1)), to: to_raft(id(2)), term: 5, ..message };
+        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        let would_install = group.would_install(&message);
+        group.step(message);
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(()));
+        (would_install, output.committed.len(), group.view().applied)
+    };
+    let change = raft::eraftpb::Entry {
+        entry_type: EntryType::EntryConfChangeV2 as i32,
+        index: 8,
+        term: 5,
+        data: raft::eraftpb::ConfChangeV2::default().encode_to_vec(),
+        ..Default::default()
+    };
+    let append = MessageType::MsgAppend as i32;
+    let entries = vec![change];
+    let heard = hear(Message { msg_type: append, index: 7, log_term: 5, commit: 8, entries, ..Default::default() });
+    assert_eq!(heard, (false, 0, 0));
+    let mut snapshot = Snapshot { data: vec![0; 8], ..Default::default() };
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (9, 5);
+    *metadata.mut_conf_state() =
+        ConfState { voters: vec![to_raft(id(1))], learners: vec![to_raft(id(2))], ..Default::default() };
+    let kind = MessageType::MsgSnapshot as i32;
+    let heard = hear(Message { msg_type: kind, snapshot: Some(snapshot), ..Default::default() });
+    assert_eq!(heard, (true, 0, 9));
 }
