@@ -65,9 +65,9 @@ fn a_hot_partition_and_its_hot_keys_are_seen_from_any_node() {
     for seen in &seen {
         assert_eq!(seen["partition"], partition);
         let (reads, units) = (&seen["per_second"]["reads"], &seen["per_second"]["read_units"]);
-        // 10,000 bytes are three units; the rate was measured at one time, if other commands came meanwhile or not.
+        // 10,000 bytes are three units, but for what came while the two were read, and each is rounded.
         let ratio = units.as_f64().unwrap() / reads.as_f64().unwrap();
-        assert!((2.5..=3.0).contains(&ratio), "{seen}");
+        assert!((2.5..3.5).contains(&ratio), "{seen}");
     }
     for at in 0..3 {
         let found = json(&cluster, at, &format!("table hot-keys t --partition {partition} --seconds 1"));
