@@ -94,7 +94,7 @@ struct Fetch {
     of_bytes: u64,
 }
 
-fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
+pub(crate) fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
     store.table(table)?.known_leader(partition)
 }
 
@@ -129,15 +129,15 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         };
         let partitions = traffic::of_table(store, entry);
         table.hot = traffic::describe_hot(&entry.name, &partitions);
-        for ((partition, placement), info) in (0..).zip(&entry.placement).zip(&partitions) {
+        for (placement, info) in entry.placement.iter().zip(&partitions) {
             let PartitionTraffic { bytes, per_second } = info.traffic.unwrap_or_default();
             for replica in placement.members.iter().filter(|replica| !replica.is_witness()) {
                 held.entry(replica.node).or_default().0 += bytes;
             }
-            match leader(store, entry.id, partition) {
+            match info.leader {
                 Some(leader) => {
                     *leaders.entry(leader).or_default() += 1;
-                    held.entry(leader).or_default().1 += per_second.read_units + per_second.write_units;
+                    held.entry(leader).or_default().1 += per_second.units();
                 }
                 None => table.leaderless += 1,
             }

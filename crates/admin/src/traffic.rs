@@ -1,20 +1,20 @@
 //! What partitions are asked: which are hot, and which of their keys.
 
 use crate::api::{AdminServer, Failure, Reply};
+use crate::cluster;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::time::Duration;
-use tessera_store::{HotKeysFound, LONGEST_COUNT, PartitionTraffic, Store, Table, TableEntry, hot_partitions};
+use tessera_store::{HotKeysFound, LONGEST_COUNT, PartitionTraffic, Store, TableEntry, hot_partitions};
 use tessera_types::{NodeId, Outcome, RequestError};
 
 /// What a partition is asked, as its leader told lately.
 #[derive(Serialize)]
 pub(crate) struct PartitionInfo {
     partition: u32,
-    leader: Option<NodeId>,
+    pub(crate) leader: Option<NodeId>,
     /// Absent if its leader has told nothing lately.
     #[serde(flatten)]
     pub(crate) traffic: Option<PartitionTraffic>,
@@ -36,14 +36,12 @@ pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> 
     };
     let reads = hot(|traffic| traffic.per_second.read_units);
     let writes = hot(|traffic| traffic.per_second.write_units);
-    let table = store.table(entry.id);
-    let leader = |partition| table.as_ref().and_then(|table: &Arc<Table>| table.known_leader(partition));
     (0..)
         .zip(&traffic)
         .zip(reads.into_iter().zip(writes))
         .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
             partition,
-            leader: leader(partition),
+            leader: cluster::leader(store, entry.id, partition),
             traffic: *traffic,
             is_hot_for_reads,
             is_hot_for_writes,
@@ -55,8 +53,7 @@ pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> 
 pub(crate) fn describe_hot(name: &str, partitions: &[PartitionInfo]) -> Vec<String> {
     let hot = partitions.iter().filter(|partition| partition.is_hot());
     hot.map(|PartitionInfo { partition, traffic, .. }| {
-        let per_second = traffic.unwrap_or_default().per_second;
-        let units = per_second.read_units + per_second.write_units;
+        let units = traffic.unwrap_or_default().per_second.units();
         format!(
             "table {name}: partition {partition} is hot with {units} capacity units a second; `tessera table hot-keys {name} \
              --partition {partition}` finds out why"
@@ -86,8 +83,7 @@ pub(crate) async fn hot_keys(
     Json(HotKeysWanted { seconds }): Json<HotKeysWanted>,
 ) -> Reply<HotKeysFound> {
     let refuse = |why: String| Failure(StatusCode::UNPROCESSABLE_ENTITY, why, Outcome::NotDone);
-    let id = server.store.catalog().by_name(&name).map(|entry| entry.id);
-    let table = id.and_then(|id| server.store.table(id)).ok_or(RequestError::NoSuchTable(name))?;
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     let (longest, partitions) = (LONGEST_COUNT.as_secs(), table.schema().partitions);
     if !(1..=longest).contains(&seconds) {
         return Err(refuse(format!("requests can be counted for 1 to {longest} seconds, not {seconds}")));

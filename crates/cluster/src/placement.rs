@@ -157,10 +157,9 @@ pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) 
     let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
     let mut place = |_| {
         let mut keepers = loads.least_loaded(replicas, &[]);
-        let often = |leader: NodeId| keepers.iter().filter_map(|other| beside.get(&(leader, *other))).sum::<usize>();
-        let key = |node: &NodeId| (loads.leaders(*node), often(*node), loads.replicas(*node), *node);
-        let order: BTreeMap<_, _> = keepers.iter().map(|node| (key(node), *node)).collect();
-        keepers = order.into_values().collect();
+        let together = keepers.clone();
+        let often = |leader: NodeId| together.iter().filter_map(|other| beside.get(&(leader, *other))).sum::<usize>();
+        keepers.sort_by_key(|node| (loads.leaders(*node), often(*node), loads.replicas(*node), *node));
         let witness = if replicas == WITNESSED { loads.witness(&keepers, &[], None) } else { None };
         let nodes = Nodes { keepers, witness };
         loads.count(&nodes, 1);

@@ -66,6 +66,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Capacity units, read and written.
+    pub fn units(&self) -> u64 {
+        self.read_units + self.write_units
+    }
+
     /// What was counted in some time as a number in a second, rounded.
     pub(crate) fn in_a_second(self, time: std::time::Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);

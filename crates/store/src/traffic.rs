@@ -115,8 +115,8 @@ impl Host {
         for node in nodes {
             let lately = told.get(node).filter(|told| told.at.elapsed() < FRESH)?;
             for (group, PartitionTraffic { bytes, per_second }) in &lately.by_group {
-                let load = per_second.read_units + per_second.write_units;
-                weights.extend(partition_of_group(*group).map(|address| (address, Weight { bytes: *bytes, load })));
+                let weight = Weight { bytes: *bytes, load: per_second.units() };
+                weights.extend(partition_of_group(*group).map(|address| (address, weight)));
             }
         }
         Some(weights)

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 pub fn print_traffic(partitions: &Value) {
     println!(
-        "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>12}  hot",
+        "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>13}  hot",
         "partition", "leader", "bytes", "reads/s", "writes/s", "read units/s", "write units/s"
     );
     for partition in partitions.as_array().into_iter().flatten() {
@@ -12,7 +12,7 @@ pub fn print_traffic(partitions: &Value) {
         let per_second = &partition["per_second"];
         let hot = ["reads", "writes"].into_iter().filter(|what| partition[format!("is_hot_for_{what}")] == true);
         println!(
-            "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>12}  {}",
+            "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>13}  {}",
             partition["partition"].to_string(),
             number(&partition["leader"]),
             number(&partition["bytes"]),
