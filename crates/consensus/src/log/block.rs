@@ -1,16 +1,18 @@
 //! A block: what one write to the log holds.
 //!
 //! ```text
-//! u32 magic | u32 CRC-32C of all that follows | u64 segment | u64 number | u64 durable | u32 length | records
+//! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 number | u64 durable | u32 length | records | zeros
 //! ```
 //!
 //! Integers are little-endian. Numbers count blocks over all segments from 1. `durable` is the number of the last block
-//! that was fsynced when this one was written.
+//! that was durable when this one was written. Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
 
 use bytes::BufMut;
 
 const MAGIC: u32 = 0x4c53_5354; // "TSSL"
 pub(super) const HEADER_LEN: usize = 36;
+/// What writes past the page cache need at most.
+pub(super) const ALIGNMENT: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
@@ -25,8 +27,8 @@ pub(super) fn begin(out: &mut Vec<u8>) {
     out.resize(HEADER_LEN, 0);
 }
 
-/// Fills in the header of the block whose records follow it in `out`.
-pub(super) fn finish(out: &mut [u8], header: BlockHeader) {
+/// Fills in the header of the block whose records follow it in `out`, and the zeros after them.
+pub(super) fn finish(out: &mut Vec<u8>, header: BlockHeader) {
     let length = u32::try_from(out.len() - HEADER_LEN).expect("a block is bounded by the writer");
     let mut head = &mut out[8..HEADER_LEN];
     head.put_u64_le(header.segment);
@@ -36,6 +38,12 @@ pub(super) fn finish(out: &mut [u8], header: BlockHeader) {
     let checksum = crc32c::crc32c(&out[8..]);
     out[..4].copy_from_slice(&MAGIC.to_le_bytes());
     out[4..8].copy_from_slice(&checksum.to_le_bytes());
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+}
+
+/// Where the block begins that follows one whose records end at `end`.
+pub(super) fn after(end: usize) -> usize {
+    end.next_multiple_of(ALIGNMENT)
 }
 
 /// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`.
@@ -53,7 +61,5 @@ pub(super) fn read(bytes: &[u8], segment: u64) -> Option<(BlockHeader, usize)> {
 
 /// Where the next whole block of `segment` at or after `from` begins.
 pub(super) fn find(bytes: &[u8], segment: u64, from: usize) -> Option<usize> {
-    let magic = MAGIC.to_le_bytes();
-    (from..bytes.len().saturating_sub(HEADER_LEN - 1))
-        .find(|&at| bytes[at..at + 4] == magic && read(&bytes[at..], segment).is_some())
+    (after(from)..bytes.len()).step_by(ALIGNMENT).find(|&at| read(&bytes[at..], segment).is_some())
 }

@@ -4,8 +4,8 @@
 //! mean an fsync per group; a disk does a few thousand a second in all.
 //!
 //! **The design.** One thread owns one sequence of segment files. It takes whatever batches have queued while it was
-//! busy, writes them as one block and, if any asked for it, fsyncs once; that is the whole group commit: it never waits
-//! for more to come. Batches complete through callbacks, so no worker ever blocks on the disk.
+//! busy and writes them as one block, durably if any asked for that; that is the whole group commit: it never waits for
+//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk.
 //!
 //! **Recovery** must tell three things apart, since only the first may be repaired silently:
 //! - a *torn tail*: blocks that were being written when the machine died. They were never acknowledged as durable and
@@ -22,6 +22,7 @@
 //! entries only, and go when every group's state machine has made durable what they hold.
 
 mod block;
+mod file;
 mod record;
 mod recovery;
 mod segments;

@@ -60,7 +60,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
                 })?;
                 take(&mut recovered.groups, &mut highest, record);
             }
-            offset += HEADER_LEN + length;
+            offset = block::after(offset + HEADER_LEN + length).min(bytes.len());
         }
         recovered.segments.push((segment, highest));
         let is_unused = bytes[offset..].iter().all(|&byte| byte == 0);
@@ -144,12 +144,12 @@ fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<Gro
 pub fn decode_segment(bytes: &[u8], segment: u64) -> Vec<LogRecord> {
     let bytes = Bytes::copy_from_slice(bytes);
     let (mut offset, mut decoded) = (0, Vec::new());
-    while let Some((_, length)) = block::read(&bytes[offset..], segment) {
+    while let Some((_, length)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment)) {
         let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
         while let Some(record) = LogRecord::decode(&mut records) {
             decoded.push(record);
         }
-        offset += HEADER_LEN + length;
+        offset = block::after(offset + HEADER_LEN + length);
     }
     decoded
 }

@@ -1,9 +1,8 @@
 //! Segment files and their names.
 
 use super::LogError;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Room for the number: 2^64 in hexadecimal.
@@ -27,22 +26,6 @@ pub(super) fn list(directory: &Path) -> Result<Vec<u64>, LogError> {
     }
     segments.sort_unstable();
     Ok(segments)
-}
-
-/// Creates a segment with its space allocated, so that a full disk shows here and not in the middle of a block.
-pub(super) fn create(directory: &Path, segment: u64, bytes: u64) -> io::Result<File> {
-    let path = path(directory, segment);
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
-    // SAFETY: a plain call on an open descriptor.
-    let outcome = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) };
-    if outcome != 0 {
-        let _ = fs::remove_file(&path);
-        return Err(io::Error::from_raw_os_error(outcome));
-    }
-    file.sync_all()?;
-    File::open(directory)?.sync_all()?;
-    Ok(file)
 }
 
 pub(super) fn delete(directory: &Path, segment: u64) -> io::Result<()> {

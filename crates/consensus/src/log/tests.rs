@@ -125,7 +125,8 @@ fn one_fsync_serves_all_that_queued() {
 #[test]
 fn a_damaged_log_gives_a_prefix_or_is_refused_but_never_a_hole() {
     let directory = TempDir::new().unwrap();
-    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    let config = LogConfig { segment_bytes: 8 * SMALL, ..config() };
+    let (log, _) = SharedLog::open(directory.path(), &config).unwrap();
     for index in 1..=20 {
         append(&log, 1, index..index + 1, 30);
         if index <= 10 {
@@ -137,7 +138,9 @@ fn a_damaged_log_gives_a_prefix_or_is_refused_but_never_a_hole() {
     let sound = std::fs::read(&path).unwrap();
     let used = sound.iter().rposition(|&byte| byte != 0).unwrap() + 1;
     let (mut refused, mut cut) = (0, 0);
-    for at in 0..used {
+    // Most of a block are the zeros behind its records, and all of them are alike.
+    let is_worthwhile = |at: &usize| at % block::ALIGNMENT < 128 || at.is_multiple_of(512);
+    for at in (0..used).filter(is_worthwhile) {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
@@ -154,7 +157,7 @@ fn a_damaged_log_gives_a_prefix_or_is_refused_but_never_a_hole() {
         }
     }
     assert!(refused > 500 && cut > 50, "{refused} refused, {cut} cut");
-    for end in 0..used {
+    for end in (0..used).filter(is_worthwhile) {
         std::fs::write(&path, &sound[..end]).unwrap();
         let recovered = recovery::recover(killed.path()).unwrap();
         let indexes = recovered.groups.get(&GroupId(1)).map(indexes).unwrap_or_default();

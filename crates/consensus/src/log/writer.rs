@@ -1,6 +1,7 @@
 //! The thread that writes the log.
 
 use super::block::{self, BlockHeader};
+use super::file::SegmentFile;
 use super::record::{LogRecord, StoredState};
 use super::recovery::{Recovered, RecoveredGroup};
 use super::{Completion, LogBatch, LogConfig, LogError, LogStatus, Shared, segments};
@@ -9,7 +10,6 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,12 +25,9 @@ pub(super) struct Writer {
     directory: PathBuf,
     config: LogConfig,
     shared: Arc<Shared>,
-    file: File,
+    file: SegmentFile,
     segment: u64,
-    /// Where the next block goes, and how far the file is allocated.
-    offset: u64,
-    allocated: u64,
-    /// Number of the last block written, and of the last one fsynced.
+    /// Number of the last block written, and of the last one that is durable.
     last_block: u64,
     durable_block: u64,
     groups: HashMap<GroupId, GroupState>,
@@ -61,15 +58,13 @@ impl Writer {
         let segment = recovered.segments.last().map_or(1, |(last, _)| last + 1);
         let io_error = |source| LogError::Io { path: segments::path(directory, segment), source };
         let groups = recovered.groups.iter();
-        let file = segments::create(directory, segment, config.segment_bytes).map_err(io_error)?;
+        let file = SegmentFile::create(&segments::path(directory, segment), config.segment_bytes).map_err(io_error)?;
         let mut writer = Self {
             directory: directory.to_path_buf(),
             config: config.clone(),
             shared,
             file,
             segment,
-            offset: 0,
-            allocated: config.segment_bytes,
             last_block: recovered.last_block,
             durable_block: recovered.last_block,
             groups: groups
@@ -83,7 +78,7 @@ impl Writer {
             block: Vec::new(),
             unsynced_since: None,
         };
-        writer.write_group_states().and_then(|()| writer.sync()).map_err(io_error)?;
+        writer.write_group_states().map_err(io_error)?;
         writer.publish();
         Ok(writer)
     }
@@ -124,12 +119,14 @@ impl Writer {
 
     fn write(&mut self, batches: Vec<LogBatch>) -> io::Result<()> {
         let mut completions: Vec<Completion> = Vec::new();
-        let mut sync = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
+        let is_due = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
+        let sync = is_due || batches.iter().any(|batch| batch.sync);
+        // A block of its own is not durable before those that wait for an fsync.
+        let durably = sync && self.durable_block == self.last_block;
         let mut has_truncated = false;
         let block_limit = BLOCK_BYTES.min(usize::try_from(self.config.segment_bytes / 4).unwrap_or(BLOCK_BYTES));
         block::begin(&mut self.block);
         for batch in batches {
-            sync |= batch.sync;
             for record in &batch.records {
                 has_truncated |= matches!(
                     record,
@@ -138,14 +135,14 @@ impl Writer {
                 record.encode(&mut self.block);
                 self.remember(record);
                 if self.block.len() >= block_limit {
-                    self.write_block()?;
+                    self.write_block(durably)?;
                     block::begin(&mut self.block);
                 }
             }
             completions.extend(batch.completion);
         }
         if self.block.len() > block::HEADER_LEN {
-            self.write_block()?;
+            self.write_block(durably)?;
         }
         if sync {
             self.sync()?;
@@ -182,36 +179,45 @@ impl Writer {
     }
 
     /// Writes `self.block`, beginning a new segment first if it would not fit.
-    fn write_block(&mut self) -> io::Result<()> {
-        if self.offset > 0 && self.offset + self.block.len() as u64 > self.allocated {
+    fn write_block(&mut self, durably: bool) -> io::Result<()> {
+        if !self.file.is_empty() && !self.file.has_room_for(self.block.len()) {
             let block = std::mem::take(&mut self.block);
-            self.begin_segment(block.len() as u64)?;
+            self.begin_segment(block.len())?;
             self.block = block;
         }
-        self.last_block += 1;
-        let header = BlockHeader { segment: self.segment, number: self.last_block, durable: self.durable_block };
+        let number = self.last_block + 1;
+        let header = BlockHeader { segment: self.segment, number, durable: self.durable_block };
         block::finish(&mut self.block, header);
-        self.retry_while_full(|writer| writer.file.write_all_at(&writer.block, writer.offset))?;
-        self.offset += self.block.len() as u64;
-        self.unsynced_since.get_or_insert_with(Instant::now);
+        let began = Instant::now();
+        if durably {
+            retry_while_full(&self.shared, || self.file.append_durably(&self.block))?;
+            self.durable_block = number;
+            self.count_sync(began);
+        } else {
+            retry_while_full(&self.shared, || self.file.append(&self.block))?;
+            self.unsynced_since.get_or_insert(began);
+        }
+        self.last_block = number;
         let statistics = &self.shared.statistics;
         statistics.blocks.fetch_add(1, Ordering::Relaxed);
         statistics.bytes.fetch_add(self.block.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    fn begin_segment(&mut self, at_least: u64) -> io::Result<()> {
+    fn begin_segment(&mut self, at_least: usize) -> io::Result<()> {
         // Recovery takes a segment's end for granted once the next one exists, so this one must be durable first.
         self.sync()?;
         let next = self.segment + 1;
-        let states = self.groups.values().map(|group| 128 + group.members.1.len() as u64).sum::<u64>();
-        let bytes = self.config.segment_bytes.max(at_least + states + 2 * block::HEADER_LEN as u64);
-        let file = self.retry_while_full(|writer| segments::create(&writer.directory, next, bytes))?;
+        let states = self.groups.values().map(|group| 128 + group.members.1.len()).sum::<usize>();
+        let bytes = block::after(block::HEADER_LEN + states) + block::after(at_least);
+        let bytes = self.config.segment_bytes.max(bytes as u64);
+        let path = segments::path(&self.directory, next);
+        let file = retry_while_full(&self.shared, || SegmentFile::create(&path, bytes))?;
         // What is indexed for the block about to be written belongs to the new segment too; leaving it with the old
         // one as well only keeps that one a little longer.
         let highest = self.highest.clone();
         self.closed.push_back((self.segment, std::mem::replace(&mut self.highest, highest)));
-        (self.file, self.segment, self.offset, self.allocated) = (file, next, 0, bytes);
+        (self.file, self.segment) = (file, next);
         self.write_group_states()
     }
 
@@ -226,14 +232,13 @@ impl Writer {
                 LogRecord::Members { group, index, members }.encode(&mut self.block);
             }
         }
-        self.write_block()
+        self.write_block(true)
     }
 
     fn write_closing_mark(&mut self) -> io::Result<()> {
         self.sync()?;
         block::begin(&mut self.block);
-        self.write_block()?;
-        self.sync()
+        self.write_block(true)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -241,14 +246,18 @@ impl Writer {
             return Ok(());
         }
         let began = Instant::now();
-        self.file.sync_data()?;
+        self.file.sync()?;
         self.durable_block = self.last_block;
         self.unsynced_since = None;
+        self.count_sync(began);
+        Ok(())
+    }
+
+    fn count_sync(&self, began: Instant) {
         let statistics = &self.shared.statistics;
         statistics.syncs.fetch_add(1, Ordering::Relaxed);
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         statistics.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Deletes the oldest segments as long as all their entries are truncated.
@@ -285,28 +294,6 @@ impl Writer {
         }
     }
 
-    /// Runs `operation` until it fails for another reason than a full disk, telling everybody meanwhile.
-    fn retry_while_full<T>(&self, operation: impl Fn(&Self) -> io::Result<T>) -> io::Result<T> {
-        loop {
-            match operation(self) {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    *self.shared.status.lock() = LogStatus::Full;
-                    if self.shared.queue.lock().closing {
-                        return Err(error);
-                    }
-                    std::thread::park_timeout(RETRY_FULL);
-                }
-                outcome => {
-                    let mut status = self.shared.status.lock();
-                    if *status == LogStatus::Full {
-                        *status = LogStatus::Ok;
-                    }
-                    return outcome;
-                }
-            }
-        }
-    }
-
     /// Refuses everything from now on. Completions of what was queued are told; they were never durable.
     fn fail(&self, error: &io::Error) {
         let message = format!("{}: {error}", self.directory.display());
@@ -331,6 +318,28 @@ impl Writer {
     }
 }
 
+/// Runs `operation` until it fails for another reason than a full disk, telling everybody meanwhile.
+fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match operation() {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                *shared.status.lock() = LogStatus::Full;
+                if shared.queue.lock().closing {
+                    return Err(error);
+                }
+                std::thread::park_timeout(RETRY_FULL);
+            }
+            outcome => {
+                let mut status = shared.status.lock();
+                if *status == LogStatus::Full {
+                    *status = LogStatus::Ok;
+                }
+                return outcome;
+            }
+        }
+    }
+}
+
 /// Removes what recovery did not use, so that it does not look like damage once later blocks vouch for everything
 /// before them. Later segments first: a crash in between then leaves a shorter tail, never a hole.
 fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogError> {
@@ -347,7 +356,7 @@ fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogEr
         let bytes = std::fs::read(&path)?;
         let mut offset = 0;
         while let Some((_, length)) = block::read(&bytes[offset..], used) {
-            offset += block::HEADER_LEN + length;
+            offset = block::after(offset + block::HEADER_LEN + length).min(bytes.len());
         }
         let file = File::options().write(true).open(&path)?;
         file.set_len(offset as u64)?;

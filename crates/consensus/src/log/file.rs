@@ -1,0 +1,148 @@
+//! The segment file that is being written.
+//!
+//! A block that is to be durable at once goes past the page cache (`O_DIRECT` and `O_DSYNC`), which is one request to the
+//! disk if its place in the file has been written before. A place that is only allocated takes a second one, since the file
+//! system has to note that it holds data now; so zeros are written ahead, a stretch at a time. docs/decisions/0014 has what
+//! that saves.
+
+use super::block::{self, ALIGNMENT};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Zeros are written ahead in stretches of so many bytes.
+const STRETCH: u64 = 1 << 20;
+
+pub(super) struct SegmentFile {
+    /// Writes by way of the page cache.
+    cached: File,
+    /// Writes that are durable when they return; `None` if the file system has no direct ones.
+    direct: Option<File>,
+    /// Where the next block goes.
+    end: u64,
+    /// How far the file has been written, zeros included.
+    filled: u64,
+    allocated: u64,
+    buffer: AlignedBuffer,
+}
+
+/// The address of what is written directly has to be a multiple of [`ALIGNMENT`] too.
+#[derive(Default)]
+struct AlignedBuffer(Vec<u8>);
+
+impl AlignedBuffer {
+    fn of_length(&mut self, length: usize) -> &mut [u8] {
+        self.0.resize(length + ALIGNMENT, 0);
+        let begin = self.0.as_ptr().align_offset(ALIGNMENT);
+        &mut self.0[begin..begin + length]
+    }
+}
+
+impl SegmentFile {
+    /// Creates a segment with its space allocated, so that a full disk shows here and not in the middle of a block.
+    pub(super) fn create(path: &Path, bytes: u64) -> io::Result<Self> {
+        let allocated = bytes.next_multiple_of(ALIGNMENT as u64);
+        let cached = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+        let length = libc::off_t::try_from(allocated).map_err(io::Error::other)?;
+        // SAFETY: a plain call on an open descriptor.
+        let outcome = unsafe { libc::posix_fallocate(cached.as_raw_fd(), 0, length) };
+        if outcome != 0 {
+            let _ = fs::remove_file(path);
+            return Err(io::Error::from_raw_os_error(outcome));
+        }
+        cached.sync_all()?;
+        let directory = path.parent().expect("a segment is in a directory");
+        File::open(directory)?.sync_all()?;
+        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(path);
+        let mut file = Self { cached, direct: None, end: 0, filled: 0, allocated, buffer: AlignedBuffer::default() };
+        match direct {
+            Ok(direct) => file.direct = Some(direct),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(error),
+        }
+        // Some that let a file be opened so refuse to write to it.
+        match file.fill_to(1) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => file.direct = None,
+            outcome => outcome?,
+        }
+        Ok(file)
+    }
+
+    /// Whether a block of so many bytes, without the zeros that follow its records, fits in.
+    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+        self.end + block::after(bytes) as u64 <= self.allocated
+    }
+
+    /// Whether no block has been written yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// Appends a block, which is whole pages long. It is durable after [`Self::sync`].
+    pub(super) fn append(&mut self, block: &[u8]) -> io::Result<()> {
+        self.cached.write_all_at(block, self.end)?;
+        self.end += block.len() as u64;
+        self.filled = self.filled.max(self.end);
+        Ok(())
+    }
+
+    /// Appends a block that is durable then, if all before it are.
+    pub(super) fn append_durably(&mut self, block: &[u8]) -> io::Result<()> {
+        self.fill_to(self.end + block.len() as u64)?;
+        let Some(direct) = &self.direct else {
+            self.append(block)?;
+            return self.sync();
+        };
+        let aligned = self.buffer.of_length(block.len());
+        aligned.copy_from_slice(block);
+        direct.write_all_at(aligned, self.end)?;
+        self.end += block.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.cached.sync_data()
+    }
+
+    fn fill_to(&mut self, end: u64) -> io::Result<()> {
+        let Some(direct) = &self.direct else { return Ok(()) };
+        while self.filled < end {
+            let stretch = STRETCH.min(self.allocated - self.filled);
+            let zeros = self.buffer.of_length(stretch as usize);
+            zeros.fill(0);
+            direct.write_all_at(zeros, self.filled)?;
+            self.filled += stretch;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks written one way and the other, across stretches, are all there, and zeros behind them.
+    #[test]
+    fn zeros_written_ahead_never_cover_a_block() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("segment");
+        let mut file = SegmentFile::create(&path, 4 * STRETCH).unwrap();
+        let mut expected = Vec::new();
+        for (number, pages) in [1, 3, 200, 1, 90, 300, 2].into_iter().enumerate() {
+            let block = vec![number as u8 + 1; pages * ALIGNMENT];
+            assert!(file.has_room_for(block.len()));
+            if number % 3 == 1 {
+                file.append(&block).unwrap();
+                file.sync().unwrap();
+            } else {
+                file.append_durably(&block).unwrap();
+            }
+            expected.extend(block);
+        }
+        assert!(!file.has_room_for(4 * STRETCH as usize));
+        expected.resize(4 * STRETCH as usize, 0);
+        assert!(std::fs::read(&path).unwrap() == expected);
+    }
+}
