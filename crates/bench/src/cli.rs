@@ -25,7 +25,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a workload against a server that speaks the Redis protocol, or that of Apache Pegasus
+    /// Run a workload against a server that speaks the protocol of Redis, memcached or Apache Pegasus
     #[command(after_help = "\
 Examples:
   tessera bench run --load --records 100000                     load, then read for 10 s
@@ -33,6 +33,7 @@ Examples:
   tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
   tessera bench run --protocol pegasus --port 34601 --table temp
+  tessera bench run --protocol redis-cluster --table sessions   straight to the leaders, as a Redis Cluster client
   tessera bench run --load -P workloada -p recordcount=100000 --format ycsb   as YCSB runs it, printed as YCSB prints it
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
     Run(Box<RunArgs>),
@@ -255,6 +256,15 @@ impl RunArgs {
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
         let route = match self.protocol {
             Protocol::Redis => Route::Any(addresses),
+            Protocol::Memcached if self.batch > 1 || self.fields > 1 => {
+                bail!("records of memcached are single values, which --batch and --fields are not for")
+            }
+            Protocol::Memcached => {
+                greeting.clear();
+                Route::Memcached(addresses)
+            }
+            Protocol::RedisCluster if self.batch > 1 => bail!("Redis clusters refuse batches over several slots"),
+            Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &greeting)?,
             Protocol::Pegasus if self.batch > 1 => {
                 bail!("--batch is for the Redis protocol; --fields puts several sort keys under a hash key")
             }

@@ -5,7 +5,7 @@
 //! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
 
 use crate::cpu;
-use crate::driver::{Counter, Encoder, GreetingReplies, Route};
+use crate::driver::{Counter, Encoder, GreetingReplies, Route, request};
 use crate::measure::{self, Latencies, Second};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
@@ -408,9 +408,9 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut counter = GreetingReplies::default();
     for command in &plan.greeting {
-        let mut request = format!("*{}\r\n", command.len());
-        command.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
-        stream.write_all(request.as_bytes())?;
+        let mut bytes = Vec::new();
+        request(command, &mut bytes);
+        stream.write_all(&bytes)?;
         let mut buffer = [0; 4096];
         loop {
             let length = stream.read(&mut buffer)?;

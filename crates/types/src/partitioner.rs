@@ -11,7 +11,7 @@ pub const REDIS_SLOTS: u16 = 16_384;
 const CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&crc::CRC_16_XMODEM);
 
 /// How a hash key chooses a partition of its table. Fixed when the table is created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Partitioner {
     /// CRC-64 of the hash key modulo the partition count, as in Apache Pegasus.

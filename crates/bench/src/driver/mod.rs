@@ -1,7 +1,9 @@
 //! How operations reach a server: what is sent, over which of a client's links, and which reply belongs to what.
 
+mod memcached;
 mod pegasus;
 mod redis;
+mod redis_cluster;
 
 use crate::workload::{Operation, RecordShape, Values};
 use serde::{Deserialize, Serialize};
@@ -9,18 +11,24 @@ use std::net::SocketAddr;
 
 /// A protocol that servers speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     Redis,
-    /// Apache Pegasus': the port is that of a meta server; requests go straight to the nodes that lead.
+    /// Redis', as clients that know Redis Cluster speak it: requests go straight to the nodes that lead
+    RedisCluster,
+    /// memcached's text protocol
+    Memcached,
+    /// Apache Pegasus': the port is that of a meta server; requests go straight to the nodes that lead
     Pegasus,
 }
 
 /// Where a client's requests go.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// One link, to one of these: the first client's to the first, and so on.
+    /// One link, over which the Redis protocol is spoken, to one of these: the first client's to the first, and so on.
     Any(Vec<SocketAddr>),
+    Memcached(Vec<SocketAddr>),
+    RedisCluster(redis_cluster::Route),
     Pegasus(pegasus::Route),
 }
 
@@ -33,10 +41,28 @@ impl Route {
         pegasus::Route::ask(meta, table).map(Self::Pegasus)
     }
 
+    /// Asks a server that speaks the Redis protocol who leads which slots, after a greeting.
+    ///
+    /// # Errors
+    /// If it does not answer, or not as expected.
+    pub fn to_redis_cluster(server: SocketAddr, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
+        redis_cluster::Route::ask(server, greeting).map(Self::RedisCluster)
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::Any(_) => Protocol::Redis,
+            Self::Memcached(_) => Protocol::Memcached,
+            Self::RedisCluster(_) => Protocol::RedisCluster,
+            Self::Pegasus(_) => Protocol::Pegasus,
+        }
+    }
+
     /// All places.
     pub fn addresses(&self) -> &[SocketAddr] {
         match self {
-            Self::Any(addresses) => addresses,
+            Self::Any(addresses) | Self::Memcached(addresses) => addresses,
+            Self::RedisCluster(route) => &route.nodes,
             Self::Pegasus(route) => &route.nodes,
         }
     }
@@ -44,7 +70,8 @@ impl Route {
     /// Where the links of a client lead.
     pub fn links(&self, client: usize) -> Vec<SocketAddr> {
         match self {
-            Self::Any(addresses) => vec![addresses[client % addresses.len()]],
+            Self::Any(addresses) | Self::Memcached(addresses) => vec![addresses[client % addresses.len()]],
+            Self::RedisCluster(route) => route.nodes.clone(),
             Self::Pegasus(route) => route.nodes.clone(),
         }
     }
@@ -53,13 +80,16 @@ impl Route {
 /// Writes the requests of operations.
 pub enum Encoder {
     Redis(redis::Encoder),
+    Memcached(memcached::Encoder),
     Pegasus(pegasus::Encoder),
 }
 
 impl Encoder {
     pub fn new(route: &Route, shape: RecordShape, batch: usize) -> Self {
         match route {
-            Route::Any(_) => Self::Redis(redis::Encoder::new(shape, batch)),
+            Route::Any(_) => Self::Redis(redis::Encoder::new(shape, batch, None)),
+            Route::Memcached(_) => Self::Memcached(memcached::Encoder::new(shape)),
+            Route::RedisCluster(route) => Self::Redis(redis::Encoder::new(shape, batch, Some(route.clone()))),
             Route::Pegasus(route) => Self::Pegasus(pegasus::Encoder::new(route.clone(), shape)),
         }
     }
@@ -67,7 +97,8 @@ impl Encoder {
     /// The link over which operations on a record go.
     pub fn link_of(&mut self, number: u64) -> usize {
         match self {
-            Self::Redis(_) => 0,
+            Self::Redis(encoder) => encoder.link_of(number),
+            Self::Memcached(_) => 0,
             Self::Pegasus(encoder) => encoder.link_of(number),
         }
     }
@@ -83,6 +114,7 @@ impl Encoder {
     ) -> (usize, Option<i32>) {
         match self {
             Self::Redis(encoder) => (encoder.encode(operation, number, values, out), None),
+            Self::Memcached(encoder) => (encoder.encode(operation, number, values, out), None),
             Self::Pegasus(encoder) => encoder.encode(operation, number, values, out),
         }
     }
@@ -91,6 +123,7 @@ impl Encoder {
     pub fn counter(&self) -> Counter {
         match self {
             Self::Redis(_) => Counter::Redis(redis::ReplyCounter::default()),
+            Self::Memcached(_) => Counter::Memcached(memcached::ReplyCounter::default()),
             Self::Pegasus(_) => Counter::Pegasus(pegasus::ReplyCounter::default()),
         }
     }
@@ -99,6 +132,7 @@ impl Encoder {
 /// Takes the replies of one link.
 pub enum Counter {
     Redis(redis::ReplyCounter),
+    Memcached(memcached::ReplyCounter),
     Pegasus(pegasus::ReplyCounter),
 }
 
@@ -114,6 +148,7 @@ impl Counter {
     pub fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         match self {
             Self::Redis(counter) => Replies { count: counter.count(bytes), numbers: None },
+            Self::Memcached(counter) => Replies { count: counter.count(bytes), numbers: None },
             Self::Pegasus(counter) => {
                 let numbers = counter.take(bytes);
                 Replies { count: numbers.len(), numbers: Some(numbers) }
@@ -124,6 +159,7 @@ impl Counter {
     pub fn errors(&self) -> u64 {
         match self {
             Self::Redis(counter) => counter.errors,
+            Self::Memcached(counter) => counter.errors,
             Self::Pegasus(counter) => counter.errors,
         }
     }
@@ -131,9 +167,10 @@ impl Counter {
     pub fn last_error(&mut self) -> Option<String> {
         match self {
             Self::Redis(counter) => counter.last_error.take(),
+            Self::Memcached(counter) => counter.last_error.take(),
             Self::Pegasus(counter) => counter.last_error.take(),
         }
     }
 }
 
-pub use redis::ReplyCounter as GreetingReplies;
+pub use redis::{ReplyCounter as GreetingReplies, request};

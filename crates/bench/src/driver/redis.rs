@@ -1,5 +1,6 @@
 //! Requests and replies of the Redis protocol.
 
+use super::redis_cluster::Route;
 use crate::workload::{Operation, RecordShape, Values, key_of};
 
 /// Writes the requests of operations.
@@ -7,12 +8,20 @@ pub struct Encoder {
     shape: RecordShape,
     /// Records that one operation reads or writes together.
     batch: usize,
+    /// Where keys are, if there is a link to each node.
+    route: Option<Route>,
     key: Vec<u8>,
 }
 
 impl Encoder {
-    pub fn new(shape: RecordShape, batch: usize) -> Self {
-        Self { shape, batch, key: Vec::new() }
+    pub fn new(shape: RecordShape, batch: usize, route: Option<Route>) -> Self {
+        Self { shape, batch, route, key: Vec::new() }
+    }
+
+    pub(super) fn link_of(&mut self, number: u64) -> usize {
+        let Some(route) = &self.route else { return 0 };
+        key_of(number, &mut self.key);
+        route.node_of(&self.key)
     }
 
     /// Appends the requests of one operation on the record `number` and, with batches, those after it. Returns how many
@@ -88,6 +97,12 @@ impl Encoder {
         }
         1
     }
+}
+
+/// Appends a request of these words.
+pub fn request(words: &[String], out: &mut Vec<u8>) {
+    header(out, words.len());
+    words.iter().for_each(|word| bulk(out, word.as_bytes()));
 }
 
 fn header(out: &mut Vec<u8>, arguments: usize) {
@@ -201,7 +216,7 @@ mod tests {
 
     #[test]
     fn requests_are_those_of_redis() {
-        let mut encoder = Encoder::new(RecordShape::whole(1, 3), 1);
+        let mut encoder = Encoder::new(RecordShape::whole(1, 3), 1, None);
         let mut out = Vec::new();
         assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, &mut Values::new(1), &mut out), 2);
         let text = String::from_utf8(out).unwrap();

@@ -3,13 +3,17 @@
 use crate::driver::Protocol;
 use crate::workload::KeyDistribution;
 use serde::{Deserialize, Serialize};
+use tessera_types::Partitioner;
 
-/// A cluster that the suite starts.
+/// A cluster that the suite starts, or that runs already.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ClusterSpec {
     pub nodes: u16,
     /// Of every node, as `tessera local --set` takes them.
     pub settings: Vec<String>,
+    /// Of one that runs already: the address of a node's admin API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<String>,
 }
 
 /// A table with its records.
@@ -21,6 +25,8 @@ pub struct TableSpec {
     pub replicas: u8,
     pub fields: usize,
     pub field_bytes: usize,
+    #[serde(default)]
+    pub partitioner: Partitioner,
 }
 
 /// How the rate of a cell is found.
@@ -55,26 +61,45 @@ impl TableSpec {
     }
 
     pub fn name(&self) -> String {
-        let Self { engine, durability, partitions, replicas, fields, field_bytes } = self;
-        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}")
+        let Self { engine, durability, partitions, replicas, fields, field_bytes, partitioner } = self;
+        let slots = if *partitioner == Partitioner::RedisSlots { "_slots" } else { "" };
+        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}{slots}")
     }
 }
 
 impl Cell {
+    /// The same on a cluster that runs already, which may have no face for Pegasus' clients.
+    #[must_use]
+    pub fn on(self, cluster: &ClusterSpec) -> Self {
+        let (protocol, partitioner) = match self.protocol {
+            Protocol::Pegasus => (Protocol::RedisCluster, Partitioner::RedisSlots),
+            other => (other, self.table.partitioner),
+        };
+        Self { cluster: cluster.clone(), protocol, table: TableSpec { partitioner, ..self.table }, ..self }
+    }
+
     /// Names the cell, and its file.
     pub fn id(&self) -> String {
         let settings: String = self.cluster.settings.iter().map(|setting| format!("_{setting}")).collect();
-        let protocol = if self.protocol == Protocol::Pegasus { "pegasus" } else { "redis" };
+        let protocol = match self.protocol {
+            Protocol::Pegasus => "pegasus",
+            Protocol::Redis => "redis",
+            Protocol::Memcached => "memcached",
+            Protocol::RedisCluster => "redis-cluster",
+        };
         let reads = self.reads.as_ref().map_or(String::new(), |reads| format!("_{reads}"));
         let kind = if self.kind == Loop::Search { "_search" } else { "" };
         let mix = self.mix.replace(':', "to");
+        let cluster = match &self.cluster.running {
+            Some(url) => format!("at-{}", url.trim_start_matches("http://")),
+            None => format!("n{}{settings}", self.cluster.nodes),
+        };
         let id = format!(
-            "n{}{settings}_{}_{protocol}_{mix}{reads}_{}x{}{kind}",
-            self.cluster.nodes,
+            "{cluster}_{}_{protocol}_{mix}{reads}_{}x{}{kind}",
             self.table.name(),
             self.processes,
             self.threads
         );
-        id.replace(['.', '='], "-")
+        id.replace(['.', '=', ':', '/'], "-")
     }
 }

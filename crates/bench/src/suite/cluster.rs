@@ -1,13 +1,14 @@
-//! Clusters of this machine that live as long as they are measured.
+//! Clusters that are measured: of this machine, for as long as that takes, or running already.
 
 use super::cell::{ClusterSpec, TableSpec};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use tessera_types::Partitioner;
 
 /// Away from the ports of a cluster that somebody uses.
 const PORT_OFFSET: u16 = 3_000;
@@ -16,12 +17,25 @@ const PEGASUS_META_PORT: u16 = 34_601;
 /// Ports of neighbouring nodes are so far apart.
 const PORT_STEP: u16 = 10;
 
-/// `tessera local`, with its nodes.
+/// What is before the names of tables on a cluster that others use.
+const PREFIX: &str = "tessera_bench_";
+
 pub struct Cluster {
-    local: Child,
-    nodes: u16,
-    data: PathBuf,
+    /// How commands of the CLI name one of its nodes.
+    node: [String; 2],
+    pub redis: Vec<SocketAddr>,
+    /// What clients say first.
+    pub greeting: Vec<Vec<String>>,
+    prefix: &'static str,
+    /// Its processes, if they are the suite's.
     pub pids: Vec<u32>,
+    _local: Option<Local>,
+}
+
+/// `tessera local`, with its nodes. They end with this.
+struct Local {
+    process: Child,
+    data: PathBuf,
 }
 
 fn tessera() -> anyhow::Result<Command> {
@@ -47,9 +61,18 @@ impl Cluster {
                 Ok(())
             });
         }
-        let mut local = command.spawn().context("a cluster cannot be started")?;
-        let output = local.stdout.take().context("the cluster says nothing")?;
-        let mut cluster = Self { local, nodes: spec.nodes, data: data.to_path_buf(), pids: Vec::new() };
+        let mut process = command.spawn().context("a cluster cannot be started")?;
+        let output = process.stdout.take().context("the cluster says nothing")?;
+        let pid = process.id();
+        let port = |node| REDIS_PORT + PORT_OFFSET + PORT_STEP * node;
+        let mut cluster = Self {
+            node: ["--port-offset".into(), PORT_OFFSET.to_string()],
+            redis: (0..spec.nodes).map(|node| SocketAddr::from(([127, 0, 0, 1], port(node)))).collect(),
+            greeting: Vec::new(),
+            prefix: "",
+            pids: Vec::new(),
+            _local: Some(Local { process, data: data.to_path_buf() }),
+        };
         let mut lines = BufReader::new(output).lines();
         let mut said = Vec::new();
         loop {
@@ -61,55 +84,80 @@ impl Cluster {
         }
         // Whatever it says later must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
-        let local = cluster.local.id();
-        let children = std::fs::read_to_string(format!("/proc/{local}/task/{local}/children"))?;
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
         cluster.pids = children.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
         Ok(cluster)
     }
 
-    fn table_command(&self, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
-        let offset = PORT_OFFSET.to_string();
-        let output = tessera()?.arg("table").args(arguments).args(["--port-offset", &offset]).output()?;
+    /// A cluster that runs already, by the address of a node's admin API.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn find(admin: &str, password: Option<&str>) -> anyhow::Result<Self> {
+        let greeting = password.map(|password| vec!["AUTH".to_string(), password.to_string()]);
+        let mut cluster = Self {
+            node: ["--admin".into(), admin.into()],
+            redis: Vec::new(),
+            greeting: greeting.into_iter().collect(),
+            prefix: PREFIX,
+            pids: Vec::new(),
+            _local: None,
+        };
+        let status: Value = serde_json::from_slice(&cluster.command(&["status", "--json"])?)?;
+        let nodes = status["cluster"]["nodes"].as_array().context("the cluster does not tell its nodes")?;
+        for node in nodes.iter().filter(|node| node["is_silent"] != true) {
+            let address = node["redis"].as_str().context("a node does not tell its address")?;
+            let address = address.to_socket_addrs().with_context(|| address.to_string())?.next();
+            cluster.redis.extend(address);
+        }
+        Ok(cluster)
+    }
+
+    fn command(&self, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+        let output = tessera()?.args(arguments).args(&self.node).output()?;
         if !output.status.success() {
-            bail!("table {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+            bail!("{}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(output.stdout)
     }
 
+    /// What a table is called on the cluster.
+    pub fn name_of(&self, table: &TableSpec) -> String {
+        format!("{}{}", self.prefix, table.name())
+    }
+
     pub fn create(&self, table: &TableSpec) -> anyhow::Result<()> {
-        let TableSpec { engine, durability, partitions, replicas, .. } = table;
+        let TableSpec { engine, durability, partitions, replicas, partitioner, .. } = table;
         let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
-        let name = table.name();
-        let arguments = ["create", &name, "--engine", engine, "--durability", durability];
-        self.table_command(&[&arguments[..], &["--partitions", &partitions, "--replicas", &replicas]].concat())?;
+        let partitioner = if *partitioner == Partitioner::RedisSlots { "redis-slots" } else { "crc64" };
+        let name = self.name_of(table);
+        let arguments = ["table", "create", &name, "--engine", engine, "--durability", durability];
+        let spread = ["--partitions", &partitions, "--replicas", &replicas, "--partitioner", partitioner];
+        self.command(&[&arguments[..], &spread].concat())?;
         Ok(())
     }
 
     pub fn drop_table(&self, table: &TableSpec) -> anyhow::Result<()> {
-        self.table_command(&["drop", &table.name()]).map(drop)
+        self.command(&["table", "drop", &self.name_of(table)]).map(drop)
     }
 
     /// What `table show` says, on the first node.
     pub fn show(&self, table: &TableSpec) -> anyhow::Result<Value> {
-        Ok(serde_json::from_slice(&self.table_command(&["show", &table.name(), "--json"])?)?)
+        Ok(serde_json::from_slice(&self.command(&["table", "show", &self.name_of(table), "--json"])?)?)
     }
 
-    pub fn redis(&self) -> Vec<SocketAddr> {
-        let port = |node| REDIS_PORT + PORT_OFFSET + PORT_STEP * node;
-        (0..self.nodes).map(|node| SocketAddr::from(([127, 0, 0, 1], port(node)))).collect()
-    }
-
+    /// The meta server of one that the suite started.
     pub fn pegasus_meta(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], PEGASUS_META_PORT + PORT_OFFSET))
     }
 }
 
-impl Drop for Cluster {
+impl Drop for Local {
     fn drop(&mut self) {
         // SAFETY: a plain system call on a child that was not waited for yet.
-        unsafe { libc::kill(libc::pid_t::try_from(self.local.id()).expect("process ids fit"), libc::SIGTERM) };
+        unsafe { libc::kill(libc::pid_t::try_from(self.process.id()).expect("process ids fit"), libc::SIGTERM) };
         // It stops its nodes, which takes a while.
-        let _ = self.local.wait();
+        let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.data);
     }
 }

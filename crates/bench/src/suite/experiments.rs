@@ -4,6 +4,7 @@ use super::cell::{Cell, ClusterSpec, Loop, TableSpec};
 use super::published::{Published, VersionRow, clients};
 use crate::driver::Protocol;
 use crate::workload::KeyDistribution;
+use tessera_types::Partitioner;
 
 /// A table or figure of a published report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -41,13 +42,13 @@ pub const ALL: [Experiment; 7] = [
 pub const RETHINKDB_NODES: [u16; 5] = [1, 2, 4, 8, 16];
 
 fn cluster(nodes: u16, settings: &[&str]) -> ClusterSpec {
-    ClusterSpec { nodes, settings: settings.iter().map(|setting| (*setting).to_string()).collect() }
+    ClusterSpec { nodes, settings: settings.iter().map(|setting| (*setting).to_string()).collect(), running: None }
 }
 
 /// A table of Pegasus': it answers before its log is fsynced, as `soft` does.
 fn pegasus_table(partitions: u32, replicas: u8, fields: usize, field_bytes: usize) -> TableSpec {
     let (engine, durability) = ("rocksdb".into(), "soft".into());
-    TableSpec { engine, durability, partitions, replicas, fields, field_bytes }
+    TableSpec { engine, durability, partitions, replicas, fields, field_bytes, partitioner: Partitioner::Crc64 }
 }
 
 fn pegasus(cluster: ClusterSpec, table: TableSpec, mix: &str, threads: &str) -> Cell {
@@ -126,6 +127,7 @@ pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
         replicas: 2,
         fields: 10,
         field_bytes: 100,
+        partitioner: Partitioner::Crc64,
     };
     Cell {
         protocol: Protocol::Redis,
@@ -137,9 +139,12 @@ pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
 pub fn nubase(engine: &str, op: &str, value_bytes: usize) -> Cell {
     let (engine, durability) = if engine == "MDB" { ("memory", "none") } else { ("rocksdb", "soft") };
     let (engine, durability) = (engine.into(), durability.into());
-    let table = TableSpec { engine, durability, partitions: 64, replicas: 2, fields: 1, field_bytes: value_bytes };
+    // Its clients know which server has which key.
+    let partitioner = Partitioner::RedisSlots;
+    let table =
+        TableSpec { engine, durability, partitions: 64, replicas: 2, fields: 1, field_bytes: value_bytes, partitioner };
     Cell {
-        protocol: Protocol::Redis,
+        protocol: Protocol::RedisCluster,
         distribution: KeyDistribution::Uniform,
         kind: Loop::Search,
         ..pegasus(cluster(3, &[]), table, if op == "SET" { "write" } else { "read" }, "1*64")

@@ -17,12 +17,13 @@ mod run_cell;
 mod search;
 
 use anyhow::{Context, bail};
-use cell::Cell;
+use cell::{Cell, ClusterSpec};
 use clap::{Args, ValueEnum};
 use cluster::Cluster;
 pub use compare::compare;
 use experiments::Experiment;
 use indicatif::{ProgressBar, ProgressStyle};
+use peer::PeerAddress;
 use published::Published;
 pub use report::write as write_report;
 use result::CellResult;
@@ -60,6 +61,17 @@ pub struct SuiteArgs {
     /// Keep the results that are there, and measure what is missing
     #[arg(long)]
     resume: bool,
+    /// Measure a cluster that runs already instead of starting some: the address of a node's admin API, such as
+    /// http://127.0.0.1:8080. Tables called tessera_bench_... are created on it, and dropped afterwards
+    #[arg(long, value_name = "URL")]
+    cluster: Option<String>,
+    /// Password of the nodes of that cluster
+    #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
+    /// Measure a server that runs already beside Tessera: redis://HOST:PORT, redis-cluster://HOST:PORT,
+    /// memcached://HOST:PORT or pegasus://HOST:PORT/TABLE; may be repeated. The suite writes its records to it
+    #[arg(long, value_name = "PEER")]
+    peer: Vec<PeerAddress>,
     /// Runs of each cell; the one with the median throughput is shown
     #[arg(long, default_value_t = 1)]
     repeats: usize,
@@ -72,7 +84,8 @@ pub struct SuiteArgs {
 const QUICK: usize = 2;
 
 impl SuiteArgs {
-    fn cells(&self, published: &Published) -> Vec<Cell> {
+    /// The cells to measure; on a running cluster, if there is one.
+    fn cells(&self, published: &Published, running: Option<&ClusterSpec>) -> Vec<Cell> {
         let wanted = if self.experiment.is_empty() { experiments::ALL.to_vec() } else { self.experiment.clone() };
         let mut cells = match self.selection {
             Selection::Published => experiments::cells(&wanted, published),
@@ -80,13 +93,20 @@ impl SuiteArgs {
                 let few = wanted.iter().flat_map(|experiment| {
                     let mut cells = experiment.cells(published);
                     // Starting many nodes takes long.
-                    cells.retain(|cell| cell.cluster.nodes <= 5);
+                    cells.retain(|cell| {
+                        cell.cluster.nodes <= 5 && (running.is_none() || cell.cluster.settings.is_empty())
+                    });
                     cells.truncate(QUICK);
                     cells
                 });
                 experiments::in_order(few.collect())
             }
         };
+        if let Some(running) = running {
+            // Its settings are what they are.
+            cells.retain(|cell| cell.cluster.settings.is_empty());
+            cells = experiments::in_order(cells.into_iter().map(|cell| cell.on(running)).collect());
+        }
         cells.retain(|cell| self.only.as_ref().is_none_or(|only| cell.id().contains(only)));
         cells
     }
@@ -97,7 +117,8 @@ impl SuiteArgs {
     /// If nothing can be measured or written. What came of other cells is kept.
     pub fn run(&self) -> anyhow::Result<()> {
         let published = Published::read();
-        let mut cells = self.cells(&published);
+        let running = self.cluster.as_ref().map(|url| self.find(url)).transpose()?;
+        let mut cells = self.cells(&published, running.as_ref().map(|(_, spec)| spec));
         if cells.is_empty() {
             bail!("no cell is called so; --list shows them");
         }
@@ -107,7 +128,7 @@ impl SuiteArgs {
         if self.resume {
             cells.retain(|cell| !is_done(&self.output, cell));
         }
-        let runner = Runner { scale: self.scale, repeats: self.repeats };
+        let runner = Runner { scale: self.scale, repeats: self.repeats, peers: self.peer.clone() };
         if self.list {
             for cell in &cells {
                 println!("{:>4.0} s  {}", runner.seconds(cell), cell.id());
@@ -119,12 +140,19 @@ impl SuiteArgs {
         std::fs::create_dir_all(&self.output).with_context(|| self.output.display().to_string())?;
         let stop = stop_on_interrupt();
         let mut progress = SuiteProgress::new(estimate(&runner, &cells));
-        let of_cluster = cells.chunk_by(|one, other| one.cluster == other.cluster);
-        for cells in of_cluster {
+        for cells in cells.chunk_by(|one, other| one.cluster == other.cluster) {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            measure_cluster(&runner, cells, &self.output, &stop, &mut progress)?;
+            match &running {
+                Some((cluster, _)) => measure_cluster(&runner, cluster, cells, &self.output, &stop, &mut progress)?,
+                None => {
+                    progress.show(&format!("starting {} nodes", cells[0].cluster.nodes));
+                    let cluster = Cluster::start(&cells[0].cluster, &self.output.join("data"))?;
+                    progress.done(Runner::start_seconds(&cells[0]));
+                    measure_cluster(&runner, &cluster, cells, &self.output, &stop, &mut progress)?;
+                }
+            }
         }
         progress.bar.finish_and_clear();
         let page = write_report(&self.output)?;
@@ -133,6 +161,12 @@ impl SuiteArgs {
             println!("interrupted: the report has what was measured; --resume goes on");
         }
         Ok(())
+    }
+
+    fn find(&self, url: &str) -> anyhow::Result<(Cluster, ClusterSpec)> {
+        let cluster = Cluster::find(url, self.password.as_deref())?;
+        let nodes = u16::try_from(cluster.redis.len())?;
+        Ok((cluster, ClusterSpec { nodes, settings: Vec::new(), running: Some(url.to_string()) }))
     }
 }
 
@@ -154,21 +188,21 @@ fn estimate(runner: &Runner, cells: &[Cell]) -> f64 {
 
 fn measure_cluster(
     runner: &Runner,
+    cluster: &Cluster,
     cells: &[Cell],
     output: &Path,
     stop: &Arc<AtomicBool>,
     progress: &mut SuiteProgress,
 ) -> anyhow::Result<()> {
     let nodes = cells[0].cluster.nodes;
-    progress.show(&format!("starting {nodes} nodes"));
-    let cluster = Cluster::start(&cells[0].cluster, &output.join("data"))?;
-    progress.done(Runner::start_seconds(&cells[0]));
     for cells in cells.chunk_by(|one, other| one.table == other.table) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         progress.show(&format!("{nodes} nodes, loading {}", cells[0].table.name()));
-        let targets = runner.load(&cluster, &cells[0], &output.join("data-of-peers"), stop);
+        let created = cluster.create(&cells[0].table);
+        let is_created = created.is_ok();
+        let peers = created.and_then(|()| runner.load(cluster, &cells[0], &output.join("data-of-peers"), stop));
         progress.done(runner.load_seconds());
         for cell in cells {
             if stop.load(Ordering::Relaxed) {
@@ -176,10 +210,8 @@ fn measure_cluster(
             }
             progress.show(&cell.id());
             let mut result = CellResult::new(cell.clone());
-            let measured = match &targets {
-                Ok(targets) => {
-                    runner.measure(&cluster, targets, &mut result, stop).map_err(|error| format!("{error:#}"))
-                }
+            let measured = match &peers {
+                Ok(peers) => runner.measure(cluster, peers, &mut result, stop).map_err(|error| format!("{error:#}")),
                 Err(error) => Err(format!("{error:#}")),
             };
             result.failure = measured.err();
@@ -192,7 +224,10 @@ fn measure_cluster(
             }
             progress.done(runner.seconds(cell));
         }
-        cluster.drop_table(&cells[0].table)?;
+        // One that could not be created may be somebody else's.
+        if is_created {
+            cluster.drop_table(&cells[0].table)?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, Loop};
 use super::cluster::Cluster;
-use super::peer::RedisServer;
+use super::peer::{self, Peer, PeerAddress};
 use super::result::{CellResult, Measurement};
 use super::search::{self, Attempt};
 use crate::driver::{Protocol, Route};
@@ -10,7 +10,7 @@ use crate::execute::{Execution, execute};
 use crate::report::{RunResult, Settings};
 use crate::run::Plan;
 use crate::workload::{Mix, RecordShape};
-use anyhow::bail;
+use anyhow::{Context, bail};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -51,8 +51,6 @@ const LIMIT: Duration = Duration::from_millis(10);
 const ATTEMPTS: usize = 6;
 /// Share of what was due that must have been done.
 const KEPT_UP: f64 = 0.98;
-/// Clusters up to this size have redis-server beside them.
-const PEER_NODES: u16 = 3;
 /// For the time to go only: nodes that start in a second, bytes that are loaded in one.
 const STARTS: f64 = 1.5;
 const LOADS: f64 = 4e6;
@@ -60,6 +58,8 @@ const LOADS: f64 = 4e6;
 pub struct Runner {
     pub scale: Scale,
     pub repeats: usize,
+    /// Servers of the user's that are measured too.
+    pub peers: Vec<PeerAddress>,
 }
 
 impl Runner {
@@ -74,12 +74,12 @@ impl Runner {
             // Some attempts fail, and are made twice.
             Loop::Search => 1 + ATTEMPTS + ATTEMPTS / 2,
         };
-        let servers = if has_peer(cell) && cell.reads.is_none() { 2 } else { 1 };
+        let servers = 1 + peer::count(cell, &self.peers);
         (servers * runs) as f64 * (WARM_UP + self.scale.seconds())
     }
 
     pub fn start_seconds(cell: &Cell) -> f64 {
-        2.0 + f64::from(cell.cluster.nodes) / STARTS
+        if cell.cluster.running.is_some() { 0.0 } else { 2.0 + f64::from(cell.cluster.nodes) / STARTS }
     }
 
     pub fn load_seconds(&self) -> f64 {
@@ -112,19 +112,26 @@ impl Runner {
 
     /// What is done to Tessera in a cell.
     fn plan_of_tessera(&self, cluster: &Cluster, cell: &Cell) -> anyhow::Result<Plan> {
-        let table = cell.table.name();
+        let table = cluster.name_of(&cell.table);
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         match cell.protocol {
             Protocol::Pegasus => self.plan(cell, Route::to_pegasus_table(cluster.pegasus_meta(), &table)?, Vec::new()),
-            Protocol::Redis => {
-                let mut greeting = vec![words(&["TABLE", &table])];
+            Protocol::Memcached => bail!("Tessera does not speak memcached's protocol"),
+            Protocol::Redis | Protocol::RedisCluster => {
+                let mut greeting = cluster.greeting.clone();
+                greeting.push(words(&["TABLE", &table]));
                 greeting.extend(cell.reads.as_deref().map(|reads| words(&["READS", reads])));
-                self.plan(cell, Route::Any(cluster.redis()), greeting)
+                let first = *cluster.redis.first().context("no node of the cluster is heard of")?;
+                let route = match cell.protocol {
+                    Protocol::RedisCluster => Route::to_redis_cluster(first, &greeting)?,
+                    _ => Route::Any(cluster.redis.clone()),
+                };
+                self.plan(cell, route, greeting)
             }
         }
     }
 
-    /// Creates the table of a cell and writes its records; to a peer as well, if there is one for it.
+    /// Writes the records of a cell's table; to its peers as well, which it returns.
     ///
     /// # Errors
     /// What a server answers.
@@ -134,8 +141,7 @@ impl Runner {
         cell: &Cell,
         data_of_peers: &Path,
         stop: &AtomicBool,
-    ) -> anyhow::Result<Option<RedisServer>> {
-        cluster.create(&cell.table)?;
+    ) -> anyhow::Result<Vec<Peer>> {
         let load = |plan: Plan| {
             // Many clients and a pipeline would queue more than a node takes.
             let plan = Plan { connections: 16, ..plan };
@@ -146,24 +152,21 @@ impl Runner {
             }
         };
         load(self.plan_of_tessera(cluster, cell)?)?;
-        if !has_peer(cell) {
-            return Ok(None);
+        let peers = Peer::of(cell, &self.peers, data_of_peers)?;
+        for peer in &peers {
+            load(self.plan(cell, peer.route()?, Vec::new())?).with_context(|| peer.name.clone())?;
         }
-        let peer = RedisServer::start(&cell.table, data_of_peers)?;
-        if let Some(peer) = &peer {
-            load(self.plan(cell, Route::Any(vec![peer.address()]), Vec::new())?)?;
-        }
-        Ok(peer)
+        Ok(peers)
     }
 
-    /// Measures a cell, then the same on a peer.
+    /// Measures a cell, then the same on its peers.
     ///
     /// # Errors
     /// What a server answers.
     pub fn measure(
         &self,
         cluster: &Cluster,
-        peer: &Option<RedisServer>,
+        peers: &[Peer],
         result: &mut CellResult,
         stop: &AtomicBool,
     ) -> anyhow::Result<()> {
@@ -175,9 +178,10 @@ impl Runner {
             result.block_cache_hit_rate = shown["block_cache_hit_rate"].as_f64();
         }
         // Read modes are Tessera's own.
-        if let Some(peer) = peer.as_ref().filter(|_| cell.reads.is_none()) {
-            let plan = self.plan(&cell, Route::Any(vec![peer.address()]), Vec::new())?;
-            result.peers.insert(peer.name.clone(), self.measure_server(&cell, &plan, &[peer.pid()], stop)?);
+        for peer in peers.iter().filter(|_| cell.reads.is_none()) {
+            let plan = self.plan(&cell, peer.route()?, Vec::new())?;
+            let measured = self.measure_server(&cell, &plan, &peer.pids(), stop);
+            result.peers.insert(peer.name.clone(), measured.with_context(|| peer.name.clone())?);
         }
         if result.tessera.runs.is_empty() {
             bail!("no rate that was tried was within the limits: see `attempts`");
@@ -229,7 +233,7 @@ impl Runner {
         Settings {
             name: cell.id(),
             server: plan.route.addresses().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            protocol: Some(cell.protocol),
+            protocol: Some(plan.route.protocol()),
             table: Some(cell.table.name()),
             mix: cell.mix.clone(),
             distribution: plan.distribution,
@@ -245,17 +249,13 @@ impl Runner {
             warm_up_seconds: WARM_UP,
             seed: plan.seed,
             command: format!(
-                "tessera bench suite published --scale {} --only {}",
+                "tessera bench suite published{} --scale {} --only {}",
+                cell.cluster.running.iter().map(|url| format!(" --cluster {url}")).collect::<String>(),
                 format!("{:?}", self.scale).to_lowercase(),
                 cell.id()
             ),
         }
     }
-}
-
-/// Whether redis-server is measured too. One process is nobody's peer in a large cluster.
-fn has_peer(cell: &Cell) -> bool {
-    cell.protocol == Protocol::Redis && cell.cluster.nodes <= PEER_NODES
 }
 
 fn attempt(rate: f64, run: &RunResult, network_bits_per_second: f64) -> Attempt {

@@ -2,6 +2,7 @@
 
 mod behind;
 mod document;
+mod running;
 mod sections;
 
 use super::cell::Cell;
@@ -41,10 +42,12 @@ impl Material {
 /// If there are no results, or a file cannot be written.
 pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
     let material = Material { results: read_all(directory)?, published: Published::read() };
-    let Some(first) = material.results.values().find_map(CellResult::shown) else {
+    let mut started = material.results.values().filter(|result| result.cell.cluster.running.is_none());
+    let mut blocks = started.find_map(CellResult::shown).map_or(Vec::new(), |first| summary(&material, first));
+    blocks.extend(running::blocks(&material));
+    if blocks.is_empty() {
         bail!("nothing was measured yet");
-    };
-    let mut blocks = summary(&material, first);
+    }
     for experiment in ALL.into_iter().filter(|experiment| material.has(*experiment)) {
         blocks.push(Block::Heading(2, experiment.title().into()));
         blocks.extend(sections::of(experiment, &material));

@@ -24,14 +24,14 @@ pub(super) fn of(experiment: Experiment, material: &Material) -> Vec<Block> {
 }
 
 /// Thousands apart, nothing behind the point.
-fn whole(value: f64) -> String {
+pub(super) fn whole(value: f64) -> String {
     let digits = format!("{value:.0}");
     let groups: Vec<&str> =
         digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
     groups.join(",")
 }
 
-fn or_dash(value: Option<f64>) -> String {
+pub(super) fn or_dash(value: Option<f64>) -> String {
     value.map_or("-".into(), whole)
 }
 
@@ -48,7 +48,7 @@ fn text(words: &str) -> Block {
 }
 
 /// Rate and latencies of one kind of operation: per second, and in microseconds.
-fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {
+pub(super) fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {
     let micros = |ms: f64| (summary.operations > 0).then_some(ms * 1e3);
     let rate = (summary.operations > 0).then_some(summary.operations as f64 / seconds);
     [rate, micros(summary.mean_ms), micros(summary.p99_ms), micros(summary.p999_ms)]
@@ -425,7 +425,7 @@ fn searched(who: &str, measured: &Measurement, run: &RunResult) -> Vec<String> {
 }
 
 /// What was measured of other servers.
-fn peers(result: &CellResult) -> impl Iterator<Item = (&str, &RunResult)> {
+pub(super) fn peers(result: &CellResult) -> impl Iterator<Item = (&str, &RunResult)> {
     result.peers.iter().filter_map(|(name, measured)| Some((name.as_str(), measured.shown()?)))
 }
 

@@ -1,6 +1,7 @@
 //! Clusters of real processes.
 
 mod availability;
+mod benchmark;
 mod chaos;
 mod linearizability;
 mod net;

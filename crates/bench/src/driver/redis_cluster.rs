@@ -1,0 +1,134 @@
+//! Where the slots of a Redis cluster are: what a client that knows clusters asks before its first request.
+
+use anyhow::{Context, bail, ensure};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+use tessera_types::{REDIS_SLOTS, redis_slot};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The node that each slot is led by.
+#[derive(Clone, Debug)]
+pub struct Route {
+    pub(super) nodes: Vec<SocketAddr>,
+    leads: Vec<usize>,
+}
+
+impl Route {
+    /// Asks a node, after a greeting.
+    pub(super) fn ask(server: SocketAddr, greeting: &[Vec<String>]) -> anyhow::Result<Self> {
+        let mut stream =
+            TcpStream::connect_timeout(&server, PATIENCE).with_context(|| format!("connecting to {server}"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut requests = Vec::new();
+        let question = ["CLUSTER".to_string(), "SLOTS".to_string()];
+        for words in greeting.iter().map(Vec::as_slice).chain([&question[..]]) {
+            super::redis::request(words, &mut requests);
+        }
+        stream.write_all(&requests)?;
+        let mut reader = BufReader::new(stream);
+        let mut reply = Reply::read(&mut reader);
+        for _ in greeting {
+            reply?;
+            reply = Reply::read(&mut reader);
+        }
+        reply.and_then(|slots| Self::of(&slots)).with_context(|| format!("asking {server} for its CLUSTER SLOTS"))
+    }
+
+    fn of(slots: &Reply) -> anyhow::Result<Self> {
+        let mut route = Self { nodes: Vec::new(), leads: vec![usize::MAX; usize::from(REDIS_SLOTS)] };
+        for range in slots.array()? {
+            let [from, to, leader, ..] = range.array()? else { bail!("a range of slots without a leader") };
+            let [host, port, ..] = leader.array()? else { bail!("a leader without an address") };
+            let address = (host.text()?, u16::try_from(port.integer()?)?).to_socket_addrs()?.next();
+            let address = address.context("a leader's host has no address")?;
+            let known = route.nodes.iter().position(|node| *node == address);
+            let place = known.unwrap_or(route.nodes.len());
+            if known.is_none() {
+                route.nodes.push(address);
+            }
+            let slots = usize::try_from(from.integer()?)?..=usize::try_from(to.integer()?)?;
+            route.leads.get_mut(slots).context("a slot that there is not")?.fill(place);
+        }
+        let unled = route.leads.iter().filter(|place| **place == usize::MAX).count();
+        ensure!(unled == 0, "{unled} slots have no leader");
+        Ok(route)
+    }
+
+    /// Which of the nodes leads a key's slot.
+    pub(super) fn node_of(&self, key: &[u8]) -> usize {
+        self.leads[usize::from(redis_slot(key))]
+    }
+}
+
+enum Reply {
+    Integer(i64),
+    Text(String),
+    Array(Vec<Reply>),
+}
+
+impl Reply {
+    fn read(reader: &mut impl BufRead) -> anyhow::Result<Self> {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let (kind, rest) = line.trim_end().split_at_checked(1).context("the connection ended")?;
+        Ok(match kind {
+            ":" => Self::Integer(rest.parse()?),
+            "*" => Self::Array((0..rest.parse::<usize>()?).map(|_| Self::read(reader)).collect::<Result<_, _>>()?),
+            "$" => {
+                let mut bytes = vec![0; rest.parse::<usize>()? + 2];
+                reader.read_exact(&mut bytes)?;
+                Self::Text(String::from_utf8_lossy(&bytes).trim_end().to_string())
+            }
+            "+" => Self::Text(rest.to_string()),
+            _ => bail!("{rest}"),
+        })
+    }
+
+    fn array(&self) -> anyhow::Result<&[Self]> {
+        match self {
+            Self::Array(elements) => Ok(elements),
+            _ => bail!("an answer that is no array"),
+        }
+    }
+
+    fn integer(&self) -> anyhow::Result<i64> {
+        match self {
+            Self::Integer(number) => Ok(*number),
+            _ => bail!("an answer that is no number"),
+        }
+    }
+
+    fn text(&self) -> anyhow::Result<&str> {
+        match self {
+            Self::Text(text) => Ok(text),
+            _ => bail!("an answer that is no text"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(answer: &str) -> anyhow::Result<Route> {
+        Route::of(&Reply::read(&mut answer.replace(' ', "\r\n").as_bytes())?)
+    }
+
+    #[test]
+    fn keys_go_to_the_leaders_of_their_slots() {
+        let two = "*2 *4 :0 :8191 *3 $9 127.0.0.1 :7001 $1 a *3 $9 127.0.0.1 :7002 $1 b *3 :8192 :16383 *2 $9 127.0.0.1 :7002 ";
+        let route = route(two).unwrap();
+        assert_eq!(route.nodes.iter().map(SocketAddr::port).collect::<Vec<_>>(), [7001, 7002]);
+        // The slots of these are 12,182 and 5,061.
+        assert_eq!([route.node_of(b"foo"), route.node_of(b"bar")], [1, 0]);
+    }
+
+    #[test]
+    fn slots_without_a_leader_are_noticed() {
+        let error = route("*1 *3 :0 :16000 *2 $9 127.0.0.1 :7001 ").unwrap_err();
+        assert_eq!(error.to_string(), "383 slots have no leader");
+        assert!(route("-ERR no ").is_err() && route("*1 *2 :0 :1 ").is_err() && route("").is_err());
+    }
+}
