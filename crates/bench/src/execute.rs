@@ -1,11 +1,11 @@
 //! Carries out a plan on a thread of its own, while somebody watches.
 
 use crate::run::{Measured, Plan, Progress};
-use crate::{cpu, run};
+use crate::{cpu, disk, run};
 use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the watcher is told.
 const GLANCE: Duration = Duration::from_millis(500);
@@ -17,7 +17,7 @@ pub struct Execution<'a> {
     pub is_load: bool,
     /// Core on which to generate load.
     pub core: Option<usize>,
-    /// Processes whose CPU time counts.
+    /// Processes whose CPU time and disk I/O count.
     pub server_pids: &'a [u32],
 }
 
@@ -52,10 +52,14 @@ pub fn execute(
     };
     let server_cpu = || -> Option<Duration> { server_pids.iter().map(|pid| cpu::of_process(*pid)).sum() };
     let before = if is_load || begun.recv().is_ok() { server_cpu() } else { None };
+    let began = Instant::now();
+    let disk = || disk::of_processes(server_pids).map(|bytes| (began.elapsed(), bytes));
+    let mut disk_counts = Vec::from_iter(disk());
     let measured = loop {
         match outcome.recv_timeout(GLANCE) {
             Ok(measured) => break measured,
             Err(mpsc::RecvTimeoutError::Timeout) => {
+                disk_counts.extend(disk());
                 watch(progress.done.load(Ordering::Relaxed));
                 progress.stop.fetch_or(stop.load(Ordering::Relaxed), Ordering::Relaxed);
             }
@@ -65,5 +69,11 @@ pub fn execute(
     let after = server_cpu();
     let _ = thread.join();
     let server_cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
-    Ok((measured?, server_cpu.filter(|_| !server_pids.is_empty())))
+    disk_counts.extend(disk());
+    let mut measured = measured?;
+    let by_second = disk::by_second(&disk_counts, measured.seconds.len());
+    for (second, bytes) in measured.seconds.iter_mut().zip(by_second) {
+        (second.server_read_bytes, second.server_written_bytes) = (Some(bytes.read), Some(bytes.written));
+    }
+    Ok((measured, server_cpu.filter(|_| !server_pids.is_empty())))
 }

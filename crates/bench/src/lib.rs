@@ -5,6 +5,7 @@
 
 mod cli;
 mod cpu;
+mod disk;
 mod driver;
 mod execute;
 mod in_process;

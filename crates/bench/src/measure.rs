@@ -111,6 +111,11 @@ pub struct Second {
     pub operations: u64,
     pub read_p99_ms: f64,
     pub write_p99_ms: f64,
+    /// What the servers read from disks and wrote to them, if that can be told.
+    #[serde(default)]
+    pub server_read_bytes: Option<u64>,
+    #[serde(default)]
+    pub server_written_bytes: Option<u64>,
 }
 
 #[cfg(test)]

@@ -268,6 +268,8 @@ impl<'a> Loop<'a> {
             operations: self.done - *done_in_second,
             read_p99_ms: reads.p99_ms,
             write_p99_ms: writes.p99_ms,
+            server_read_bytes: None,
+            server_written_bytes: None,
         });
         *done_in_second = self.done;
         self.second_reads.clear();

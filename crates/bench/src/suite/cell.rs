@@ -27,6 +27,9 @@ pub struct TableSpec {
     pub field_bytes: usize,
     #[serde(default)]
     pub partitioner: Partitioner,
+    /// Whether records expire while they are written, so that the table is not filled before.
+    #[serde(default)]
+    pub expires: bool,
 }
 
 /// How the rate of a cell is found.
@@ -53,6 +56,13 @@ pub struct Cell {
     /// A read mode, if it is not the default.
     pub reads: Option<String>,
     pub kind: Loop,
+    /// How many times as long as others its runs take.
+    #[serde(default = "once")]
+    pub times: u32,
+}
+
+fn once() -> u32 {
+    1
 }
 
 impl TableSpec {
@@ -61,9 +71,10 @@ impl TableSpec {
     }
 
     pub fn name(&self) -> String {
-        let Self { engine, durability, partitions, replicas, fields, field_bytes, partitioner } = self;
+        let Self { engine, durability, partitions, replicas, fields, field_bytes, partitioner, expires } = self;
         let slots = if *partitioner == Partitioner::RedisSlots { "_slots" } else { "" };
-        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}{slots}")
+        let ttl = if *expires { "_ttl" } else { "" };
+        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}{slots}{ttl}")
     }
 }
 

@@ -126,13 +126,16 @@ impl Cluster {
         format!("{}{}", self.prefix, table.name())
     }
 
-    pub fn create(&self, table: &TableSpec) -> anyhow::Result<()> {
+    /// Creates a table, of records that expire after so many seconds; 0 is never.
+    pub fn create(&self, table: &TableSpec, ttl_seconds: u64) -> anyhow::Result<()> {
         let TableSpec { engine, durability, partitions, replicas, partitioner, .. } = table;
         let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
         let partitioner = if *partitioner == Partitioner::RedisSlots { "redis-slots" } else { "crc64" };
         let name = self.name_of(table);
         let arguments = ["table", "create", &name, "--engine", engine, "--durability", durability];
-        let spread = ["--partitions", &partitions, "--replicas", &replicas, "--partitioner", partitioner];
+        let ttl = ttl_seconds.to_string();
+        let spread =
+            ["--partitions", &partitions, "--replicas", &replicas, "--partitioner", partitioner, "--ttl", &ttl];
         self.command(&[&arguments[..], &spread].concat())?;
         Ok(())
     }

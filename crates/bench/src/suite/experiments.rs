@@ -48,7 +48,8 @@ fn cluster(nodes: u16, settings: &[&str]) -> ClusterSpec {
 /// A table of Pegasus': it answers before its log is fsynced, as `soft` does.
 fn pegasus_table(partitions: u32, replicas: u8, fields: usize, field_bytes: usize) -> TableSpec {
     let (engine, durability) = ("rocksdb".into(), "soft".into());
-    TableSpec { engine, durability, partitions, replicas, fields, field_bytes, partitioner: Partitioner::Crc64 }
+    let (partitioner, expires) = (Partitioner::Crc64, false);
+    TableSpec { engine, durability, partitions, replicas, fields, field_bytes, partitioner, expires }
 }
 
 fn pegasus(cluster: ClusterSpec, table: TableSpec, mix: &str, threads: &str) -> Cell {
@@ -63,6 +64,7 @@ fn pegasus(cluster: ClusterSpec, table: TableSpec, mix: &str, threads: &str) -> 
         threads,
         reads: None,
         kind: Loop::Closed,
+        times: 1,
     }
 }
 
@@ -108,7 +110,11 @@ fn limiter_settings(setting: &str) -> Vec<&'static str> {
 }
 
 pub fn limiter(setting: &str) -> Cell {
-    pegasus(cluster(5, &limiter_settings(setting)), pegasus_table(64, 3, 1, 1_024), "write", "3*20")
+    // There are curves over time.
+    Cell {
+        times: 4,
+        ..pegasus(cluster(5, &limiter_settings(setting)), pegasus_table(64, 3, 1, 1_024), "write", "3*20")
+    }
 }
 
 /// Writes and reads of a number of partitions.
@@ -128,6 +134,7 @@ pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
         fields: 10,
         field_bytes: 100,
         partitioner: Partitioner::Crc64,
+        expires: false,
     };
     Cell {
         protocol: Protocol::Redis,
@@ -139,16 +146,36 @@ pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
 pub fn nubase(engine: &str, op: &str, value_bytes: usize) -> Cell {
     let (engine, durability) = if engine == "MDB" { ("memory", "none") } else { ("rocksdb", "soft") };
     let (engine, durability) = (engine.into(), durability.into());
-    // Its clients know which server has which key.
-    let partitioner = Partitioner::RedisSlots;
-    let table =
-        TableSpec { engine, durability, partitions: 64, replicas: 2, fields: 1, field_bytes: value_bytes, partitioner };
+    let table = TableSpec {
+        engine,
+        durability,
+        partitions: 64,
+        replicas: 2,
+        fields: 1,
+        field_bytes: value_bytes,
+        // Its clients know which server has which key.
+        partitioner: Partitioner::RedisSlots,
+        expires: false,
+    };
     Cell {
         protocol: Protocol::RedisCluster,
         distribution: KeyDistribution::Uniform,
         kind: Loop::Search,
         ..pegasus(cluster(3, &[]), table, if op == "SET" { "write" } else { "read" }, "1*64")
     }
+}
+
+/// Writes to the RocksDB engine for so long that records expire as fast as they come. Memtables, files and levels are as much
+/// smaller as the tree is, so that it has as many levels.
+pub fn nubase_steady() -> Cell {
+    let settings = [
+        "rocksdb.write_buffer_bytes=4194304",
+        "rocksdb.target_file_bytes=4194304",
+        "rocksdb.max_bytes_for_level_base=8388608",
+    ];
+    let searched = nubase("RDB", "SET", 1_024);
+    let table = TableSpec { expires: true, ..searched.table };
+    Cell { cluster: cluster(3, &settings), table, kind: Loop::Closed, threads: 16, times: 20, ..searched }
 }
 
 impl Experiment {
@@ -177,7 +204,10 @@ impl Experiment {
                 };
                 RETHINKDB_NODES.into_iter().flat_map(of_size).collect()
             }
-            Self::Nubase => published.nubase.iter().map(|row| nubase(&row.engine, &row.op, row.value_bytes)).collect(),
+            Self::Nubase => {
+                let searched = published.nubase.iter().map(|row| nubase(&row.engine, &row.op, row.value_bytes));
+                searched.chain([nubase_steady()]).collect()
+            }
         }
     }
 }

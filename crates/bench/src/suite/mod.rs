@@ -200,7 +200,7 @@ fn measure_cluster(
             break;
         }
         progress.show(&format!("{nodes} nodes, loading {}", cells[0].table.name()));
-        let created = cluster.create(&cells[0].table);
+        let created = cluster.create(&cells[0].table, runner.ttl_seconds(&cells[0]));
         let is_created = created.is_ok();
         let peers = created.and_then(|()| runner.load(cluster, &cells[0], &output.join("data-of-peers"), stop));
         progress.done(runner.load_seconds());

@@ -101,7 +101,7 @@ impl Peer {
 pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
     let is_volatile = cell.table.durability == "none" && cell.table.fields == 1;
     let started = if is_comparable(cell) { 1 + usize::from(is_volatile) } else { 0 };
-    if cell.reads.is_some() { 0 } else { started + named.len() }
+    if cell.reads.is_some() || cell.table.expires { 0 } else { started + named.len() }
 }
 
 /// Whether one process that is no Pegasus server can be compared with what the cell measures.

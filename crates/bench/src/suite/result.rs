@@ -33,6 +33,9 @@ pub struct CellResult {
     pub peers: BTreeMap<String, Measurement>,
     /// RocksDB's level table after the runs, of the replicas on the first node.
     pub levels: Option<Value>,
+    /// Seconds that writers of the RocksDB table on the first node were held back, since flushes or compactions lagged.
+    #[serde(default)]
+    pub stall_seconds: Option<f64>,
     /// Share of the blocks that reads on the first node found in its cache, 0 to 1.
     pub block_cache_hit_rate: Option<f64>,
     /// Why there is no run.
@@ -47,6 +50,7 @@ impl CellResult {
             tessera: Measurement::default(),
             peers: BTreeMap::new(),
             levels: None,
+            stall_seconds: None,
             block_cache_hit_rate: None,
             failure: None,
         }

@@ -45,6 +45,8 @@ impl Scale {
 }
 
 const WARM_UP: f64 = 1.0;
+/// Records that expire do so after this share of a run: nubase's after 4 hours of 9.
+const TTL_SHARE: f64 = 14_400.0 / 32_400.0;
 /// Requests that took longer are slow.
 const LIMIT: Duration = Duration::from_millis(10);
 /// Rates that a search tries.
@@ -64,7 +66,18 @@ pub struct Runner {
 
 impl Runner {
     fn records(&self, cell: &Cell) -> u64 {
-        (self.scale.table_bytes() / cell.table.record_bytes()).max(1_000) as u64
+        // Those that expire are no more than were written lately.
+        let times = if cell.table.expires { cell.times as usize } else { 1 };
+        (times * self.scale.table_bytes() / cell.table.record_bytes()).max(1_000) as u64
+    }
+
+    fn run_seconds(&self, cell: &Cell) -> f64 {
+        self.scale.seconds() * f64::from(cell.times)
+    }
+
+    /// After how many seconds the records of a cell's table expire; 0 is never.
+    pub fn ttl_seconds(&self, cell: &Cell) -> u64 {
+        if cell.table.expires { (self.run_seconds(cell) * TTL_SHARE).ceil() as u64 } else { 0 }
     }
 
     /// Seconds that a cell takes.
@@ -75,7 +88,7 @@ impl Runner {
             Loop::Search => 1 + ATTEMPTS + ATTEMPTS / 2,
         };
         let servers = 1 + peer::count(cell, &self.peers);
-        (servers * runs) as f64 * (WARM_UP + self.scale.seconds())
+        (servers * runs) as f64 * (WARM_UP + self.run_seconds(cell))
     }
 
     pub fn start_seconds(cell: &Cell) -> f64 {
@@ -103,7 +116,7 @@ impl Runner {
             },
             rate: None,
             warm_up: Duration::from_secs_f64(WARM_UP),
-            duration: Duration::from_secs_f64(self.scale.seconds()),
+            duration: Duration::from_secs_f64(self.run_seconds(cell)),
             operations: None,
             limit: LIMIT,
             seed: 1,
@@ -131,7 +144,8 @@ impl Runner {
         }
     }
 
-    /// Writes the records of a cell's table; to its peers as well, which it returns.
+    /// Writes the records of a cell's table; to its peers as well, which it returns. A table whose records expire is left empty,
+    /// and has no peers: how it fills is what is measured.
     ///
     /// # Errors
     /// What a server answers.
@@ -151,6 +165,9 @@ impl Runner {
                 None => Ok(()),
             }
         };
+        if cell.table.expires {
+            return Ok(Vec::new());
+        }
         load(self.plan_of_tessera(cluster, cell)?)?;
         let peers = Peer::of(cell, &self.peers, data_of_peers)?;
         for peer in &peers {
@@ -175,6 +192,7 @@ impl Runner {
         if cell.table.engine == "rocksdb" {
             let shown = cluster.show(&cell.table)?;
             result.levels = Some(shown["statistics"]["levels"].clone());
+            result.stall_seconds = shown["statistics"]["stall_micros"].as_f64().map(|micros| micros / 1e6);
             result.block_cache_hit_rate = shown["block_cache_hit_rate"].as_f64();
         }
         // Read modes are Tessera's own.

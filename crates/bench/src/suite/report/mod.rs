@@ -131,7 +131,15 @@ mod tests {
         let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
         reads.record(Duration::from_micros(123), operations);
         let (elapsed, cpu) = (Duration::from_secs(2), Duration::from_secs(1));
-        let seconds = vec![Second { second: 1, operations, read_p99_ms: 1.0, write_p99_ms: 1.0 }];
+        let second = |second| Second {
+            second,
+            operations,
+            read_p99_ms: 1.0,
+            write_p99_ms: 1.0,
+            server_read_bytes: Some(0),
+            server_written_bytes: Some(1_000_000),
+        };
+        let seconds = vec![second(1), second(2)];
         let measured = Measured { reads, writes, seconds, elapsed, cpu, last_error: None };
         let settings = Settings {
             name: cell.id(),
