@@ -318,7 +318,7 @@ impl<M: StateMachine> Worker<M> {
             if let Some(transport) = self.transport.as_ref().filter(|_| !output.messages.is_empty()) {
                 transport.send(output.messages);
             }
-            self.append(output.records, output.waiting);
+            self.append(output.records, output.waiting, output.sync);
             self.unapplied.append(&mut output.committed);
             self.apply();
         }
@@ -358,14 +358,14 @@ impl<M: StateMachine> Worker<M> {
         touch(&mut self.touched, group);
     }
 
-    fn append(&mut self, records: Vec<LogRecord>, waiting: Vec<(GroupId, u64)>) {
+    fn append(&mut self, records: Vec<LogRecord>, waiting: Vec<(GroupId, u64)>, sync: bool) {
         if records.is_empty() && waiting.is_empty() {
             return;
         }
         let log = self.log.as_ref().expect("a persistent group is started with a log");
-        let sync = !waiting.is_empty();
+        let is_awaited = !waiting.is_empty();
         let inbox = self.inbox.clone();
-        let completion: Option<crate::log::Completion> = sync.then(|| -> crate::log::Completion {
+        let completion: Option<crate::log::Completion> = is_awaited.then(|| -> crate::log::Completion {
             Box::new(move |outcome| {
                 // After a failure the readies never count as persisted; the loop sees the log's status.
                 if outcome.is_ok() {

@@ -152,8 +152,9 @@ pub struct GroupView {
 #[derive(Default)]
 pub(crate) struct PassOutput {
     pub(crate) records: Vec<LogRecord>,
-    /// Readies that count as persisted once the records are fsynced.
+    /// Readies that count as persisted once the records are written, or, with `sync`, fsynced.
     pub(crate) waiting: Vec<(GroupId, u64)>,
+    pub(crate) sync: bool,
     pub(crate) committed: Vec<Committed>,
     pub(crate) messages: Vec<PeerMessage>,
     /// Groups that lead no longer.
@@ -463,10 +464,13 @@ impl<T> Group<T> {
             }
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A ready that came back counts for all before it, so none may overtake one that still waits.
-            if self.persistent && (sync || !self.waiting.is_empty()) {
+            // A ready that came back counts for all before it, so none may overtake one that still waits. Where there are other
+            // replicas, one must not forget what it said it has, even if its process is killed.
+            let is_written = !entries.is_empty() && !self.is_alone;
+            if self.persistent && (sync || is_written || !self.waiting.is_empty()) {
                 self.waiting.push_back((ready.number(), held_back));
                 output.waiting.push((self.id, ready.number()));
+                output.sync |= sync;
                 self.node.advance_append_async(ready);
             } else {
                 self.send(held_back, output);

@@ -24,7 +24,7 @@ const STEP: Duration = Duration::from_millis(5);
 struct Disk {
     log: RecoveredGroup,
     checkpoint: State,
-    /// Written and not fsynced yet, with the ready that waits for it.
+    /// Written and not fsynced yet, with the ready that waits for that.
     unsynced: Vec<(Vec<LogRecord>, Option<u64>)>,
 }
 
@@ -317,13 +317,17 @@ impl World {
             if !output.snapshots_wanted.is_empty() {
                 group.offer_snapshot(replica.state.applied, replica.state.to_snapshot());
             }
-            if !output.records.is_empty() || !output.waiting.is_empty() {
-                let number = output.waiting.last().map(|(_, number)| *number);
+            let number = output.waiting.last().map(|(_, number)| *number);
+            // What need not be fsynced counts as soon as it is written, unless what is before it waits for that.
+            let waits = output.sync || replica.disk.unsynced.iter().any(|(_, number)| number.is_some());
+            let is_written = number.filter(|_| !waits);
+            if !output.records.is_empty() || number.is_some() {
                 // A snapshot's place in the log is on disk as soon as its state is.
-                replica.disk.unsynced.push((output.records, number));
+                replica.disk.unsynced.push((output.records, number.filter(|_| waits)));
             }
+            is_written.into_iter().for_each(|number| group.persisted(number));
             let committed = std::mem::take(&mut output.committed);
-            let is_done = committed.is_empty();
+            let is_done = committed.is_empty() && is_written.is_none();
             for Committed { index, payloads, .. } in committed {
                 if replica.state.applied < index {
                     replica.state.applied = index;
@@ -901,4 +905,37 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
     let kind = MessageType::MsgSnapshot as i32;
     let heard = hear(Message { msg_type: kind, snapshot: Some(snapshot), ..Default::default() });
     assert_eq!(heard, (true, 0, 9));
+}
+
+/// It once said so as soon as the entry was queued for the log, and a kill in that moment made it forget.
+#[test]
+fn a_replica_has_an_entry_when_it_is_written_not_before() {
+    let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
+    let founders = vec![id(1), id(2), id(3)];
+    let settings = GroupSettings { persistent: true, synced: false, applied: 0, replica: id(2), founders };
+    let state = StoredState { term: 5, vote: 0, commit: 0 };
+    let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() });
+    let entries = vec![raft::eraftpb::Entry { index: 1, term: 5, ..Default::default() }];
+    let append = Message {
+        msg_type: MessageType::MsgAppend as i32,
+        from: to_raft(id(1)),
+        to: to_raft(id(2)),
+        term: 5,
+        entries,
+        ..Default::default()
+    };
+    let payloads = vec![Payload::default()];
+    group.step(PeerMessage { group: ID, rests: false, progress: 0, message: append, payloads });
+    let collect = |group: &mut Group<u64>| {
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(()));
+        output
+    };
+    let output = collect(&mut group);
+    assert!(output.messages.is_empty() && output.records.len() == 1, "nothing is said yet");
+    let [(_, number)] = output.waiting[..] else { panic!("it waits for the log") };
+    assert!(!output.sync, "it need not be fsynced");
+    group.persisted(number);
+    let said = collect(&mut group).messages;
+    assert_eq!(said[0].message.msg_type(), MessageType::MsgAppendResponse);
 }
