@@ -1,7 +1,7 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
 use crate::cluster::SplitInfo;
-use crate::{AdminListener, cluster, metrics, traffic};
+use crate::{AdminListener, cluster, compaction, metrics, traffic};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -14,8 +14,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, RulesApplied, Store, TableEntry,
-    TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, Store, TableEntry, TableStatistics,
 };
 use tessera_types::{
     Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, Rule, TableNumber, TableSchema,
@@ -186,7 +185,8 @@ impl AdminServer {
             .route("/v1/tables/{name}", get(show_table).patch(alter_table).delete(drop_table))
             .route("/v1/tables/{name}/rename", post(rename_table))
             .route("/v1/tables/{name}/truncate", post(truncate_table))
-            .route("/v1/tables/{name}/compact", post(compact_table))
+            .route("/v1/tables/{name}/compact", post(compaction::begin))
+            .route("/v1/tables/{name}/compaction", get(compaction::show))
             .route("/v1/dropped", get(list_dropped))
             .route("/v1/dropped/{number}/recall", post(recall_table))
             .route("/metrics", get(show_metrics))
@@ -336,12 +336,6 @@ async fn truncate_table(State(server): State<AdminServer>, Path(name): Path<Stri
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     server.store.truncate(&table).await?;
     Ok(Json(json!({})))
-}
-
-async fn compact_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    let RulesApplied { deleted, changed } = server.store.compact(&table).await?;
-    Ok(Json(json!({ "deleted_by_rules": deleted, "changed_by_rules": changed })))
 }
 
 async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {

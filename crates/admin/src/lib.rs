@@ -2,6 +2,7 @@
 
 mod api;
 mod cluster;
+mod compaction;
 mod listener;
 mod metrics;
 mod traffic;

@@ -87,8 +87,8 @@ pub trait Engine: Send + Sync {
     /// Takes over the settings that concern engines.
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError>;
 
-    /// Merges what can be merged, and drops deleted and expired records with it.
-    fn compact(&self) -> Result<(), EngineError>;
+    /// Merges what can be merged, and drops deleted and expired records with it. Tells now and then which share is done, 0 to 1.
+    fn compact(&self, on_progress: &dyn Fn(f64)) -> Result<(), EngineError>;
 
     fn statistics(&self) -> EngineStatistics;
 

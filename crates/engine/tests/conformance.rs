@@ -272,7 +272,9 @@ fn expired_records_are_removed_and_others_are_not() {
         removed += memory.remove_expired(0, UnixMillis::now());
     }
     assert_eq!(removed, 1_000);
-    rocks.compact().unwrap();
+    let told = std::cell::RefCell::new(Vec::new());
+    rocks.compact(&|done| told.borrow_mut().push(done)).unwrap();
+    assert_eq!(told.borrow().last(), Some(&1.0));
     for engine in [&memory, &rocks] {
         assert_eq!(scan_all(&**engine, 0, 1_000).len(), 1_000);
     }

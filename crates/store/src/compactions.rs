@@ -1,13 +1,88 @@
-//! Compactions at the times that tables ask for.
+//! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are.
 
+use crate::host::Host;
+use crate::peers;
+use crate::rules::RulesApplied;
 use crate::store::Store;
+use crate::table::{Table, request_error};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
-use tessera_types::{TableId, TableSettings, UnixMillis};
+use tessera_types::{NodeId, RequestError, TableId, TableSettings, UnixMillis};
 
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 1_440 * MINUTE;
+
+/// How far a node is with compacting its replicas of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CompactionState {
+    /// How many are under way.
+    pub running: u32,
+    /// Share of the one that began last that is done, 0 to 1.
+    pub done: f64,
+    /// When one last ended, since the node started.
+    pub ended: Option<UnixMillis>,
+}
+
+impl Store {
+    /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
+    ///
+    /// # Errors
+    /// What stood in the way of the rules, or what the engine reports.
+    pub async fn compact(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
+        let running = Running::begin(table.clone());
+        let applied = self.apply_rules(table).await?;
+        let merge = move || running.0.engine.compact(&|done| running.0.compaction.lock().done = done);
+        let outcome = tokio::task::spawn_blocking(merge).await;
+        outcome.map_err(|_| RequestError::Interrupted)?.map_err(request_error)?;
+        Ok(applied)
+    }
+
+    /// How far each node is with compacting a table; `None` of one that cannot be asked, or does not know the table.
+    pub async fn compactions(&self, table: &Table) -> Vec<(NodeId, Option<CompactionState>)> {
+        let request = serde_json::to_vec(&table.id).expect("an id has a JSON form");
+        let mut states = Vec::new();
+        for node in self.catalog().nodes().map(|node| node.id).collect::<Vec<_>>() {
+            let state = if node == self.node() {
+                Some(*table.compaction.lock())
+            } else {
+                let answer = self.host.transport.request(node, peers::COMPACTION, &request).await;
+                answer.ok().and_then(|answer| serde_json::from_slice(&answer).ok()).flatten()
+            };
+            states.push((node, state));
+        }
+        states
+    }
+}
+
+/// Does what [`Store::compactions`] asked another node.
+pub(crate) fn answer(host: &Host, request: &[u8]) -> Option<CompactionState> {
+    let table = host.registry.any(serde_json::from_slice(request).ok()?)?;
+    let state = *table.compaction.lock();
+    Some(state)
+}
+
+/// A compaction that is under way until this is dropped.
+struct Running(Arc<Table>);
+
+impl Running {
+    fn begin(table: Arc<Table>) -> Self {
+        let mut state = table.compaction.lock();
+        state.running += 1;
+        state.done = 0.0;
+        drop(state);
+        Self(table)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.0.compaction.lock();
+        state.running -= 1;
+        state.ended = Some(UnixMillis::now());
+    }
+}
 
 /// What is under way, and up to when it was looked at what is due. Times before this process began have passed.
 pub(crate) struct Compactions {

@@ -152,6 +152,7 @@ impl Host {
             is_dropped: AtomicBool::new(false),
             is_splitting: AtomicBool::new(false),
             successor: OnceLock::new(),
+            compaction: Mutex::default(),
             node: self.identity.node,
         }))
     }

@@ -34,6 +34,7 @@ mod transaction;
 mod watch;
 
 pub use catalog_changes::AlterError;
+pub use compactions::CompactionState;
 pub use config::StoreConfig;
 pub use data_directory::DataDirectoryError;
 pub use hot_keys::{HotKey, HotKeysFound, LONGEST as LONGEST_COUNT};

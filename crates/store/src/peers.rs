@@ -1,5 +1,6 @@
 //! What nodes say to each other.
 
+use crate::compactions;
 use crate::host::Host;
 use crate::hot_keys;
 use crate::identity::Welcome;
@@ -43,6 +44,8 @@ pub(crate) const PEGASUS: u8 = 6;
 pub(crate) const COPY: u8 = 7;
 /// To count which keys of a partition are asked.
 pub(crate) const HOT_KEYS: u8 = 8;
+/// How far a node is with compacting a table.
+pub(crate) const COMPACTION: u8 = 9;
 
 /// A protocol whose requests nodes hand to each other as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +149,7 @@ impl Handler for PeerHandler {
                     let piece = tokio::task::spawn_blocking(move || store.host.read_piece(&payload));
                     piece.await.unwrap_or_default()
                 }
+                (COMPACTION, Some(_)) => json(&compactions::answer(&store.host, &payload)),
                 (HOT_KEYS, Some(_)) => json(&hot_keys::answer(&store.host, &payload).await),
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,

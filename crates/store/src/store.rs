@@ -8,7 +8,6 @@ use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOp
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
-use crate::rules::RulesApplied;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of};
@@ -354,18 +353,6 @@ impl Store {
         let retention = u64::try_from(self.host.config.drop_retention.as_millis()).unwrap_or(u64::MAX);
         let now = UnixMillis::now();
         now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
-    }
-
-    /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
-    ///
-    /// # Errors
-    /// What stood in the way of the rules, or what the engine reports.
-    pub async fn compact(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
-        let applied = self.apply_rules(table).await?;
-        let compacted = table.clone();
-        let outcome = tokio::task::spawn_blocking(move || compacted.engine.compact()).await;
-        outcome.map_err(|_| RequestError::Interrupted)?.map_err(crate::table::request_error)?;
-        Ok(applied)
     }
 
     pub fn log_status(&self) -> LogStatus {

@@ -1,5 +1,6 @@
 //! A table on this node, as readers and writers see it.
 
+use crate::compactions::CompactionState;
 use crate::hot_keys::HotKeys;
 use crate::lease::Lease;
 use crate::machine::WriteCommand;
@@ -8,6 +9,7 @@ use crate::split::Outflow;
 use crate::watch::{Watch, WatchList};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,6 +36,7 @@ pub struct Table {
     pub(crate) is_splitting: AtomicBool,
     /// The table that took this one's place.
     pub(crate) successor: OnceLock<Arc<Table>>,
+    pub(crate) compaction: Mutex<CompactionState>,
     /// This node.
     pub(crate) node: NodeId,
 }

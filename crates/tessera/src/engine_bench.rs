@@ -73,6 +73,6 @@ impl EngineUnderTest for UnderTest {
     }
 
     fn loaded(&mut self) -> anyhow::Result<()> {
-        Ok(self.engine.compact()?)
+        Ok(self.engine.compact(&|_| {})?)
     }
 }

@@ -1,6 +1,7 @@
 //! Tessera: one binary for the node, its administration and its benchmark. Only wiring lives here.
 
 mod admin_client;
+mod compaction_command;
 mod config;
 mod engine_bench;
 mod exit;

@@ -2,6 +2,7 @@
 
 use crate::NodeArgs;
 use crate::admin_client::call;
+use crate::compaction_command::print_compaction;
 use crate::exit::ExitError;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
@@ -91,6 +92,8 @@ Examples:
     /// Apply a table's rules to what the node asked leads, and merge its RocksDB files there, which frees deleted and expired
     /// records
     Compact { name: String },
+    /// Show how far each node is with compacting a table
+    Compaction { name: String },
 }
 
 #[derive(Args)]
@@ -229,6 +232,10 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
                     ["deleted_by_rules", "changed_by_rules"].map(|key| done[key].as_u64().unwrap_or(0));
                 println!("compacted table {name} on this node; rules deleted {deleted} records and changed {changed}");
             });
+        }
+        TableCommand::Compaction { name } => {
+            let nodes = call(node, "GET", &path(name, "/compaction"), None)?;
+            show(node, &nodes, print_compaction);
         }
     }
     Ok(())

@@ -163,7 +163,7 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn compact(&self) -> Result<(), EngineError> {
+    fn compact(&self, _on_progress: &dyn Fn(f64)) -> Result<(), EngineError> {
         Ok(())
     }
 

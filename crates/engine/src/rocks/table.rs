@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tessera_types::{RecordKey, TableSettings, UnixMillis};
 
+/// Bytes, about, that a compaction takes on at one time.
+const COMPACTED_AT_ONCE: u64 = 1 << 30;
+
 /// A table in RocksDB.
 pub struct RocksEngine {
     /// Before `store`, so that it is dropped first.
@@ -363,9 +366,23 @@ impl Engine for RocksEngine {
         Ok(self.store.db.set_options_cf(&self.column_family, &options)?)
     }
 
-    fn compact(&self) -> Result<(), EngineError> {
+    fn compact(&self, on_progress: &dyn Fn(f64)) -> Result<(), EngineError> {
         self.flush()?;
-        self.store.db.compact_range_cf(&self.column_family, None::<&[u8]>, None::<&[u8]>);
+        // RocksDB does not tell how far it is, so it gets the partitions a few at a time: as many as are large enough that
+        // files which lie across the border, and are merged twice, do not matter.
+        let partitions = 0..u32::try_from(self.partitions.len()).expect("a table has few partitions");
+        let total = partitions.end;
+        let (mut first, mut bytes) = (0, 0);
+        for partition in partitions {
+            bytes += self.partition_bytes(partition);
+            if bytes >= COMPACTED_AT_ONCE || partition + 1 == total {
+                let begin = (first > 0).then(|| hash_position(first, 0).to_vec());
+                let end = (partition + 1 < total).then(|| partition_end(partition));
+                self.store.db.compact_range_cf(&self.column_family, begin, end);
+                on_progress(f64::from(partition + 1) / f64::from(total));
+                (first, bytes) = (partition + 1, 0);
+            }
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! App envs: the settings of a table in Pegasus' words. Those that a table of Tessera has anyway are kept there; others are
 //! kept beside them.
 
-use super::messages::{CompactRequest, PlainResponse, UpdateEnvsRequest};
+use super::messages::{PlainResponse, UpdateEnvsRequest};
 use super::{rules, tables};
 use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
@@ -37,7 +37,7 @@ const SUPPORTED: [&str; 12] = [
 ];
 
 /// Operations of UPDATE_APP_ENV.
-const SET: i32 = 1;
+pub(super) const SET: i32 = 1;
 const DELETE: i32 = 2;
 const CLEAR: i32 = 3;
 
@@ -157,15 +157,6 @@ pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -
         Err(AlterError::Request(error)) => tables::failed(&error),
     };
     PlainResponse { error: ErrorCode(error.into()), hint }
-}
-
-/// Has every node compact a table, now or at a time in seconds since 1970.
-pub(super) async fn compact(server: &PegasusServer, request: CompactRequest) -> PlainResponse {
-    let now = UnixMillis::now().get() / 1_000;
-    // A moment later, so that no node has looked beyond it when it hears of it.
-    let at = request.at.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > now).unwrap_or(now + 3);
-    let (keys, values) = (vec![COMPACT_ONCE.to_string()], vec![at.to_string()]);
-    update(server, UpdateEnvsRequest { table: request.table, operation: SET, keys, values, prefix: None }).await
 }
 
 #[cfg(test)]

@@ -50,6 +50,9 @@ record! {
     ReplicaCountResponse { 1: error: ErrorCode, 2: replicas: i32, 3: hint: String }
     /// What of it concerns levels and numbers at a time is RocksDB's own business here.
     CompactRequest { 1: table: String, 2: at: Option<i64> }
+    QueryCompactionRequest { 1: table: String }
+    /// With the percentage that is done.
+    QueryCompactionResponse { 1: error: ErrorCode, 2: hint: String, 3: progress: Option<i32> }
     StartSplitRequest { 1: table: String, 2: partitions: i32 }
     ControlSplitRequest { 1: table: String, 2: control: i32, 3: partition: i32, 4: old_partitions: Option<i32> }
     /// The answer to CONTROL_PARTITION_SPLIT.

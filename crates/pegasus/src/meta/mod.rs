@@ -1,6 +1,7 @@
 //! What clients ask a meta server, which here is any node: where partitions are led, and the administration of tables.
 
 mod cluster;
+mod compaction;
 mod envs;
 mod messages;
 mod routing;
@@ -60,7 +61,10 @@ async fn dispatch(
             write_reply(out, call, &envs::update(server, read_argument(message)?).await);
         }
         "RPC_CM_START_MANUAL_COMPACT" => {
-            write_reply(out, call, &envs::compact(server, read_argument(message)?).await);
+            write_reply(out, call, &compaction::start(server, read_argument(message)?).await);
+        }
+        "RPC_CM_QUERY_MANUAL_COMPACT_STATUS" => {
+            write_reply(out, call, &compaction::query(server, read_argument(message)?).await);
         }
         "RPC_CM_GET_MAX_REPLICA_COUNT" => {
             let request: ReplicaCountRequest = read_argument(message)?;

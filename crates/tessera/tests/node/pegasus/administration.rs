@@ -240,10 +240,17 @@ fn app_envs_end_records_when_the_table_is_compacted() {
     meta.set_env("t", "user_specified_compaction", r#"{"ops":[{"type":"COT_DELETE"}]}"#, "ERR_INVALID_PARAMETERS");
     meta.set_env("t", "user_specified_compaction", &rules, "ERR_OK");
     let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 3;
+    let progress = Fields::default().string(1, "t");
+    meta.expect("RPC_CM_QUERY_MANUAL_COMPACT_STATUS", &progress, "ERR_INVALID_STATE");
     meta.set_env("t", "manual_compact.once.trigger_time", &soon.to_string(), "ERR_OK");
     let limit = Duration::from_secs(60);
     wait_for("they are deleted", limit, || {
         (0..50).all(|number| client.run(&format!("EXISTS tmp{number}")) == Value::Integer(0)).then_some(())
     });
     assert!((0..50).all(|number| client.run(&format!("EXISTS kept{number}")) == Value::Integer(1)));
+    let all = Fields::default().string(2, "").i32(3, 100);
+    wait_for("the compaction ends", limit, || {
+        meta.call("RPC_CM_QUERY_MANUAL_COMPACT_STATUS", &progress).has(&all).then_some(())
+    });
+    assert!(node.cli("table compaction t").contains("ended"));
 }

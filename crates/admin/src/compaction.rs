@@ -1,0 +1,31 @@
+//! Compactions, and how far they are.
+
+use crate::api::{AdminServer, Reply};
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Serialize;
+use serde_json::json;
+use tessera_store::{CompactionState, RulesApplied};
+use tessera_types::{NodeId, RequestError};
+
+/// How far a node is with compacting a table.
+#[derive(Serialize)]
+pub(crate) struct CompactionInfo {
+    node: NodeId,
+    /// Absent if the node cannot be asked.
+    #[serde(flatten)]
+    state: Option<CompactionState>,
+}
+
+/// Compacts what this node has of a table, and answers when that is done.
+pub(crate) async fn begin(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let RulesApplied { deleted, changed } = server.store.compact(&table).await?;
+    Ok(Json(json!({ "deleted_by_rules": deleted, "changed_by_rules": changed })))
+}
+
+pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<Vec<CompactionInfo>> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let states = server.store.compactions(&table).await;
+    Ok(Json(states.into_iter().map(|(node, state)| CompactionInfo { node, state }).collect()))
+}
