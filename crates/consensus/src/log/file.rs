@@ -108,7 +108,8 @@ impl SegmentFile {
 
     fn fill_to(&mut self, end: u64) -> io::Result<()> {
         let Some(direct) = &self.direct else { return Ok(()) };
-        while self.filled < end {
+        // A segment's first block may be longer than the segment was to be.
+        while self.filled < end.min(self.allocated) {
             let stretch = STRETCH.min(self.allocated - self.filled);
             let zeros = self.buffer.of_length(stretch as usize);
             zeros.fill(0);
@@ -144,5 +145,15 @@ mod tests {
         assert!(!file.has_room_for(4 * STRETCH as usize));
         expected.resize(4 * STRETCH as usize, 0);
         assert!(std::fs::read(&path).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_block_longer_than_the_segment_is_written_whole() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("segment");
+        let mut file = SegmentFile::create(&path, 1).unwrap();
+        let block = vec![7; 3 * ALIGNMENT];
+        file.append_durably(&block).unwrap();
+        assert!(!file.has_room_for(1) && std::fs::read(&path).unwrap() == block);
     }
 }
