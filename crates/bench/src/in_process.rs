@@ -4,16 +4,13 @@ use crate::cpu;
 use crate::measure::{Latencies, Second};
 use crate::report::{self, RunResult, Settings};
 use crate::run::Measured;
-use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, Values, key_of};
+use crate::workload::{KeyChooser, KeyDistribution, KeyNames, Mix, Operation, Values};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Longest scan of workload E, records; lengths are uniform from one to this, as in YCSB.
-const SCAN_RECORDS: usize = 100;
 
 /// An engine as the driver sees it. Keys are hash keys.
 pub trait EngineUnderTest {
@@ -61,6 +58,9 @@ pub struct EngineArgs {
     distribution: KeyDistribution,
     #[arg(long, default_value_t = 100_000)]
     records: u64,
+    /// Records of the longest scan of workload E; lengths are uniform from one to this
+    #[arg(long, default_value_t = 100)]
+    scan_records: usize,
     /// Bytes of each value
     #[arg(long, default_value_t = 1_000)]
     value_bytes: usize,
@@ -82,8 +82,8 @@ pub struct EngineArgs {
 
 impl EngineArgs {
     pub(crate) fn run(&self, open: OpenEngine) -> anyhow::Result<()> {
-        if self.records == 0 {
-            bail!("--records is above 0");
+        if self.records == 0 || self.scan_records == 0 {
+            bail!("--records and --scan-records are above 0");
         }
         self.core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core")?;
         let mix = Mix::parse(&self.mix)?;
@@ -91,7 +91,7 @@ impl EngineArgs {
         let mut values = Values::new(self.seed);
         let mut key = Vec::new();
         for record in 0..self.records {
-            key_of(record, &mut key);
+            KeyNames::default().write(record, &mut key);
             engine.write(&key, values.next(self.value_bytes))?;
         }
         engine.loaded()?;
@@ -122,10 +122,10 @@ impl EngineArgs {
         let mut step = |reads: &mut Latencies, writes: &mut Latencies, began: Instant| -> anyhow::Result<Instant> {
             let operation = mix.next(&mut random);
             let record = if operation == Operation::Insert { records } else { chooser.next(records, &mut random) };
-            key_of(record, &mut key);
+            KeyNames::default().write(record, &mut key);
             match operation {
                 Operation::Read => _ = engine.read(&key)?,
-                Operation::Scan => _ = engine.scan(&key, random.random_range(1..=SCAN_RECORDS))?,
+                Operation::Scan => _ = engine.scan(&key, random.random_range(1..=self.scan_records))?,
                 Operation::Update | Operation::Insert => engine.write(&key, values.next(self.value_bytes))?,
                 Operation::ReadModifyWrite => {
                     engine.read(&key)?;

@@ -1,6 +1,6 @@
 //! Requests and replies of memcached's text protocol.
 
-use crate::workload::{Operation, RecordShape, Values, key_of};
+use crate::workload::{Operation, RecordShape, Values};
 
 /// Writes the requests of operations. A record is one value.
 pub struct Encoder {
@@ -21,7 +21,7 @@ impl Encoder {
         values: &mut Values,
         out: &mut Vec<u8>,
     ) -> usize {
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         let reads = matches!(operation, Operation::Read | Operation::ReadModifyWrite);
         if reads {
             out.extend_from_slice(b"get ");

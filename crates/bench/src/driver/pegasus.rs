@@ -2,7 +2,7 @@
 //! goes straight to the node that leads. A record is one value under the empty sort key, or, with several fields, as many
 //! sort keys that are read and written together (MULTI_GET, MULTI_PUT).
 
-use crate::workload::{Operation, RecordShape, Values, key_of};
+use crate::workload::{Operation, RecordShape, Values};
 use anyhow::{Context, bail, ensure};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -148,7 +148,7 @@ impl Encoder {
     }
 
     fn partition_of(&mut self, number: u64) -> usize {
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         // The remainder is below the number of partitions.
         (hash_of(&self.key, b"") % self.route.leads.len() as u64) as usize
     }

@@ -1,7 +1,7 @@
 //! Requests and replies of the Redis protocol.
 
 use super::redis_cluster::Route;
-use crate::workload::{Operation, RecordShape, Values, key_of};
+use crate::workload::{Operation, RecordShape, Values};
 
 /// Writes the requests of operations.
 pub struct Encoder {
@@ -20,7 +20,7 @@ impl Encoder {
 
     pub(super) fn link_of(&mut self, number: u64) -> usize {
         let Some(route) = &self.route else { return 0 };
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         route.node_of(&self.key)
     }
 
@@ -40,7 +40,7 @@ impl Encoder {
         if self.shape.fields == 1 && self.batch == 1 {
             header(out, 2);
             bulk(out, b"GET");
-            key_of(number, &mut self.key);
+            self.shape.names.write(number, &mut self.key);
             bulk(out, &self.key);
             return 1;
         }
@@ -48,12 +48,12 @@ impl Encoder {
             header(out, 1 + self.batch);
             bulk(out, b"MGET");
             for record in 0..self.batch as u64 {
-                key_of(number + record, &mut self.key);
+                self.shape.names.write(number + record, &mut self.key);
                 bulk(out, &self.key);
             }
             return 1;
         }
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         header(out, if self.shape.reads_all { 2 } else { 3 });
         bulk(out, if self.shape.reads_all { b"HGETALL" } else { b"HGET" });
         bulk(out, &self.key);
@@ -69,7 +69,7 @@ impl Encoder {
         }
         header(out, 4);
         bulk(out, b"HSET");
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         bulk(out, &self.key);
         bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
         bulk(out, values.next(self.shape.field_bytes));
@@ -81,7 +81,7 @@ impl Encoder {
             header(out, 1 + 2 * self.batch);
             bulk(out, if self.batch == 1 { b"SET" } else { b"MSET" });
             for record in 0..self.batch as u64 {
-                key_of(number + record, &mut self.key);
+                self.shape.names.write(number + record, &mut self.key);
                 bulk(out, &self.key);
                 bulk(out, values.next(self.shape.field_bytes));
             }
@@ -89,7 +89,7 @@ impl Encoder {
         }
         header(out, 2 + 2 * self.shape.fields);
         bulk(out, b"HSET");
-        key_of(number, &mut self.key);
+        self.shape.names.write(number, &mut self.key);
         bulk(out, &self.key);
         for field in 0..self.shape.fields {
             bulk(out, format!("field{field}").as_bytes());

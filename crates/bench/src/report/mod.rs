@@ -7,7 +7,7 @@ use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
 use crate::workload::KeyDistribution;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 pub use page::html;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -147,7 +147,10 @@ impl RunResult {
 
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&bytes).with_context(|| format!("{} is no result of this version", path.display()))
+        let foreign = || format!("{} is no result of this version", path.display());
+        let result: Self = serde_json::from_slice(&bytes).with_context(foreign)?;
+        ensure!(result.version == VERSION, foreign());
+        Ok(result)
     }
 }
 

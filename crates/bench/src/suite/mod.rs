@@ -80,6 +80,8 @@ pub struct SuiteArgs {
     output: PathBuf,
 }
 
+const DATA_OF_PEERS: &str = "data-of-peers";
+
 /// Most cells of an experiment in a quick suite.
 const QUICK: usize = 2;
 
@@ -155,6 +157,8 @@ impl SuiteArgs {
             }
         }
         progress.bar.finish_and_clear();
+        // What was in it went with the peers.
+        let _ = std::fs::remove_dir(self.output.join(DATA_OF_PEERS));
         let page = write_report(&self.output)?;
         println!("{}", page.display());
         if stop.load(Ordering::Relaxed) {
@@ -202,7 +206,7 @@ fn measure_cluster(
         progress.show(&format!("{nodes} nodes, loading {}", cells[0].table.name()));
         let created = cluster.create(&cells[0].table, runner.ttl_seconds(&cells[0]));
         let is_created = created.is_ok();
-        let peers = created.and_then(|()| runner.load(cluster, &cells[0], &output.join("data-of-peers"), stop));
+        let peers = created.and_then(|()| runner.load(cluster, &cells[0], &output.join(DATA_OF_PEERS), stop));
         progress.done(runner.load_seconds());
         for cell in cells {
             if stop.load(Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 use super::cell::Cell;
 use super::search::Attempt;
 use crate::report::RunResult;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -100,8 +100,9 @@ pub fn read_all(directory: &Path) -> anyhow::Result<BTreeMap<String, CellResult>
     for entry in std::fs::read_dir(&cells).with_context(|| cells.display().to_string())? {
         let path = entry?.path();
         let bytes = std::fs::read(&path)?;
-        let result: CellResult = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{} is no result of this version", path.display()))?;
+        let foreign = || format!("{} is no result of this version", path.display());
+        let result: CellResult = serde_json::from_slice(&bytes).with_context(foreign)?;
+        ensure!(result.version == VERSION, foreign());
         results.insert(result.cell.id(), result);
     }
     Ok(results)

@@ -21,20 +21,33 @@ pub struct RecordShape {
     pub reads_all: bool,
     /// Whether an update writes all fields, or one; inserts write all.
     pub writes_all: bool,
+    pub names: KeyNames,
+}
+
+/// How records are named, as YCSB's properties `insertorder` and `zeropadding` say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyNames {
+    /// Whether by their numbers, not by hashes of these.
+    pub are_ordered: bool,
+    /// Digits at least, with zeros before.
+    pub digits: usize,
 }
 
 impl RecordShape {
     /// All fields are read and written.
     pub fn whole(fields: usize, field_bytes: usize) -> Self {
-        Self { fields, field_bytes, reads_all: true, writes_all: true }
+        Self { fields, field_bytes, reads_all: true, writes_all: true, names: KeyNames::default() }
     }
 }
 
-/// The key of a record: `user` and the FNV-1a hash of its number, as YCSB names records unless told to order them.
-pub fn key_of(number: u64, out: &mut Vec<u8>) {
-    use std::io::Write;
-    out.clear();
-    write!(out, "user{}", keys::fnv1a(number)).expect("a vector takes all bytes");
+impl KeyNames {
+    /// Puts the key of a record in the place of what is in `out`: `user` and the FNV-1a hash of its number, or the number.
+    pub fn write(self, number: u64, out: &mut Vec<u8>) {
+        use std::io::Write;
+        out.clear();
+        let (number, digits) = (if self.are_ordered { number } else { keys::fnv1a(number) }, self.digits);
+        write!(out, "user{number:0digits$}").expect("a vector takes all bytes");
+    }
 }
 
 /// Values of random letters, cut from one long text, so that making one costs nothing.

@@ -1,11 +1,11 @@
 //! Workloads as YCSB's property files describe them.
 //!
 //! Read are the properties of YCSB's core workload that mean something here: `recordcount`, `operationcount`, `threadcount`,
-//! `target`, `maxexecutiontime`, `fieldcount`, `fieldlength`, `readallfields`, `writeallfields`, `requestdistribution`, and the
-//! proportions. Others are ignored, as bindings ignore what is for others; `insertorder=ordered` and
-//! `fieldlengthdistribution` other than constant are refused, since the result would be another one.
+//! `target`, `maxexecutiontime`, `fieldcount`, `fieldlength`, `readallfields`, `writeallfields`, `requestdistribution`,
+//! `insertorder`, `zeropadding`, and the proportions. Others are ignored, as bindings ignore what is for others;
+//! `fieldlengthdistribution` other than constant is refused, since the result would be another one.
 
-use super::{KeyDistribution, Mix, RecordShape};
+use super::{KeyDistribution, KeyNames, Mix, RecordShape};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 
@@ -18,6 +18,9 @@ const CORE: [(&str, &str); 6] = [
     ("workloade", "readproportion=0\nupdateproportion=0\nscanproportion=0.95\ninsertproportion=0.05"),
     ("workloadf", "readproportion=0.5\nupdateproportion=0\nreadmodifywriteproportion=0.5"),
 ];
+
+/// More would make keys that servers refuse.
+const MOST_DIGITS: u64 = 1_000;
 
 /// What all of them say.
 const CORE_COMMON: &str = "recordcount=1000\noperationcount=1000\nrequestdistribution=zipfian";
@@ -100,11 +103,14 @@ impl Properties {
             "exponential" => KeyDistribution::Exponential,
             other => bail!("requestdistribution={other} is not known"),
         };
-        for (key, only) in [("insertorder", "hashed"), ("fieldlengthdistribution", "constant")] {
-            let value = word(key, only);
-            if value != only {
-                bail!("{key}={value} is not there; only {only} is");
-            }
+        let are_ordered = match word("insertorder", "hashed").as_str() {
+            "hashed" => false,
+            "ordered" => true,
+            other => bail!("insertorder={other} is not known; hashed and ordered are"),
+        };
+        let lengths = word("fieldlengthdistribution", "constant");
+        if lengths != "constant" {
+            bail!("fieldlengthdistribution={lengths} is not there; only constant is");
         }
         let count = |key: &str| anyhow::Ok(self.number(key)?.map(|number| number as u64).filter(|number| *number > 0));
         let fields = count("fieldcount")?.unwrap_or(10) as usize;
@@ -118,6 +124,7 @@ impl Properties {
                 field_bytes: count("fieldlength")?.unwrap_or(100) as usize,
                 reads_all: self.is("readallfields", true),
                 writes_all: self.is("writeallfields", false),
+                names: KeyNames { are_ordered, digits: count("zeropadding")?.unwrap_or(1).min(MOST_DIGITS) as usize },
             },
             threads: count("threadcount")?.map(|threads| threads as usize),
             target: self.number("target")?.filter(|target| *target > 0.0),
@@ -142,12 +149,27 @@ mod tests {
         properties.add("recordcount=6000");
         assert_eq!(properties.workload().unwrap().records, 6_000);
         for bad in
-            ["readproportion=many", "requestdistribution=odd", "insertorder=ordered", "fieldlengthdistribution=zipfian"]
+            ["readproportion=many", "requestdistribution=odd", "insertorder=random", "fieldlengthdistribution=zipfian"]
         {
             let mut properties = properties.clone();
             properties.add(bad);
             assert!(properties.workload().is_err(), "{bad}");
         }
+    }
+
+    /// As YCSB's `CoreWorkload.buildKeyName` does it.
+    #[test]
+    fn records_are_named_as_ycsb_names_them() {
+        let name = |properties: &str| {
+            let mut all = Properties::default();
+            all.add(&format!("recordcount=1\n{properties}"));
+            let mut key = Vec::new();
+            all.workload().unwrap().shape.names.write(12, &mut key);
+            String::from_utf8(key).unwrap()
+        };
+        assert_eq!(name("insertorder=ordered"), "user12");
+        assert_eq!(name("insertorder=ordered\nzeropadding=6"), "user000012");
+        assert_eq!(name(""), format!("user{}", super::super::keys::fnv1a(12)));
     }
 
     #[test]

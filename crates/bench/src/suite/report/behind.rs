@@ -3,6 +3,7 @@
 use super::Material;
 use crate::report::RunResult;
 use crate::suite::experiments;
+use std::collections::BTreeMap;
 
 /// What is taken for the same.
 const NOISE: f64 = 0.1;
@@ -25,23 +26,27 @@ pub(super) fn places(material: &Material) -> Vec<String> {
 }
 
 fn peers(material: &Material) -> Vec<String> {
-    let mut ratios = Vec::new();
+    // By program, whatever its version and durability.
+    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for result in material.results.values() {
         let Some(ours) = result.shown().and_then(per_cpu) else { continue };
-        let theirs = result.peers.values().filter_map(|peer| peer.shown().and_then(per_cpu));
-        ratios.extend(theirs.map(|theirs| theirs / ours));
+        for (name, peer) in &result.peers {
+            let program = name.split_once(' ').map_or(name.as_str(), |(program, _)| program);
+            let theirs = peer.shown().and_then(per_cpu);
+            ratios.entry(program).or_default().extend(theirs.map(|theirs| theirs / ours));
+        }
     }
-    let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
-    let sentence = mean(&ahead).map(|mean| {
-        let most = ahead.iter().copied().fold(0.0, f64::max);
-        format!(
-            "redis-server, one process with one copy, does more operations per CPU-second than Tessera's nodes together in {} of \
+    let sentence = |(program, ratios): (&str, Vec<f64>)| {
+        let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
+        let (mean, most) = (mean(&ahead)?, ahead.iter().copied().fold(0.0, f64::max));
+        Some(format!(
+            "{program}, one process with one copy, does more operations per CPU-second than Tessera's nodes together in {} of \
              {} cells where both were measured: {mean:.1} times as many on average, {most:.1} at most.",
             ahead.len(),
             ratios.len()
-        )
-    });
-    sentence.into_iter().collect()
+        ))
+    };
+    ratios.into_iter().filter_map(sentence).collect()
 }
 
 fn limiter(material: &Material) -> Vec<String> {

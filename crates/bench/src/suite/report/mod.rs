@@ -82,7 +82,8 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
         Block::Text(
             "Pegasus answers before its log is fsynced, so its experiments have durability `soft` here, and go through \
              Pegasus' protocol to the nodes that lead. RethinkDB's have `hard`, nubase's memory engine `none` and its RocksDB \
-             engine `soft`, through the Redis protocol. Every figure's settings, timeline and command are in `cells/`."
+             engine `soft`, through the Redis protocol; nubase's clients know where keys are, so here they go straight to the leaders as \
+             those of Redis Cluster do. Every figure's settings, timeline and command are in `cells/`."
                 .into(),
         ),
     ];
@@ -201,6 +202,15 @@ mod tests {
         assert!(compare(before.path(), same.path()).unwrap().contains("; 0 changed"));
         let changes = compare(before.path(), after.path()).unwrap();
         assert!(changes.contains("+100 %") && !changes.contains("; 0 changed"), "{changes}");
+    }
+
+    #[test]
+    fn results_of_another_version_are_refused() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let cell = experiments::nubase_steady();
+        let result = CellResult { version: 0, ..CellResult::new(cell) };
+        result.write(directory.path()).unwrap();
+        assert!(write(directory.path()).unwrap_err().to_string().contains("no result of this version"));
     }
 
     #[test]
