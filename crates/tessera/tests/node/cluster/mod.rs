@@ -133,14 +133,21 @@ impl Cluster {
 
     /// Waits until nothing is wrong, nothing moves, and nothing is being split.
     pub(crate) fn wait_until_whole(&self) {
+        self.wait_for("the cluster is whole", WHOLE, || {
+            (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at))
+        });
+    }
+
+    /// Waits for something that nodes are at. If it takes half of the time, it tells how far they are.
+    fn wait_for(&self, what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) {
         let began = Instant::now();
         let mut is_told = false;
-        wait_for("the cluster is whole", WHOLE, || {
-            let is_late = began.elapsed() > WHOLE / 2;
+        wait_for(what, limit, || {
+            let is_late = began.elapsed() > limit / 2;
             if is_late && !std::mem::replace(&mut is_told, true) {
-                (0..self.nodes.len()).for_each(|at| eprintln!("not whole yet: {}", self.describe(at)));
+                (0..self.nodes.len()).for_each(|at| eprintln!("not yet, {what}: {}", self.describe(at)));
             }
-            (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at)).then_some(())
+            is_so().then_some(())
         });
     }
 

@@ -2,7 +2,6 @@
 
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value, words};
-use crate::server::wait_for;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -38,8 +37,9 @@ fn partitions(cluster: &Cluster, at: usize, table: &str) -> Option<u64> {
 fn split(cluster: &Cluster, table: &str, into: u64) {
     cluster.cli(0, &format!("table alter {table} --partitions {into}")).unwrap();
     let nodes = 0..cluster.nodes.len();
-    wait_for("the table is split", WHOLE, || {
-        nodes.clone().all(|at| partitions(cluster, at, table) == Some(into)).then_some(())
+    // Copying takes turns with the clients, who are as fast as they can.
+    cluster.wait_for("the table is split", 2 * WHOLE, || {
+        nodes.clone().all(|at| partitions(cluster, at, table) == Some(into))
     });
 }
 
