@@ -32,6 +32,8 @@ const CATCH_UP_ROUNDS: usize = 50;
 /// How long a copier that has caught up waits for more, if there are few others.
 const TAIL_PAUSE: Duration = Duration::from_millis(10);
 const FEW: usize = 64;
+/// How long a copier waits for the answer to a step before its partition begins anew.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a partition waits whose copy has failed before it begins anew.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -131,7 +133,11 @@ impl Copier {
     }
 
     async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
-        steps::send(&self.store, &self.into, child, self.attempt, step).await
+        let answer = steps::send(&self.store, &self.into, child, self.attempt, step);
+        // The next attempt fences off what this one sent, so nothing is lost by not waiting for ever.
+        tokio::time::timeout(PATIENCE, answer)
+            .await
+            .map_err(|_| format!("no answer from new partition {child} in time"))?
     }
 
     /// Makes the new partitions this copier's, and blank.
@@ -192,7 +198,8 @@ impl Copier {
     async fn report(&self, report: CopyReport) -> Result<(), String> {
         let Self { table, partition, attempt, .. } = self;
         let command = CatalogCommand::Copy { table: table.id, partition: *partition, attempt: *attempt, report };
-        match self.store.change_catalog(command).await {
+        let changed = tokio::time::timeout(PATIENCE, self.store.change_catalog(command)).await;
+        match changed.map_err(|_| "no answer from the catalog in time".to_string())? {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
