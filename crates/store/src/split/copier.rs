@@ -32,8 +32,6 @@ const CATCH_UP_ROUNDS: usize = 50;
 /// How long a copier that has caught up waits for more, if there are few others.
 const TAIL_PAUSE: Duration = Duration::from_millis(10);
 const FEW: usize = 64;
-/// How long a copier waits for the answer to a step before its partition begins anew.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a partition waits whose copy has failed before it begins anew.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -102,12 +100,11 @@ impl Copier {
     async fn copy(&self, others: &Copiers) -> Result<(), String> {
         let tap = {
             let _permit = others.paging.acquire().await.map_err(|error| error.to_string())?;
+            // It may have been a long wait, and whoever leads now should not be overtaken.
+            self.check_leads()?;
             self.begin().await?;
-            let state = &self.table.partitions[self.partition as usize];
-            let tap = state.outflow.tap();
-            if !state.is_leading.load(Ordering::Acquire) {
-                return Err(LED_ELSEWHERE.into());
-            }
+            let tap = self.table.partitions[self.partition as usize].outflow.tap();
+            self.check_leads()?;
             self.copy_pages(&tap).await?;
             tap
         };
@@ -117,7 +114,7 @@ impl Copier {
             }
         }
         self.report(CopyReport::CaughtUp).await?;
-        while !self.takes_effect()? {
+        while !self.takes_effect().await? {
             self.send_tapped(&tap).await?;
             others.pause().await;
         }
@@ -128,16 +125,17 @@ impl Copier {
         self.report(CopyReport::Done).await
     }
 
+    fn check_leads(&self) -> Result<(), String> {
+        let is_leading = self.table.partitions[self.partition as usize].is_leading.load(Ordering::Acquire);
+        if is_leading { Ok(()) } else { Err(LED_ELSEWHERE.into()) }
+    }
+
     fn children(&self) -> [u32; 2] {
         self.into.schema.partitioner.children_of(self.partition, self.into.schema.partitions)
     }
 
     async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
-        let answer = steps::send(&self.store, &self.into, child, self.attempt, step);
-        // The next attempt fences off what this one sent, so nothing is lost by not waiting for ever.
-        tokio::time::timeout(PATIENCE, answer)
-            .await
-            .map_err(|_| format!("no answer from new partition {child} in time"))?
+        steps::send(&self.store, &self.into, child, self.attempt, step).await
     }
 
     /// Makes the new partitions this copier's, and blank.
@@ -198,19 +196,23 @@ impl Copier {
     async fn report(&self, report: CopyReport) -> Result<(), String> {
         let Self { table, partition, attempt, .. } = self;
         let command = CatalogCommand::Copy { table: table.id, partition: *partition, attempt: *attempt, report };
-        let changed = tokio::time::timeout(PATIENCE, self.store.change_catalog(command)).await;
-        match changed.map_err(|_| "no answer from the catalog in time".to_string())? {
+        match self.store.change_catalog(command).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Whether partitions are to be sealed.
-    fn takes_effect(&self) -> Result<bool, String> {
+    /// Whether partitions are to be sealed, now that this one has caught up.
+    async fn takes_effect(&self) -> Result<bool, String> {
         let catalog = self.store.catalog();
         let split = catalog.get(self.table.id).and_then(|entry| entry.split.as_ref());
-        split.map(|split| split.takes_effect).ok_or_else(|| "the table is not being split any more".into())
+        let split = split.ok_or("the table is not being split any more")?;
+        if !split.takes_effect && split.copies[self.partition as usize] != CopyState::CaughtUp(self.attempt) {
+            // Either the news is late here, or somebody else has begun, who may never end: then the catalog says so.
+            self.report(CopyReport::CaughtUp).await?;
+        }
+        Ok(split.takes_effect)
     }
 
     async fn seal(&self, tap: &Tap<'_>) -> Result<(), String> {

@@ -13,12 +13,15 @@
 //! A leader that is deposed leaves it to its successor, which begins anew. What an earlier one sent and is still on its way
 //! must do no harm ([`steps`]): a new partition is cleared only if nothing has changed since the copier looked, and takes
 //! records only from the copier that cleared it, both as its own leader knows; and the copier looks before it tells
-//! the catalog that it begins, so that one that looked earlier, and clears later, finds a change.
+//! the catalog that it begins, so that one that looked earlier, and clears later, finds a change. One that has caught up and
+//! finds in the catalog that another has begun begins anew itself, since the other one may never end.
 
 mod copier;
 mod outflow;
 mod seal;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use copier::Copiers;
 pub(crate) use outflow::Outflow;
