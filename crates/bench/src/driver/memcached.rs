@@ -1,5 +1,6 @@
 //! Requests and replies of memcached's text protocol.
 
+use super::lines::{Lines, Piece};
 use crate::workload::{Operation, RecordShape, Values};
 
 /// Writes the requests of operations. A record is one value.
@@ -44,52 +45,37 @@ impl Encoder {
 /// Counts whole replies in a stream of bytes.
 #[derive(Default)]
 pub struct ReplyCounter {
-    /// Bytes of a value, with its line end, that are still to come.
-    skip: usize,
-    /// The start of a line that has not ended yet.
-    partial: Vec<u8>,
+    lines: Lines,
     pub(super) errors: u64,
     pub(super) last_error: Option<String>,
 }
 
 impl ReplyCounter {
     /// Takes bytes and returns how many replies ended in them.
-    pub(super) fn count(&mut self, mut bytes: &[u8]) -> usize {
+    pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
         let mut replies = 0;
-        while !bytes.is_empty() {
-            if self.skip > 0 {
-                let taken = self.skip.min(bytes.len());
-                self.skip -= taken;
-                bytes = &bytes[taken..];
-                continue;
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.cut(bytes, |piece| match piece {
+            Piece::Line(line) => {
+                let value = line.strip_prefix(b"VALUE ").map(value_bytes);
+                replies += usize::from(value.is_none());
+                if value.is_none() && !matches!(line, b"END" | b"STORED") {
+                    self.errors += 1;
+                    self.last_error = Some(String::from_utf8_lossy(line).into_owned());
+                }
+                value
             }
-            let Some(newline) = memchr::memchr(b'\n', bytes) else {
-                self.partial.extend_from_slice(bytes);
-                break;
-            };
-            let (line, rest) = bytes.split_at(newline + 1);
-            bytes = rest;
-            self.partial.extend_from_slice(line);
-            let line = std::mem::take(&mut self.partial);
-            replies += usize::from(self.ends_reply(line.trim_ascii_end()));
-            self.partial = line;
-            self.partial.clear();
-        }
+            Piece::Value => None,
+        });
+        self.lines = lines;
         replies
     }
+}
 
-    fn ends_reply(&mut self, line: &[u8]) -> bool {
-        if let Some(value) = line.strip_prefix(b"VALUE ") {
-            let length = value.rsplit(|byte| *byte == b' ').next().and_then(|digits| std::str::from_utf8(digits).ok());
-            self.skip = length.and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(0) + 2;
-            return false;
-        }
-        if !matches!(line, b"END" | b"STORED") {
-            self.errors += 1;
-            self.last_error = Some(String::from_utf8_lossy(line).into_owned());
-        }
-        true
-    }
+/// The length at the end of the line before a value.
+fn value_bytes(line: &[u8]) -> usize {
+    let digits = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How operations reach a server: what is sent, over which of a client's links, and which reply belongs to what.
 
+mod lines;
 mod memcached;
 mod pegasus;
 mod redis;

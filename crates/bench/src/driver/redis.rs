@@ -1,5 +1,6 @@
 //! Requests and replies of the Redis protocol.
 
+use super::lines::{Lines, Piece};
 use super::redis_cluster::Route;
 use crate::workload::{Operation, RecordShape, Values};
 
@@ -126,77 +127,41 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 pub struct ReplyCounter {
     /// Elements of arrays that are still to come.
     open: usize,
-    /// Bytes of a bulk string, with its line end, that are still to come.
-    skip: usize,
-    /// The start of a line that has not ended yet.
-    partial: Vec<u8>,
+    lines: Lines,
     pub errors: u64,
     pub last_error: Option<String>,
 }
 
 impl ReplyCounter {
     /// Takes bytes and returns how many replies ended in them.
-    pub fn count(&mut self, mut bytes: &[u8]) -> usize {
+    pub fn count(&mut self, bytes: &[u8]) -> usize {
         let mut replies = 0;
-        while !bytes.is_empty() {
-            if self.skip > 0 {
-                let taken = self.skip.min(bytes.len());
-                self.skip -= taken;
-                bytes = &bytes[taken..];
-                if self.skip == 0 {
-                    replies += self.end_element();
-                }
-                continue;
-            }
-            let Some(newline) = memchr::memchr(b'\n', bytes) else {
-                self.partial.extend_from_slice(bytes);
-                break;
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.cut(bytes, |piece| {
+            let line = match piece {
+                Piece::Line(line) => line,
+                Piece::Value => b"",
             };
-            let (line, rest) = bytes.split_at(newline + 1);
-            bytes = rest;
-            if self.partial.is_empty() {
-                replies += self.line(line);
-            } else {
-                let mut whole = std::mem::take(&mut self.partial);
-                whole.extend_from_slice(line);
-                replies += self.line(&whole);
-            }
-        }
-        replies
-    }
-
-    fn line(&mut self, line: &[u8]) -> usize {
-        let text = line.strip_suffix(b"\r\n").unwrap_or(line);
-        let number =
-            || text.get(1..).and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<i64>().ok()).unwrap_or(-1);
-        match text.first() {
-            Some(b'$') => match usize::try_from(number()) {
-                Ok(length) => self.skip = length + 2,
-                Err(_) => return self.end_element(),
-            },
-            Some(b'*') => match usize::try_from(number()) {
+            let digits = line.get(1..).and_then(|digits| std::str::from_utf8(digits).ok());
+            // It is negative where there is no value.
+            let length = digits.and_then(|digits| digits.parse::<usize>().ok());
+            match (line.first(), length) {
+                (Some(b'$'), Some(length)) => return Some(length),
                 // The array's elements stand for it.
-                Ok(length) if length > 0 => {
-                    self.open = self.open.max(1) - 1 + length;
-                    if self.open == 0 {
-                        return 1;
+                (Some(b'*'), Some(length)) if length > 0 => self.open = self.open.max(1) - 1 + length,
+                (kind, _) => {
+                    if kind == Some(&b'-') {
+                        self.errors += 1;
+                        self.last_error = Some(String::from_utf8_lossy(line).into_owned());
                     }
+                    self.open = self.open.saturating_sub(1);
+                    replies += usize::from(self.open == 0);
                 }
-                _ => return self.end_element(),
-            },
-            Some(b'-') => {
-                self.errors += 1;
-                self.last_error = Some(String::from_utf8_lossy(text).into_owned());
-                return self.end_element();
             }
-            _ => return self.end_element(),
-        }
-        0
-    }
-
-    fn end_element(&mut self) -> usize {
-        self.open = self.open.saturating_sub(1);
-        usize::from(self.open == 0)
+            None
+        });
+        self.lines = lines;
+        replies
     }
 }
 

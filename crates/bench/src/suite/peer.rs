@@ -64,7 +64,7 @@ impl Peer {
         let mut peers = Vec::new();
         if is_comparable(cell) {
             peers.extend(redis_server(&cell.table.durability, &data.join("redis"))?);
-            if cell.table.durability == "none" && cell.table.fields == 1 {
+            if is_for_memcached(cell) {
                 peers.extend(memcached(&data.join("memcached"))?);
             }
         }
@@ -99,14 +99,17 @@ impl Peer {
 
 /// How many servers the suite starts beside Tessera for a cell, if they are installed.
 pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
-    let is_volatile = cell.table.durability == "none" && cell.table.fields == 1;
-    let started = if is_comparable(cell) { 1 + usize::from(is_volatile) } else { 0 };
+    let started = if is_comparable(cell) { 1 + usize::from(is_for_memcached(cell)) } else { 0 };
     if cell.reads.is_some() || cell.table.expires { 0 } else { started + named.len() }
 }
 
 /// Whether one process that is no Pegasus server can be compared with what the cell measures.
 fn is_comparable(cell: &Cell) -> bool {
     cell.protocol != Protocol::Pegasus && cell.cluster.nodes <= MOST_NODES && cell.cluster.running.is_none()
+}
+
+fn is_for_memcached(cell: &Cell) -> bool {
+    cell.table.durability == "none" && cell.table.fields == 1
 }
 
 fn redis_server(durability: &str, data: &Path) -> anyhow::Result<Option<Peer>> {

@@ -2,31 +2,14 @@
 
 use super::Material;
 use super::document::Block;
-use super::sections::{figures, or_dash, peers, whole};
+use super::sections::{FIGURES, figures, or_dash, peers, whole};
 use crate::measure::Summary;
 use crate::report::RunResult;
 use crate::suite::cell::Loop;
 use crate::suite::result::CellResult;
 use std::collections::BTreeMap;
 
-const COLUMNS: [&str; 16] = [
-    "workload",
-    "engine",
-    "durability",
-    "partitions",
-    "replicas",
-    "record",
-    "clients",
-    "who",
-    "R-QPS",
-    "R-avg",
-    "R-P99",
-    "R-P999",
-    "W-QPS",
-    "W-avg",
-    "W-P99",
-    "W-P999",
-];
+const ABOUT: [&str; 8] = ["workload", "engine", "durability", "partitions", "replicas", "record", "clients", "who"];
 
 pub(super) fn blocks(material: &Material) -> Vec<Block> {
     let mut by_cluster: BTreeMap<&str, Vec<&CellResult>> = BTreeMap::new();
@@ -56,7 +39,7 @@ fn of_cluster(url: &str, results: &[&CellResult]) -> Vec<Block> {
              was not measured. Every figure's settings and timeline are in `cells/`.",
             results[0].cell.cluster.nodes, host.cores, host.cpu, run.seconds
         )),
-        Block::Table { head: COLUMNS.to_vec(), rows },
+        Block::Table { head: [&ABOUT[..], &FIGURES].concat(), rows },
     ]
 }
 

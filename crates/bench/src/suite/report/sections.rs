@@ -46,6 +46,9 @@ fn text(words: &str) -> Block {
     Block::Text(words.into())
 }
 
+/// Heads of [`figures`] of reads and writes.
+pub(super) const FIGURES: [&str; 8] = ["R-QPS", "R-avg", "R-P99", "R-P999", "W-QPS", "W-avg", "W-P99", "W-P999"];
+
 /// Rate and latencies of one kind of operation: per second, and in microseconds.
 pub(super) fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {
     let micros = |ms: f64| (summary.operations > 0).then_some(ms * 1e3);
@@ -59,25 +62,8 @@ fn versions(material: &Material) -> Vec<Block> {
          The ratio is of all operations. Rows that ask for the same are measured once. The rows of 3 KB read and write three sort keys \
          of a hash key at once.",
     )];
-    let head = vec![
-        "case",
-        "clients",
-        "R:W",
-        "record",
-        "replicas",
-        "who",
-        "R-QPS",
-        "R-avg",
-        "R-P99",
-        "R-P999",
-        "W-QPS",
-        "W-avg",
-        "W-P99",
-        "W-P999",
-        "ops per CPU-s",
-        "ratio",
-        "cache hits",
-    ];
+    let about = ["case", "clients", "R:W", "record", "replicas", "who"];
+    let head = [&about[..], &FIGURES, &["ops per CPU-s", "ratio", "cache hits"]].concat();
     for rows in material.published.versions.chunk_by(|one, other| one.version == other.version) {
         blocks.push(Block::Heading(3, rows[0].version.clone()));
         let rows = rows.iter().flat_map(|row| version_rows(material, row)).collect();
