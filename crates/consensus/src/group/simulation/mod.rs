@@ -1,0 +1,336 @@
+//! Groups of several replicas in a simulated world: a network that delays, loses, repeats, reorders and cuts off, disks
+//! that lose what was not fsynced, clocks that run apart, crashes, and an operator who moves replicas from node to node
+//! all the while. All of it comes from a seed, so a failure repeats.
+//!
+//! Checked all along: replicas apply the same entries in the same order; what was acknowledged is in every later read
+//! under a lease; nobody holds a lease beside another leader. And in the end, when the world is at peace: everything
+//! acknowledged is everywhere.
+
+mod disk;
+mod world;
+
+use super::*;
+use raft::eraftpb::Snapshot;
+use rand::Rng;
+use std::collections::{BTreeSet, HashMap};
+use world::{Answers, ID, Kind, Log, Replica, World};
+
+/// A whole life of a world, up to peace; and what must be so then.
+fn live(seed: u64, kind: Kind, steps: usize) -> World {
+    let mut world = World::new(seed, kind);
+    for step in 0..steps {
+        world.step();
+        if step % 200 == 0 {
+            world.wake_what_waits();
+        }
+        // At times nobody wants anything.
+        let is_quiet = step % 5_000 > 3_000;
+        if !is_quiet && world.random.random_bool(0.3) {
+            world.write();
+        }
+        if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
+            world.disturb();
+        }
+        if kind.nodes as usize > kind.founders && world.random.random_bool(0.005) {
+            world.move_replicas();
+        }
+    }
+    world.heal();
+    for step in 0..4_000 {
+        world.step();
+        if step % 200 == 0 {
+            world.wake_what_waits();
+            // A read wakes whoever leads and rests.
+            world.wake_leaders();
+        }
+    }
+    world.wake_leaders();
+    (0..60).for_each(|_| world.step());
+    let acknowledged: BTreeSet<_> = world.answers.acknowledged.iter().copied().collect();
+    let done = world.answers.refused.iter().find(|number| world.agreed.contains(number));
+    assert_eq!(done, None, "seed {seed}: a write took effect that was said not to");
+    let leader = world.readers.first().and_then(|at| world.replicas[*at].group.as_ref());
+    let (voters, learners) =
+        leader.unwrap_or_else(|| panic!("seed {seed}: nobody leads: {}", world.describe())).members();
+    let is_member = |replica: &&Replica| voters.contains(&replica.id) || learners.contains(&replica.id);
+    for replica in world.replicas.iter().filter(is_member).filter(|replica| !replica.id.is_witness()) {
+        let state: BTreeSet<_> = replica.state.numbers.iter().copied().collect();
+        let lost: Vec<_> = acknowledged.difference(&state).collect();
+        let some = &lost[..lost.len().min(10)];
+        assert!(
+            lost.is_empty(),
+            "seed {seed}: {:?} lacks {} such as {some:?}, {}",
+            replica.id,
+            lost.len(),
+            world.describe()
+        );
+        assert_eq!(replica.state.numbers, world.agreed, "seed {seed}: {:?} has not caught up", replica.id);
+    }
+    world
+}
+
+const STEADY: Kind = Kind { nodes: 3, founders: 3, has_witnesses: false, log: Log::Synced };
+const MOVING: Kind = Kind { nodes: 5, ..STEADY };
+const KINDS: [Kind; 8] = [
+    STEADY,
+    MOVING,
+    Kind { has_witnesses: true, ..STEADY },
+    Kind { log: Log::Volatile, ..MOVING },
+    Kind { founders: 5, ..MOVING },
+    Kind { has_witnesses: true, ..MOVING },
+    Kind { log: Log::Relaxed, ..MOVING },
+    Kind { has_witnesses: true, log: Log::Volatile, ..MOVING },
+];
+
+/// Worlds that found something: a voter that was blank when the others with records were lost; a witness that led, and never
+/// handed over, while a member needed a snapshot.
+const FOUND: [u64; 2] = [95, 167];
+
+/// `TESSERA_SEEDS` sets how many worlds there are; each is minutes of simulated time.
+#[test]
+fn replicas_agree_and_keep_what_they_acknowledged() {
+    let worlds: u64 = std::env::var("TESSERA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(8);
+    let mut totals: HashMap<&str, u64> = HashMap::new();
+    for seed in (0..worlds).chain(FOUND) {
+        let world = live(seed, KINDS[seed as usize % KINDS.len()], 20_000);
+        for (name, count) in [
+            ("acknowledged", world.answers.acknowledged.len() as u64),
+            ("refused", world.answers.refused.len() as u64),
+            ("unknown", world.answers.unknown),
+            ("renewed", world.renewed),
+            ("elections", world.elections),
+            ("snapshots", world.snapshots),
+            ("changes of members", world.member_changes),
+            ("rests", world.rests),
+            ("reads under a lease", world.lease_reads),
+            ("reads through the loop", world.answers.loop_reads),
+        ] {
+            *totals.entry(name).or_default() += count;
+        }
+    }
+    eprintln!("{worlds} worlds: {totals:?}");
+    let at_least = |name, least| assert!(totals[name] >= least, "{name}: {}", totals[name]);
+    at_least("acknowledged", worlds * 500);
+    at_least("elections", worlds);
+    at_least("reads under a lease", 1);
+    at_least("reads through the loop", worlds * 100);
+    at_least("changes of members", worlds);
+    at_least("rests", worlds);
+    at_least("renewed", worlds);
+}
+
+/// A replica that restarts has forgotten that it promised to take part in no election for a while.
+#[test]
+fn a_restarted_replica_does_not_break_a_lease() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, STEADY);
+        let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
+        world.loss = 0.0;
+        run(&mut world, 1_000);
+        world.write();
+        run(&mut world, 200);
+        // The third node hears of the first one no more and wants to lead; the second, which does hear of it, refuses.
+        world.cut.insert((1, 3));
+        run(&mut world, 1_500);
+        assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+        world.cut.insert((1, 2));
+        world.crash(1);
+        world.start(1);
+        let number = world.answers.acknowledged.len();
+        // Elections may be split; a few in a row are not.
+        for _ in 0..2_000 {
+            world.write();
+            world.step();
+            if world.answers.acknowledged.len() > number {
+                break;
+            }
+        }
+        assert!(world.answers.acknowledged.len() > number, "seed {seed}: the others go on");
+    }
+}
+
+/// For a while after others have elected another leader, a leader that is cut off does not know.
+#[test]
+fn a_leader_that_is_cut_off_answers_no_reads() {
+    let mut tried = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed, STEADY);
+        world.loss = 0.0;
+        (0..200).for_each(|_| world.step());
+        world.write();
+        (0..40).for_each(|_| world.step());
+        world.cut.extend([(1, 2), (1, 3)]);
+        let is_serving = |world: &World, at: usize| world.replicas[at].group.as_ref().is_some_and(Group::is_serving);
+        while is_serving(&world, 0) && !is_serving(&world, 1) && !is_serving(&world, 2) {
+            world.step();
+        }
+        let before = world.answers.acknowledged.len();
+        let leader = if is_serving(&world, 1) { 1 } else { 2 };
+        let group = world.replicas[leader].group.as_mut().expect("it is up");
+        group.building.extend_from_slice(&1_000_000u64.to_le_bytes());
+        group.replicate(1_000_000, true, false);
+        while is_serving(&world, 0) && world.answers.acknowledged.len() == before {
+            (0..3).for_each(|at| world.pass(at));
+            world.step();
+        }
+        if is_serving(&world, 0) {
+            tried += 1;
+            world.read_through_loop(0, 1_000_001);
+            (0..400).for_each(|_| world.step());
+        }
+    }
+    assert!(tried > 0, "no leader was left that did not know");
+}
+
+/// Of two replicas and a witness, the one replica that has a write is lost.
+#[test]
+fn a_witness_keeps_what_one_replica_lacks_and_lets_it_lead() {
+    for seed in 0..100 {
+        for log in [Log::Synced, Log::Volatile] {
+            let mut world = World::new(seed, Kind { has_witnesses: true, log, ..STEADY });
+            let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
+            world.loss = 0.0;
+            run(&mut world, 1_000);
+            assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+            world.cut.extend([(1, 2), (2, 3)]);
+            let before = world.answers.acknowledged.len();
+            while world.answers.acknowledged.len() < before + 5 {
+                world.write();
+                world.step();
+            }
+            world.replicas[0].group = None;
+            world.cut.clear();
+            run(&mut world, 5_000);
+            assert_eq!(world.readers, [1], "seed {seed}, {log:?}: the second node leads: {}", world.describe());
+            assert_eq!(world.replicas[1].state.numbers, world.agreed, "seed {seed}, {log:?}");
+            assert!(world.replicas[2].state.numbers.is_empty(), "a witness applies nothing");
+        }
+    }
+}
+
+/// What every replica has, no witness keeps.
+#[test]
+fn a_witness_forgets_what_everybody_has() {
+    let mut world = World::new(1, Kind { has_witnesses: true, ..STEADY });
+    for step in 0..2_000 {
+        if step < 1_000 {
+            world.write();
+        }
+        world.step();
+    }
+    let witness = world.replicas[2].group.as_ref().expect("it is up");
+    assert!(world.answers.acknowledged.len() > 500);
+    assert_eq!(witness.node.store().payload_bytes(), 0, "{}", world.describe());
+    assert_eq!(world.replicas[0].group.as_ref().expect("it is up").owed_bytes(), 0);
+}
+
+/// What a leader had evaluated and not proposed when it heard of another leader was once taken for proposed: in the entry
+/// before, whose fate it then shared.
+#[test]
+fn what_was_not_proposed_in_time_is_not_acknowledged() {
+    let mut world = World::new(1, STEADY);
+    world.loss = 0.0;
+    (0..400).for_each(|_| world.step());
+    assert_eq!(world.readers, [0], "the first node leads");
+    let write = |world: &mut World, number: u64| {
+        let group = world.replicas[0].group.as_mut().expect("it is up");
+        group.building.extend_from_slice(&number.to_le_bytes());
+        group.replicate(number, true, false);
+    };
+    let (earlier, late) = (1_000_000, 1_000_001);
+    write(&mut world, earlier);
+    world.pass(0);
+    world.network.clear();
+    write(&mut world, late);
+    let raft = &world.replicas[0].group.as_ref().expect("it is up").node.raft;
+    let (from, to, term) = (to_raft(world.replicas[1].id), raft.id, raft.term);
+    let last = raft.raft_log.last_index();
+    let mut hear = |message: Message| {
+        let payloads = vec![Payload::default(); message.entries.len()];
+        let message = Message { from, to, term: term + 1, ..message };
+        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        world.replicas[0].group.as_mut().expect("it is up").step(message);
+        world.pass(0);
+    };
+    hear(Message { msg_type: MessageType::MsgHeartbeat as i32, ..Default::default() });
+    // The new leader has the entry before.
+    let own = raft::eraftpb::Entry { index: last + 1, term: term + 1, ..Default::default() };
+    let append = MessageType::MsgAppend as i32;
+    let entries = vec![own];
+    hear(Message { msg_type: append, index: last, log_term: term, commit: last, entries, ..Default::default() });
+    (0..10).for_each(|_| world.sync_disk(0));
+    let Answers { acknowledged, refused, .. } = &world.answers;
+    assert!(acknowledged.contains(&earlier) && !acknowledged.contains(&late), "{acknowledged:?}");
+    assert!(refused.contains(&late), "it was never done");
+}
+
+/// It once went on from the snapshot's index without knowing the members, and failed at their first change.
+#[test]
+fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
+    let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
+    let settings = GroupSettings { persistent: true, synced: true, applied: 7, replica: id(2), founders: Vec::new() };
+    let state = StoredState { term: 5, vote: 0, commit: 0 };
+    let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() });
+    let mut hear = |message: Message| {
+        let payloads = vec![Payload::default(); message.entries.len()];
+        let message = Message { from: to_raft(id(1)), to: to_raft(id(2)), term: 5, ..message };
+        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        let would_install = group.would_install(&message);
+        group.step(message);
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(()));
+        (would_install, output.committed.len(), group.view().applied)
+    };
+    let change = raft::eraftpb::Entry {
+        entry_type: EntryType::EntryConfChangeV2 as i32,
+        index: 8,
+        term: 5,
+        data: raft::eraftpb::ConfChangeV2::default().encode_to_vec(),
+        ..Default::default()
+    };
+    let append = MessageType::MsgAppend as i32;
+    let entries = vec![change];
+    let heard = hear(Message { msg_type: append, index: 7, log_term: 5, commit: 8, entries, ..Default::default() });
+    assert_eq!(heard, (false, 0, 0));
+    let mut snapshot = Snapshot { data: vec![0; 8], ..Default::default() };
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (9, 5);
+    *metadata.mut_conf_state() =
+        ConfState { voters: vec![to_raft(id(1))], learners: vec![to_raft(id(2))], ..Default::default() };
+    let kind = MessageType::MsgSnapshot as i32;
+    let heard = hear(Message { msg_type: kind, snapshot: Some(snapshot), ..Default::default() });
+    assert_eq!(heard, (true, 0, 9));
+}
+
+/// It once said so as soon as the entry was queued for the log, and a kill in that moment made it forget.
+#[test]
+fn a_replica_has_an_entry_when_it_is_written_not_before() {
+    let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
+    let founders = vec![id(1), id(2), id(3)];
+    let settings = GroupSettings { persistent: true, synced: false, applied: 0, replica: id(2), founders };
+    let state = StoredState { term: 5, vote: 0, commit: 0 };
+    let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() });
+    let entries = vec![raft::eraftpb::Entry { index: 1, term: 5, ..Default::default() }];
+    let append = Message {
+        msg_type: MessageType::MsgAppend as i32,
+        from: to_raft(id(1)),
+        to: to_raft(id(2)),
+        term: 5,
+        entries,
+        ..Default::default()
+    };
+    let payloads = vec![Payload::default()];
+    group.step(PeerMessage { group: ID, rests: false, progress: 0, message: append, payloads });
+    let collect = |group: &mut Group<u64>| {
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(()));
+        output
+    };
+    let output = collect(&mut group);
+    assert!(output.messages.is_empty() && output.records.len() == 1, "nothing is said yet");
+    let [(_, number)] = output.waiting[..] else { panic!("it waits for the log") };
+    assert!(!output.sync, "it need not be fsynced");
+    group.persisted(number);
+    let said = collect(&mut group).messages;
+    assert_eq!(said[0].message.msg_type(), MessageType::MsgAppendResponse);
+}
