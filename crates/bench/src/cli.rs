@@ -25,7 +25,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a workload against a server that speaks the protocol of Redis, memcached or Apache Pegasus
+    /// Run a workload against a server that speaks the protocol of Redis, memcached, etcd, RethinkDB or Apache Pegasus
     #[command(after_help = "\
 Examples:
   tessera bench run --load --records 100000                     load, then read for 10 s
@@ -33,6 +33,8 @@ Examples:
   tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
   tessera bench run --protocol pegasus --port 34601 --table temp
+  tessera bench run --protocol etcd --port 2379
+  tessera bench run --protocol rethinkdb --port 28015 --table test.users --mix a --fields 10 --field-bytes 100
   tessera bench run --protocol redis-cluster --table sessions   straight to the leaders, as a Redis Cluster client
   tessera bench run --load -P workloada -p recordcount=100000 --format ycsb   as YCSB runs it, printed as YCSB prints it
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
@@ -91,7 +93,7 @@ struct RunArgs {
     /// Given more than once, connections go to one after the other
     #[arg(long, default_value = "6379")]
     port: Vec<u16>,
-    /// Table to choose on a Tessera server, or of a Pegasus server
+    /// Table to choose on a Tessera server, or of a Pegasus or RethinkDB server
     #[arg(long)]
     table: Option<String>,
     /// How sure reads of a Tessera server are to be: single, majority or outdated
@@ -254,26 +256,20 @@ impl RunArgs {
         }
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
+        let shape = RecordShape::whole(self.fields, self.field_bytes);
+        self.protocol.check(&shape, self.batch).map_err(anyhow::Error::msg)?;
+        let table = || self.table.as_deref().context("--table names the table of a RethinkDB or Pegasus server");
         let route = match self.protocol {
             Protocol::Redis => Route::Any(addresses),
-            Protocol::Memcached if self.batch > 1 || self.fields > 1 => {
-                bail!("records of memcached are single values, which --batch and --fields are not for")
-            }
-            Protocol::Memcached => {
-                greeting.clear();
-                Route::Memcached(addresses)
-            }
-            Protocol::RedisCluster if self.batch > 1 => bail!("Redis clusters refuse batches over several slots"),
+            Protocol::Memcached => Route::Memcached(addresses),
+            Protocol::Etcd => Route::Etcd(addresses),
+            Protocol::Rethinkdb => Route::to_rethinkdb_table(addresses, table()?),
             Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &greeting)?,
-            Protocol::Pegasus if self.batch > 1 => {
-                bail!("--batch is for the Redis protocol; --fields puts several sort keys under a hash key")
-            }
-            Protocol::Pegasus => {
-                let table = self.table.as_deref().context("--table names the table of a Pegasus server")?;
-                greeting.clear();
-                Route::to_pegasus_table(addresses[0], table)?
-            }
+            Protocol::Pegasus => Route::to_pegasus_table(addresses[0], table()?)?,
         };
+        if !matches!(self.protocol, Protocol::Redis | Protocol::RedisCluster) {
+            greeting.clear();
+        }
         Ok(Plan {
             route,
             greeting,
@@ -283,7 +279,7 @@ impl RunArgs {
             mix,
             distribution: if latest { KeyDistribution::Latest } else { self.distribution },
             records: self.records,
-            shape: RecordShape::whole(self.fields, self.field_bytes),
+            shape,
             rate: self.rate,
             warm_up: Duration::from_secs_f64(self.warm_up.max(0.0)),
             duration: Duration::from_secs_f64(self.duration.max(0.1)),

@@ -5,7 +5,7 @@
 //! from when the operation was *due*; an operation that had to wait for a free connection has waited for the server.
 
 use crate::cpu;
-use crate::driver::{Counter, Encoder, GreetingReplies, Route, request};
+use crate::driver::{Encoder, GreetingReplies, ReplyCounter, Route, request};
 use crate::measure::{self, Latencies, Second};
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
@@ -80,7 +80,7 @@ struct Connection {
 
 struct Link {
     stream: TcpStream,
-    counter: Counter,
+    counter: Box<dyn ReplyCounter>,
     output: Vec<u8>,
     written: usize,
     /// What is under way, oldest first.
@@ -130,7 +130,7 @@ struct Loop<'a> {
     poll: Poll,
     connections: Vec<Connection>,
     links_each: usize,
-    encoder: Encoder,
+    encoder: Box<dyn Encoder>,
     values: Values,
     chooser: KeyChooser,
     random: SmallRng,
@@ -153,7 +153,7 @@ impl<'a> Loop<'a> {
     fn new(plan: &'a Plan, progress: Arc<Progress>) -> anyhow::Result<Self> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(plan.connections);
-        let encoder = Encoder::new(&plan.route, plan.shape, plan.batch);
+        let encoder = plan.route.encoder(plan.shape, plan.batch);
         let links_each = plan.route.links(0).len();
         for number in 0..plan.connections {
             let mut links = Vec::with_capacity(links_each);
@@ -162,7 +162,7 @@ impl<'a> Loop<'a> {
                 let token = Token(number * links_each + at);
                 poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
                 let (counter, in_flight) = (encoder.counter(), VecDeque::new());
-                links.push(Link { stream, counter, output: Vec::new(), written: 0, in_flight });
+                links.push(Link { stream, counter, output: encoder.opening(), written: 0, in_flight });
             }
             connections.push(Connection { links, in_flight: 0 });
         }
@@ -249,7 +249,7 @@ impl<'a> Loop<'a> {
         }
         let elapsed = measured_from.elapsed();
         let mut links = self.connections.iter_mut().flat_map(|connection| &mut connection.links);
-        let last_error = links.find_map(|link| link.counter.last_error());
+        let last_error = links.find_map(|link| link.counter.errors().last.take());
         let limit = self.plan.limit;
         Ok(Measured {
             reads: std::mem::replace(&mut self.reads, Latencies::new(limit)),
@@ -337,7 +337,7 @@ impl<'a> Loop<'a> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error).context("reading from the server"),
             };
-            let errors = counter.errors();
+            let errors = counter.errors().count;
             let replies = counter.take(&buffer[..length]);
             let mut done: Vec<(Operation, Instant)> = Vec::new();
             for at in 0..replies.count {
@@ -349,7 +349,7 @@ impl<'a> Loop<'a> {
                     done.extend(in_flight.remove(place).map(|done| (done.operation, done.due)));
                 }
             }
-            let failed = counter.errors() > errors;
+            let failed = counter.errors().count > errors;
             connection.in_flight -= done.len();
             let is_idle = connection.in_flight == 0 && !done.is_empty();
             let now = Instant::now();
@@ -416,11 +416,11 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
         let mut buffer = [0; 4096];
         loop {
             let length = stream.read(&mut buffer)?;
-            if length == 0 || counter.count(&buffer[..length]) > 0 {
+            if length == 0 || counter.take(&buffer[..length]).count > 0 {
                 break;
             }
         }
-        if let Some(error) = &counter.last_error {
+        if let Some(error) = &counter.errors().last {
             bail!("{}: {error}", command.join(" "));
         }
     }

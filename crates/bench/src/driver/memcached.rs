@@ -1,10 +1,11 @@
 //! Requests and replies of memcached's text protocol.
 
 use super::lines::{Lines, Piece};
+use super::{Errors, Replies};
 use crate::workload::{Operation, RecordShape, Values};
 
 /// Writes the requests of operations. A record is one value.
-pub struct Encoder {
+pub(super) struct Encoder {
     shape: RecordShape,
     key: Vec<u8>,
 }
@@ -13,15 +14,16 @@ impl Encoder {
     pub(super) fn new(shape: RecordShape) -> Self {
         Self { shape, key: Vec::new() }
     }
+}
 
-    /// Appends the requests of one operation. Returns how many replies will come.
-    pub(super) fn encode(
+impl super::Encoder for Encoder {
+    fn encode(
         &mut self,
         operation: Operation,
         number: u64,
         values: &mut Values,
         out: &mut Vec<u8>,
-    ) -> usize {
+    ) -> (usize, Option<i32>) {
         self.shape.names.write(number, &mut self.key);
         let reads = matches!(operation, Operation::Read | Operation::ReadModifyWrite);
         if reads {
@@ -38,21 +40,23 @@ impl Encoder {
             out.extend_from_slice(value);
             out.extend_from_slice(b"\r\n");
         }
-        usize::from(reads) + usize::from(writes)
+        (usize::from(reads) + usize::from(writes), None)
+    }
+
+    fn counter(&self) -> Box<dyn super::ReplyCounter> {
+        Box::new(ReplyCounter::default())
     }
 }
 
 /// Counts whole replies in a stream of bytes.
 #[derive(Default)]
-pub struct ReplyCounter {
+struct ReplyCounter {
     lines: Lines,
-    pub(super) errors: u64,
-    pub(super) last_error: Option<String>,
+    errors: Errors,
 }
 
-impl ReplyCounter {
-    /// Takes bytes and returns how many replies ended in them.
-    pub(super) fn count(&mut self, bytes: &[u8]) -> usize {
+impl super::ReplyCounter for ReplyCounter {
+    fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         let mut replies = 0;
         let mut lines = std::mem::take(&mut self.lines);
         lines.cut(bytes, |piece| match piece {
@@ -60,15 +64,18 @@ impl ReplyCounter {
                 let value = line.strip_prefix(b"VALUE ").map(value_bytes);
                 replies += usize::from(value.is_none());
                 if value.is_none() && !matches!(line, b"END" | b"STORED") {
-                    self.errors += 1;
-                    self.last_error = Some(String::from_utf8_lossy(line).into_owned());
+                    self.errors.add(String::from_utf8_lossy(line).into_owned());
                 }
                 value
             }
             Piece::Value => None,
         });
         self.lines = lines;
-        replies
+        Replies { count: replies, numbers: None }
+    }
+
+    fn errors(&mut self) -> &mut Errors {
+        &mut self.errors
     }
 }
 
@@ -81,14 +88,15 @@ fn value_bytes(line: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::ReplyCounter as _;
 
     #[test]
     fn replies_are_counted_however_they_are_cut() {
         let stream = b"VALUE k 0 8\r\nEND\r\nab\n\r\nEND\r\nSTORED\r\nEND\r\nSERVER_ERROR out of memory\r\n";
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let replies = counter.count(&stream[..cut]) + counter.count(&stream[cut..]);
-            assert_eq!((replies, counter.errors), (4, 1), "cut at {cut}");
+            let replies = counter.take(&stream[..cut]).count + counter.take(&stream[cut..]).count;
+            assert_eq!((replies, counter.errors.count), (4, 1), "cut at {cut}");
         }
     }
 }

@@ -1,17 +1,22 @@
 //! How operations reach a server: what is sent, over which of a client's links, and which reply belongs to what.
 
+mod etcd;
+mod frames;
 mod lines;
 mod memcached;
 mod pegasus;
 mod redis;
 mod redis_cluster;
+mod rethinkdb;
 
 use crate::workload::{Operation, RecordShape, Values};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::SocketAddr;
 
 /// A protocol that servers speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     Redis,
@@ -19,6 +24,10 @@ pub enum Protocol {
     RedisCluster,
     /// memcached's text protocol
     Memcached,
+    /// etcd's version 3, gRPC
+    Etcd,
+    /// RethinkDB's driver protocol; the table is TABLE of database `test`, or DATABASE.TABLE
+    Rethinkdb,
     /// Apache Pegasus': the port is that of a meta server; requests go straight to the nodes that lead
     Pegasus,
 }
@@ -29,8 +38,37 @@ pub enum Route {
     /// One link, over which the Redis protocol is spoken, to one of these: the first client's to the first, and so on.
     Any(Vec<SocketAddr>),
     Memcached(Vec<SocketAddr>),
+    Etcd(Vec<SocketAddr>),
+    Rethinkdb(rethinkdb::Route),
     RedisCluster(redis_cluster::Route),
     Pegasus(pegasus::Route),
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.to_possible_value().expect("none is skipped").get_name())
+    }
+}
+
+impl Protocol {
+    /// # Errors
+    /// Why records that look like this, or batches of them, cannot be had over it.
+    pub fn check(self, shape: &RecordShape, batch: usize) -> Result<(), &'static str> {
+        match self {
+            Self::Memcached if batch > 1 || shape.fields > 1 => {
+                Err("records of memcached are single values, which --batch and --fields are not for")
+            }
+            Self::Etcd if batch > 1 || shape.bytes() > etcd::VALUE_BYTES => {
+                Err("records of etcd are single values of at most 60,000 bytes, which --batch is not for")
+            }
+            Self::RedisCluster if batch > 1 => Err("Redis clusters refuse batches over several slots"),
+            Self::Pegasus if batch > 1 => {
+                Err("--batch is for the Redis protocol; --fields puts several sort keys under a hash key")
+            }
+            Self::Rethinkdb if batch > 1 => Err("--batch is for the Redis protocol"),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Route {
@@ -40,6 +78,10 @@ impl Route {
     /// If it does not answer, or not as expected.
     pub fn to_pegasus_table(meta: SocketAddr, table: &str) -> anyhow::Result<Self> {
         pegasus::Route::ask(meta, table).map(Self::Pegasus)
+    }
+
+    pub fn to_rethinkdb_table(nodes: Vec<SocketAddr>, table: &str) -> Self {
+        Self::Rethinkdb(rethinkdb::Route::new(nodes, table))
     }
 
     /// Asks a server that speaks the Redis protocol who leads which slots, after a greeting.
@@ -54,15 +96,30 @@ impl Route {
         match self {
             Self::Any(_) => Protocol::Redis,
             Self::Memcached(_) => Protocol::Memcached,
+            Self::Etcd(_) => Protocol::Etcd,
+            Self::Rethinkdb(_) => Protocol::Rethinkdb,
             Self::RedisCluster(_) => Protocol::RedisCluster,
             Self::Pegasus(_) => Protocol::Pegasus,
+        }
+    }
+
+    /// What writes the requests of records that look like this.
+    pub fn encoder(&self, shape: RecordShape, batch: usize) -> Box<dyn Encoder> {
+        match self {
+            Self::Any(_) => Box::new(redis::Encoder::new(shape, batch, None)),
+            Self::Memcached(_) => Box::new(memcached::Encoder::new(shape)),
+            Self::Etcd(_) => Box::new(etcd::Encoder::new(shape)),
+            Self::Rethinkdb(route) => Box::new(rethinkdb::Encoder::new(route, shape)),
+            Self::RedisCluster(route) => Box::new(redis::Encoder::new(shape, batch, Some(route.clone()))),
+            Self::Pegasus(route) => Box::new(pegasus::Encoder::new(route.clone(), shape)),
         }
     }
 
     /// All places.
     pub fn addresses(&self) -> &[SocketAddr] {
         match self {
-            Self::Any(addresses) | Self::Memcached(addresses) => addresses,
+            Self::Any(addresses) | Self::Memcached(addresses) | Self::Etcd(addresses) => addresses,
+            Self::Rethinkdb(route) => &route.nodes,
             Self::RedisCluster(route) => &route.nodes,
             Self::Pegasus(route) => &route.nodes,
         }
@@ -71,70 +128,45 @@ impl Route {
     /// Where the links of a client lead.
     pub fn links(&self, client: usize) -> Vec<SocketAddr> {
         match self {
-            Self::Any(addresses) | Self::Memcached(addresses) => vec![addresses[client % addresses.len()]],
-            Self::RedisCluster(route) => route.nodes.clone(),
-            Self::Pegasus(route) => route.nodes.clone(),
+            Self::RedisCluster(_) | Self::Pegasus(_) => self.addresses().to_vec(),
+            _ => vec![self.addresses()[client % self.addresses().len()]],
         }
     }
 }
 
 /// Writes the requests of operations.
-pub enum Encoder {
-    Redis(redis::Encoder),
-    Memcached(memcached::Encoder),
-    Pegasus(pegasus::Encoder),
-}
-
-impl Encoder {
-    pub fn new(route: &Route, shape: RecordShape, batch: usize) -> Self {
-        match route {
-            Route::Any(_) => Self::Redis(redis::Encoder::new(shape, batch, None)),
-            Route::Memcached(_) => Self::Memcached(memcached::Encoder::new(shape)),
-            Route::RedisCluster(route) => Self::Redis(redis::Encoder::new(shape, batch, Some(route.clone()))),
-            Route::Pegasus(route) => Self::Pegasus(pegasus::Encoder::new(route.clone(), shape)),
-        }
+pub trait Encoder {
+    /// What each link begins with.
+    fn opening(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// The link over which operations on a record go.
-    pub fn link_of(&mut self, number: u64) -> usize {
-        match self {
-            Self::Redis(encoder) => encoder.link_of(number),
-            Self::Memcached(_) => 0,
-            Self::Pegasus(encoder) => encoder.link_of(number),
-        }
+    fn link_of(&mut self, _number: u64) -> usize {
+        0
     }
 
     /// Appends the requests of one operation on the record `number`. Returns how many replies will come, and the number of
     /// the first request where the protocol has such.
-    pub fn encode(
+    fn encode(
         &mut self,
         operation: Operation,
         number: u64,
         values: &mut Values,
         out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
-        match self {
-            Self::Redis(encoder) => (encoder.encode(operation, number, values, out), None),
-            Self::Memcached(encoder) => (encoder.encode(operation, number, values, out), None),
-            Self::Pegasus(encoder) => encoder.encode(operation, number, values, out),
-        }
-    }
+    ) -> (usize, Option<i32>);
 
     /// What takes the replies of one link.
-    pub fn counter(&self) -> Counter {
-        match self {
-            Self::Redis(_) => Counter::Redis(redis::ReplyCounter::default()),
-            Self::Memcached(_) => Counter::Memcached(memcached::ReplyCounter::default()),
-            Self::Pegasus(_) => Counter::Pegasus(pegasus::ReplyCounter::default()),
-        }
-    }
+    fn counter(&self) -> Box<dyn ReplyCounter>;
 }
 
-/// Takes the replies of one link.
-pub enum Counter {
-    Redis(redis::ReplyCounter),
-    Memcached(memcached::ReplyCounter),
-    Pegasus(pegasus::ReplyCounter),
+/// Takes the replies of one link, as far apart as it must.
+pub trait ReplyCounter {
+    /// Takes bytes and returns the replies that ended in them.
+    fn take(&mut self, bytes: &[u8]) -> Replies<'_>;
+
+    /// Of all replies so far.
+    fn errors(&mut self) -> &mut Errors;
 }
 
 /// Replies that have come.
@@ -144,33 +176,23 @@ pub struct Replies<'a> {
     pub numbers: Option<&'a [i32]>,
 }
 
-impl Counter {
-    /// Takes bytes and returns the replies that ended in them.
-    pub fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
-        match self {
-            Self::Redis(counter) => Replies { count: counter.count(bytes), numbers: None },
-            Self::Memcached(counter) => Replies { count: counter.count(bytes), numbers: None },
-            Self::Pegasus(counter) => {
-                let numbers = counter.take(bytes);
-                Replies { count: numbers.len(), numbers: Some(numbers) }
-            }
-        }
+impl<'a> Replies<'a> {
+    fn to(numbers: &'a [i32]) -> Self {
+        Self { count: numbers.len(), numbers: Some(numbers) }
     }
+}
 
-    pub fn errors(&self) -> u64 {
-        match self {
-            Self::Redis(counter) => counter.errors,
-            Self::Memcached(counter) => counter.errors,
-            Self::Pegasus(counter) => counter.errors,
-        }
-    }
+/// Replies that say that something went wrong.
+#[derive(Default)]
+pub struct Errors {
+    pub count: u64,
+    pub last: Option<String>,
+}
 
-    pub fn last_error(&mut self) -> Option<String> {
-        match self {
-            Self::Redis(counter) => counter.last_error.take(),
-            Self::Memcached(counter) => counter.last_error.take(),
-            Self::Pegasus(counter) => counter.last_error.take(),
-        }
+impl Errors {
+    fn add(&mut self, error: String) {
+        self.count += 1;
+        self.last = Some(error);
     }
 }
 

@@ -2,6 +2,8 @@
 //! goes straight to the node that leads. A record is one value under the empty sort key, or, with several fields, as many
 //! sort keys that are read and written together (MULTI_GET, MULTI_PUT).
 
+use super::frames::Frames;
+use super::{Errors, Replies};
 use crate::workload::{Operation, RecordShape, Values};
 use anyhow::{Context, bail, ensure};
 use std::io::{Read, Write};
@@ -134,7 +136,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Writes the requests of operations.
-pub struct Encoder {
+pub(super) struct Encoder {
     route: Route,
     shape: RecordShape,
     key: Vec<u8>,
@@ -151,32 +153,6 @@ impl Encoder {
         self.shape.names.write(number, &mut self.key);
         // The remainder is below the number of partitions.
         (hash_of(&self.key, b"") % self.route.leads.len() as u64) as usize
-    }
-
-    pub(super) fn link_of(&mut self, number: u64) -> usize {
-        let partition = self.partition_of(number);
-        self.route.leads[partition]
-    }
-
-    pub(super) fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
-        let partition = i32::try_from(self.partition_of(number)).expect("there are few partitions");
-        let first = self.next;
-        match operation {
-            Operation::Read => self.read(partition, out),
-            Operation::Update | Operation::Insert => self.write(partition, values, out),
-            Operation::Scan => unreachable!("refused when the run was planned"),
-            Operation::ReadModifyWrite => {
-                self.read(partition, out);
-                self.write(partition, values, out);
-            }
-        }
-        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
     }
 
     fn request(&mut self, partition: i32, name: &str, out: &mut Vec<u8>, arguments: impl FnOnce(&[u8], &mut Vec<u8>)) {
@@ -234,6 +210,38 @@ impl Encoder {
     }
 }
 
+impl super::Encoder for Encoder {
+    fn link_of(&mut self, number: u64) -> usize {
+        let partition = self.partition_of(number);
+        self.route.leads[partition]
+    }
+
+    fn encode(
+        &mut self,
+        operation: Operation,
+        number: u64,
+        values: &mut Values,
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<i32>) {
+        let partition = i32::try_from(self.partition_of(number)).expect("there are few partitions");
+        let first = self.next;
+        match operation {
+            Operation::Read => self.read(partition, out),
+            Operation::Update | Operation::Insert => self.write(partition, values, out),
+            Operation::Scan => unreachable!("refused when the run was planned"),
+            Operation::ReadModifyWrite => {
+                self.read(partition, out);
+                self.write(partition, values, out);
+            }
+        }
+        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
+    }
+
+    fn counter(&self) -> Box<dyn super::ReplyCounter> {
+        Box::new(ReplyCounter::default())
+    }
+}
+
 fn field(out: &mut Vec<u8>, field_type: u8, id: i16) {
     out.push(field_type);
     out.extend_from_slice(&id.to_be_bytes());
@@ -275,75 +283,18 @@ fn message(
     out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// As much of a reply as tells which request it answers and whether it failed; longer than any is before that.
-const BEGINNING: usize = 160;
 /// The code of a record that is not there: no failure of a read.
 const NOT_FOUND: i32 = 1;
 
 /// Takes replies apart as far as they say which request they answer.
 #[derive(Default)]
-pub struct ReplyCounter {
-    /// The beginning of a reply.
-    partial: Vec<u8>,
-    /// Bytes still to come of the reply whose beginning was taken.
-    skip: usize,
-    /// The request that it answers.
-    ending: Option<i32>,
+struct ReplyCounter {
+    frames: Frames,
     finished: Vec<i32>,
-    pub(super) errors: u64,
-    pub(super) last_error: Option<String>,
+    errors: Errors,
 }
 
 impl ReplyCounter {
-    /// Takes bytes and returns the numbers of the requests whose replies ended in them.
-    pub(super) fn take(&mut self, mut bytes: &[u8]) -> &[i32] {
-        self.finished.clear();
-        while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            if self.skip == 0 {
-                self.finished.extend(self.ending.take());
-            }
-            if bytes.is_empty() {
-                break;
-            }
-            let wanted = match self.partial.first_chunk::<4>() {
-                Some(length) => (u32::from_be_bytes(*length) as usize).clamp(4, BEGINNING),
-                None => 4,
-            };
-            let taken = (wanted - self.partial.len()).min(bytes.len());
-            self.partial.extend_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
-            if self.partial.len() == wanted && wanted > 4 {
-                self.finish();
-            }
-        }
-        &self.finished
-    }
-
-    fn finish(&mut self) {
-        let reply = std::mem::take(&mut self.partial);
-        let length = u32::from_be_bytes(*reply.first_chunk().expect("its length was looked at")) as usize;
-        self.skip = length - reply.len().min(length);
-        match Self::outcome(&reply[4..]) {
-            Ok((number, error)) => {
-                self.errors += u64::from(error.is_some());
-                self.last_error = error.or_else(|| self.last_error.take());
-                self.ending = Some(number);
-            }
-            Err(error) => {
-                self.errors += 1;
-                self.last_error = Some(error.to_string());
-            }
-        }
-        if self.skip == 0 {
-            self.finished.extend(self.ending.take());
-        }
-        self.partial = reply;
-        self.partial.clear();
-    }
-
     /// The number of the request, and what was wrong with it.
     fn outcome(reply: &[u8]) -> anyhow::Result<(i32, Option<String>)> {
         let mut reader = Reader(reply);
@@ -360,9 +311,30 @@ impl ReplyCounter {
     }
 }
 
+impl super::ReplyCounter for ReplyCounter {
+    fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
+        self.finished.clear();
+        let length = |head: &[u8; 4]| u32::from_be_bytes(*head) as usize;
+        self.frames.cut(bytes, length, |reply| {
+            let (number, error) = match Self::outcome(&reply[4..]) {
+                Ok((number, error)) => (Some(number), error),
+                Err(error) => (None, Some(error.to_string())),
+            };
+            self.finished.extend(number);
+            error.into_iter().for_each(|error| self.errors.add(error));
+        });
+        Replies::to(&self.finished)
+    }
+
+    fn errors(&mut self) -> &mut Errors {
+        &mut self.errors
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{Encoder as _, ReplyCounter as _};
 
     fn reply(error: &str, number: i32, code: i32, padding: usize) -> Vec<u8> {
         let mut out = vec![0; 4];
@@ -388,9 +360,9 @@ mod tests {
         let stream = [&replies[0][..], &replies[1], &reply("ERR_OK", 9, 4, 100), &replies[2]].concat();
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let mut numbers = counter.take(&stream[..cut]).to_vec();
-            numbers.extend(counter.take(&stream[cut..]));
-            assert_eq!((numbers, counter.errors), (vec![3, 1, 9, 2], 2), "cut at {cut}");
+            let mut numbers = counter.take(&stream[..cut]).numbers.unwrap().to_vec();
+            numbers.extend(counter.take(&stream[cut..]).numbers.unwrap());
+            assert_eq!((numbers, counter.errors.count), (vec![3, 1, 9, 2], 2), "cut at {cut}");
         }
     }
 

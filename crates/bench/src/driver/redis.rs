@@ -2,10 +2,11 @@
 
 use super::lines::{Lines, Piece};
 use super::redis_cluster::Route;
+use super::{Errors, Replies};
 use crate::workload::{Operation, RecordShape, Values};
 
 /// Writes the requests of operations.
-pub struct Encoder {
+pub(super) struct Encoder {
     shape: RecordShape,
     /// Records that one operation reads or writes together.
     batch: usize,
@@ -15,26 +16,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    pub fn new(shape: RecordShape, batch: usize, route: Option<Route>) -> Self {
+    pub(super) fn new(shape: RecordShape, batch: usize, route: Option<Route>) -> Self {
         Self { shape, batch, route, key: Vec::new() }
-    }
-
-    pub(super) fn link_of(&mut self, number: u64) -> usize {
-        let Some(route) = &self.route else { return 0 };
-        self.shape.names.write(number, &mut self.key);
-        route.node_of(&self.key)
-    }
-
-    /// Appends the requests of one operation on the record `number` and, with batches, those after it. Returns how many
-    /// replies will come.
-    pub fn encode(&mut self, operation: Operation, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
-        match operation {
-            Operation::Read => self.read(number, values, out),
-            Operation::Insert => self.write(number, values, out),
-            Operation::Update => self.update(number, values, out),
-            Operation::Scan => unreachable!("refused when the run was planned"),
-            Operation::ReadModifyWrite => self.read(number, values, out) + self.update(number, values, out),
-        }
     }
 
     fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
@@ -100,6 +83,36 @@ impl Encoder {
     }
 }
 
+impl super::Encoder for Encoder {
+    fn link_of(&mut self, number: u64) -> usize {
+        let Some(route) = &self.route else { return 0 };
+        self.shape.names.write(number, &mut self.key);
+        route.node_of(&self.key)
+    }
+
+    /// With batches, also those after the record are read or written.
+    fn encode(
+        &mut self,
+        operation: Operation,
+        number: u64,
+        values: &mut Values,
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<i32>) {
+        let requests = match operation {
+            Operation::Read => self.read(number, values, out),
+            Operation::Insert => self.write(number, values, out),
+            Operation::Update => self.update(number, values, out),
+            Operation::Scan => unreachable!("refused when the run was planned"),
+            Operation::ReadModifyWrite => self.read(number, values, out) + self.update(number, values, out),
+        };
+        (requests, None)
+    }
+
+    fn counter(&self) -> Box<dyn super::ReplyCounter> {
+        Box::new(ReplyCounter::default())
+    }
+}
+
 /// Appends a request of these words.
 pub fn request(words: &[String], out: &mut Vec<u8>) {
     header(out, words.len());
@@ -128,13 +141,11 @@ pub struct ReplyCounter {
     /// Elements of arrays that are still to come.
     open: usize,
     lines: Lines,
-    pub errors: u64,
-    pub last_error: Option<String>,
+    errors: Errors,
 }
 
-impl ReplyCounter {
-    /// Takes bytes and returns how many replies ended in them.
-    pub fn count(&mut self, bytes: &[u8]) -> usize {
+impl super::ReplyCounter for ReplyCounter {
+    fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
         let mut replies = 0;
         let mut lines = std::mem::take(&mut self.lines);
         lines.cut(bytes, |piece| {
@@ -151,8 +162,7 @@ impl ReplyCounter {
                 (Some(b'*'), Some(length)) if length > 0 => self.open = self.open.max(1) - 1 + length,
                 (kind, _) => {
                     if kind == Some(&b'-') {
-                        self.errors += 1;
-                        self.last_error = Some(String::from_utf8_lossy(line).into_owned());
+                        self.errors.add(String::from_utf8_lossy(line).into_owned());
                     }
                     self.open = self.open.saturating_sub(1);
                     replies += usize::from(self.open == 0);
@@ -161,21 +171,26 @@ impl ReplyCounter {
             None
         });
         self.lines = lines;
-        replies
+        Replies { count: replies, numbers: None }
+    }
+
+    fn errors(&mut self) -> &mut Errors {
+        &mut self.errors
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{Encoder as _, ReplyCounter as _};
 
     #[test]
     fn replies_are_counted_however_they_are_cut() {
         let stream = b"+OK\r\n$5\r\nab\r\nc\r\n$-1\r\n*2\r\n$1\r\nx\r\n:7\r\n-ERR no\r\n*0\r\n$0\r\n\r\n";
         for cut in 0..=stream.len() {
             let mut counter = ReplyCounter::default();
-            let replies = counter.count(&stream[..cut]) + counter.count(&stream[cut..]);
-            assert_eq!((replies, counter.errors), (7, 1), "cut at {cut}");
+            let replies = counter.take(&stream[..cut]).count + counter.take(&stream[cut..]).count;
+            assert_eq!((replies, counter.errors.count), (7, 1), "cut at {cut}");
         }
     }
 
@@ -183,7 +198,7 @@ mod tests {
     fn requests_are_those_of_redis() {
         let mut encoder = Encoder::new(RecordShape::whole(1, 3), 1, None);
         let mut out = Vec::new();
-        assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, &mut Values::new(1), &mut out), 2);
+        assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, &mut Values::new(1), &mut out), (2, None));
         let text = String::from_utf8(out).unwrap();
         assert!(
             text.starts_with("*2\r\n$3\r\nGET\r\n")

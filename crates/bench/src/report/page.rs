@@ -11,6 +11,12 @@ const SIZE: (u32, u32) = (760, 300);
 pub(crate) const COLORS: [RGBColor; 4] =
     [RGBColor(130, 130, 130), RGBColor(31, 100, 200), RGBColor(210, 80, 40), RGBColor(40, 140, 70)];
 
+/// A chart is drawn for a light page; on a dark one its ground and its lines change places, also where the chart is a file of
+/// its own.
+const DARK: &str = "<style>@media (prefers-color-scheme:dark){svg [fill=\"#FFFFFF\"]{fill:#1c1c20}\
+    svg [fill=\"#000000\"]{fill:#d8d8dc}svg [stroke=\"#000000\"]{stroke:#8a8a90}svg [stroke=\"#1F64C8\"]{stroke:#6aa5ff}\
+    svg [fill=\"#1F64C8\"]{fill:#6aa5ff}}</style>";
+
 pub(crate) struct Line {
     pub(crate) label: String,
     pub(crate) color: RGBColor,
@@ -25,7 +31,7 @@ pub fn html(result: &RunResult) -> anyhow::Result<String> {
          <title>tessera bench</title><style>:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;\
          max-width:800px;margin:2em auto;padding:0 1em}table{border-collapse:collapse;display:block;overflow-x:auto}\
          td,th{padding:.2em .6em;border-bottom:1px solid #8884;text-align:right;white-space:nowrap}\
-         svg{width:100%;height:auto;background:#fff;border-radius:6px}code{overflow-wrap:anywhere}</style>",
+         svg{width:100%;height:auto}code{overflow-wrap:anywhere}</style>",
     );
     write!(
         page,
@@ -106,7 +112,7 @@ pub(crate) fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> 
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..right, 0.0..top)
             .map_err(|error| failed(&error))?;
-        chart.configure_mesh().light_line_style(WHITE).x_desc(x).y_desc(y).draw().map_err(|error| failed(&error))?;
+        chart.configure_mesh().max_light_lines(0).x_desc(x).y_desc(y).draw().map_err(|error| failed(&error))?;
         for line in lines.iter().filter(|line| line.points.iter().any(|(_, y)| *y > 0.0)) {
             let color = line.color;
             chart
@@ -123,6 +129,9 @@ pub(crate) fn chart(x: &str, y: &str, lines: &[Line]) -> anyhow::Result<String> 
             .map_err(|error| failed(&error))?;
         root.present().map_err(|error| failed(&error))?;
     }
+    // Behind the opening tag.
+    let begin = svg.find('>').map_or(0, |end| end + 1);
+    svg.insert_str(begin, DARK);
     Ok(svg)
 }
 

@@ -92,12 +92,6 @@ impl Cell {
     /// Names the cell, and its file.
     pub fn id(&self) -> String {
         let settings: String = self.cluster.settings.iter().map(|setting| format!("_{setting}")).collect();
-        let protocol = match self.protocol {
-            Protocol::Pegasus => "pegasus",
-            Protocol::Redis => "redis",
-            Protocol::Memcached => "memcached",
-            Protocol::RedisCluster => "redis-cluster",
-        };
         let reads = self.reads.as_ref().map_or(String::new(), |reads| format!("_{reads}"));
         let kind = if self.kind == Loop::Search { "_search" } else { "" };
         let mix = self.mix.replace(':', "to");
@@ -106,8 +100,9 @@ impl Cell {
             None => format!("n{}{settings}", self.cluster.nodes),
         };
         let id = format!(
-            "{cluster}_{}_{protocol}_{mix}{reads}_{}x{}{kind}",
+            "{cluster}_{}_{}_{mix}{reads}_{}x{}{kind}",
             self.table.name(),
+            self.protocol,
             self.processes,
             self.threads
         );

@@ -129,7 +129,9 @@ impl Runner {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         match cell.protocol {
             Protocol::Pegasus => self.plan(cell, Route::to_pegasus_table(cluster.pegasus_meta(), &table)?, Vec::new()),
-            Protocol::Memcached => bail!("Tessera does not speak memcached's protocol"),
+            other @ (Protocol::Memcached | Protocol::Etcd | Protocol::Rethinkdb) => {
+                bail!("Tessera does not speak {other}")
+            }
             Protocol::Redis | Protocol::RedisCluster => {
                 let mut greeting = cluster.greeting.clone();
                 greeting.push(words(&["TABLE", &table]));

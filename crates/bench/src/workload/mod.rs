@@ -38,6 +38,10 @@ impl RecordShape {
     pub fn whole(fields: usize, field_bytes: usize) -> Self {
         Self { fields, field_bytes, reads_all: true, writes_all: true, names: KeyNames::default() }
     }
+
+    pub fn bytes(&self) -> usize {
+        self.fields * self.field_bytes
+    }
 }
 
 impl KeyNames {

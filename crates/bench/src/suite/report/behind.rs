@@ -1,6 +1,7 @@
 //! Where Tessera is behind a peer, or behind the published shape: found by rules, so that nobody has to want to tell.
 
 use super::Material;
+use super::sections::cost;
 use crate::report::RunResult;
 use crate::suite::experiments;
 use std::collections::BTreeMap;
@@ -10,10 +11,6 @@ const NOISE: f64 = 0.1;
 
 fn per_cpu(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second
-}
-
-fn cost(run: Option<&RunResult>) -> Option<f64> {
-    per_cpu(run?).map(|rate| 1e6 / rate)
 }
 
 fn mean(ratios: &[f64]) -> Option<f64> {
@@ -92,7 +89,7 @@ fn scale(material: &Material) -> Vec<String> {
     for case in ["write", "read"] {
         let of_nodes = |nodes: u16| rows.iter().filter(move |row| row.case == case && row.nodes == nodes);
         let costs = of_nodes(7).filter_map(|row| {
-            let at = |nodes| cost(material.run(&experiments::scale(case, &row.threads, nodes)));
+            let at = |nodes| material.run(&experiments::scale(case, &row.threads, nodes)).and_then(cost);
             Some(at(7)? / at(5)?)
         });
         if let Some(ratio) = mean(&costs.collect::<Vec<_>>()).filter(|ratio| *ratio > 1.0 + NOISE) {
@@ -105,7 +102,7 @@ fn scale(material: &Material) -> Vec<String> {
 fn rethinkdb(material: &Material) -> Vec<String> {
     let mut sentences = Vec::new();
     for (title, workload, reads) in [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))] {
-        let at = |nodes| cost(material.run(&experiments::rethinkdb(workload, nodes, reads)));
+        let at = |nodes| material.run(&experiments::rethinkdb(workload, nodes, reads)).and_then(cost);
         let ratio = at(16).zip(at(2)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
         sentences.extend(ratio.map(|ratio| {
             format!(

@@ -8,7 +8,7 @@ use std::path::Path;
 const STYLE: &str = ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:1300px;margin:2em auto;\
     padding:0 1em}table{border-collapse:collapse;display:block;overflow-x:auto;font-variant-numeric:tabular-nums;margin:1em 0}\
     td,th{padding:.15em .6em;border-bottom:1px solid #8884;text-align:right;white-space:nowrap}td:first-child,th:first-child\
-    {text-align:left}svg{width:100%;max-width:760px;height:auto;background:#fff;border-radius:6px}code{overflow-wrap:anywhere}";
+    {text-align:left}svg{width:100%;max-width:760px;height:auto}code{overflow-wrap:anywhere}";
 
 pub enum Block {
     /// With its level, from 1.

@@ -1,0 +1,220 @@
+//! Requests and replies of RethinkDB's driver protocol: queries in JSON, of which many are under way on a connection. A
+//! record is a document with its key as `id`; its fields are `field0` and so on, or `value` if it has one.
+
+use super::frames::Frames;
+use super::{Errors, Replies};
+use crate::workload::{Operation, RecordShape, Values};
+use std::net::SocketAddr;
+
+/// Version 0.4 of the protocol, without a password, in JSON. What answers it ends with a NUL.
+const OPENING: [u8; 12] = *b"\x20\x2d\x0c\x40\0\0\0\0\xc7\x70\x69\x7e";
+const OPENED: &[u8] = b"SUCCESS\0";
+/// Numbers of terms, as the protocol has them.
+const DB: u32 = 14;
+const TABLE: u32 = 15;
+const GET: u32 = 16;
+const UPDATE: u32 = 53;
+const INSERT: u32 = 56;
+const BRACKET: u32 = 170;
+
+/// Where a table is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub(super) nodes: Vec<SocketAddr>,
+    database: String,
+    table: String,
+}
+
+impl Route {
+    /// A table is named as `TABLE` or `DATABASE.TABLE`.
+    pub(super) fn new(nodes: Vec<SocketAddr>, table: &str) -> Self {
+        let (database, table) = table.split_once('.').unwrap_or(("test", table));
+        Self { nodes, database: database.into(), table: table.into() }
+    }
+}
+
+/// Writes the requests of operations.
+pub(super) struct Encoder {
+    shape: RecordShape,
+    /// The term of the table.
+    table: String,
+    key: Vec<u8>,
+    /// The number of the next request.
+    next: i32,
+}
+
+impl Encoder {
+    pub(super) fn new(route: &Route, shape: RecordShape) -> Self {
+        let (database, table) = (json(route.database.as_bytes()), json(route.table.as_bytes()));
+        let table = format!("[{TABLE},[[{DB},[{database}]],{table}]]");
+        Self { shape, table, key: Vec::new(), next: 0 }
+    }
+
+    fn document(&self) -> String {
+        format!("[{GET},[{},{}]]", self.table, json(&self.key))
+    }
+
+    fn read(&self, values: &mut Values) -> String {
+        let document = self.document();
+        if self.shape.reads_all || self.shape.fields == 1 {
+            return document;
+        }
+        format!("[{BRACKET},[{document},\"field{}\"]]", values.choose(self.shape.fields))
+    }
+
+    fn update(&self, values: &mut Values) -> String {
+        let field = values.choose(self.shape.fields);
+        let value = json(values.next(self.shape.field_bytes));
+        format!("[{UPDATE},[{},{{\"field{field}\":{value}}}]]", self.document())
+    }
+
+    fn insert(&self, values: &mut Values) -> String {
+        let mut document = format!("{{\"id\":{}", json(&self.key));
+        for field in 0..self.shape.fields {
+            let name = if self.shape.fields == 1 { "value".into() } else { format!("field{field}") };
+            document += &format!(",\"{name}\":{}", json(values.next(self.shape.field_bytes)));
+        }
+        format!("[{INSERT},[{},{document}}}],{{\"conflict\":\"replace\"}}]", self.table)
+    }
+
+    fn query(&mut self, term: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(&i64::from(self.next).to_le_bytes());
+        let length = u32::try_from(term.len() + 4).expect("requests are far below 4 GiB");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(b"[1,");
+        out.extend_from_slice(term.as_bytes());
+        out.push(b']');
+        self.next = self.next.wrapping_add(1);
+    }
+}
+
+impl super::Encoder for Encoder {
+    fn opening(&self) -> Vec<u8> {
+        OPENING.to_vec()
+    }
+
+    fn encode(
+        &mut self,
+        operation: Operation,
+        number: u64,
+        values: &mut Values,
+        out: &mut Vec<u8>,
+    ) -> (usize, Option<i32>) {
+        self.shape.names.write(number, &mut self.key);
+        let first = self.next;
+        if matches!(operation, Operation::Read | Operation::ReadModifyWrite) {
+            let term = self.read(values);
+            self.query(&term, out);
+        }
+        if operation != Operation::Read {
+            let updates_one = operation != Operation::Insert && self.shape.fields > 1 && !self.shape.writes_all;
+            let term = if updates_one { self.update(values) } else { self.insert(values) };
+            self.query(&term, out);
+        }
+        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
+    }
+
+    fn counter(&self) -> Box<dyn super::ReplyCounter> {
+        Box::new(ReplyCounter::default())
+    }
+}
+
+/// A JSON string that is as long as the text: the few characters that would have to be escaped become others.
+fn json(text: &[u8]) -> String {
+    let plain = |byte: &u8| if matches!(byte, b'"' | b'\\') { '~' } else { char::from(*byte) };
+    ['"'].into_iter().chain(text.iter().map(plain)).chain(['"']).collect()
+}
+
+/// Takes replies apart as far as they say which request they answer.
+#[derive(Default)]
+struct ReplyCounter {
+    /// Bytes of the answer to the opening that have come.
+    opened: usize,
+    frames: Frames,
+    finished: Vec<i32>,
+    errors: Errors,
+}
+
+impl super::ReplyCounter for ReplyCounter {
+    fn take(&mut self, bytes: &[u8]) -> Replies<'_> {
+        self.finished.clear();
+        let (opened, replies) = bytes.split_at(bytes.len().min(OPENED.len() - self.opened));
+        if opened != &OPENED[self.opened..self.opened + opened.len()] {
+            self.errors.add(String::from_utf8_lossy(bytes).trim_end_matches('\0').trim_end().into());
+            return Replies::to(&self.finished);
+        }
+        self.opened += opened.len();
+        let length = |head: &[u8; 12]| head.len() + u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
+        self.frames.cut(replies, length, |reply| {
+            let (number, answer) = reply.split_at(8);
+            // It is the one that was sent.
+            self.finished.push(i64::from_le_bytes(number.try_into().expect("eight bytes")) as i32);
+            let answer = String::from_utf8_lossy(&answer[4..]);
+            let has_failed = answer.contains("\"errors\":") && !answer.contains("\"errors\":0");
+            if !answer.starts_with("{\"t\":1,") || has_failed {
+                self.errors.add(answer.into_owned());
+            }
+        });
+        Replies::to(&self.finished)
+    }
+
+    fn errors(&mut self) -> &mut Errors {
+        &mut self.errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Encoder as _, ReplyCounter as _};
+
+    fn reply(number: i64, answer: &str) -> Vec<u8> {
+        [&number.to_le_bytes()[..], &u32::try_from(answer.len()).unwrap().to_le_bytes(), answer.as_bytes()].concat()
+    }
+
+    #[test]
+    fn replies_are_told_apart_however_they_are_cut() {
+        let stream = [
+            OPENED.to_vec(),
+            reply(1, "{\"t\":1,\"r\":[{\"id\":\"user1\",\"value\":\"x\"}]}"),
+            reply(0, "{\"t\":18,\"e\":4100000,\"r\":[\"Table `test.t` does not exist.\"],\"b\":[]}"),
+            reply(2, "{\"t\":1,\"r\":[{\"deleted\":0,\"errors\":0,\"inserted\":1}]}"),
+            reply(3, "{\"t\":1,\"r\":[{\"deleted\":0,\"errors\":1,\"first_error\":\"no\"}]}"),
+        ]
+        .concat();
+        for cut in 0..=stream.len() {
+            let mut counter = ReplyCounter::default();
+            let mut numbers = counter.take(&stream[..cut]).numbers.unwrap().to_vec();
+            numbers.extend(counter.take(&stream[cut..]).numbers.unwrap());
+            assert_eq!((numbers, counter.errors.count), (vec![1, 0, 2, 3], 2), "cut at {cut}");
+        }
+        let mut counter = ReplyCounter::default();
+        assert_eq!(counter.take(b"ERROR: Incorrect authorization key.\n\0").count, 0);
+        assert_eq!(counter.errors.last.as_deref(), Some("ERROR: Incorrect authorization key."));
+    }
+
+    #[test]
+    fn queries_are_those_of_rethinkdb() {
+        let route = Route::new(vec!["127.0.0.1:1".parse().unwrap()], "bench.people");
+        let shape = RecordShape { reads_all: false, writes_all: false, ..RecordShape::whole(2, 3) };
+        let mut encoder = Encoder::new(&route, shape);
+        let mut out = Vec::new();
+        let values = &mut Values::new(1);
+        assert_eq!(encoder.encode(Operation::ReadModifyWrite, 1, values, &mut out), (2, Some(0)));
+        assert_eq!(encoder.encode(Operation::Insert, 1, values, &mut out), (1, Some(2)));
+        let mut queries = Vec::new();
+        let mut rest = &out[..];
+        while let Some((head, after)) = rest.split_at_checked(12) {
+            assert_eq!(head[..8], (queries.len() as i64).to_le_bytes());
+            let (query, after) = after.split_at(u32::from_le_bytes(head[8..].try_into().unwrap()) as usize);
+            queries.push(serde_json::from_slice::<serde_json::Value>(query).unwrap());
+            rest = after;
+        }
+        let table = serde_json::json!([15, [[14, ["bench"]], "people"]]);
+        assert_eq!(queries[0][1][1][0][1][0], table);
+        assert_eq!((&queries[1][1][0], &queries[2][1][0]), (&53.into(), &56.into()));
+        let document = queries[2][1][1][1].as_object().unwrap();
+        assert_eq!(document.keys().collect::<Vec<_>>(), ["field0", "field1", "id"]);
+        assert_eq!(document["field1"].as_str().unwrap().len(), 3);
+    }
+}
