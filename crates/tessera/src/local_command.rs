@@ -42,7 +42,8 @@ pub struct LocalArgs {
     /// ports 34801 to 34803, and the tables `temp` (8 partitions) and `stat` (4)
     #[arg(long, conflicts_with_all = ["nodes", "port_offset"])]
     pegasus_onebox: bool,
-    /// Override one setting of every node, e.g. --set workers=1; may be repeated
+    /// Override one setting of every node, e.g. --set logging.filter=warn; may be repeated. `workers` is the machine's cores over
+    /// the number of nodes unless it is set
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
@@ -101,6 +102,9 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
             command.args(["--set", &format!("pegasus.{name}={}", port(first))]);
         }
     }
+    // The nodes share the cores. Two threads of a node that take turns on one only make smaller batches.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
     for setting in &args.overrides {
         command.args(["--set", setting]);
     }
