@@ -97,7 +97,7 @@ pub struct TableInfo {
     pub counts: Counts,
     /// How far the replica on this node that is furthest behind may be.
     pub lag_seconds: Option<f64>,
-    pub block_cache_hit_rate: Option<f64>,
+    pub cache_hit_rate: Option<f64>,
     pub statistics: EngineStatistics,
 }
 
@@ -112,7 +112,7 @@ impl From<TableStatistics> for TableInfo {
             split: table.split.as_ref().map(SplitInfo::of),
             counts: table.counts,
             lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
-            block_cache_hit_rate: table.engine.block_cache_hit_rate(),
+            cache_hit_rate: table.engine.cache_hit_rate(),
             statistics: table.engine,
         }
     }

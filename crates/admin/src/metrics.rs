@@ -104,6 +104,17 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             &[],
             engine.block_cache_misses as f64,
         );
+        for (name, help, value) in [
+            ("tessera_record_cache_hits_total", "Hash keys found in the record cache", engine.record_cache_hits),
+            (
+                "tessera_record_cache_misses_total",
+                "Hash keys not found in the record cache",
+                engine.record_cache_misses,
+            ),
+            ("tessera_record_cache_bytes", "What the record cache holds", engine.record_cache_bytes),
+        ] {
+            gauges.set(name, help, &[], value as f64);
+        }
         gauges.set(
             "tessera_rocksdb_stall_seconds_total",
             "Time that writers were held back",

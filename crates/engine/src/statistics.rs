@@ -17,6 +17,9 @@ pub struct EngineStatistics {
     pub block_cache_hits: u64,
     pub block_cache_misses: u64,
     pub block_cache_bytes: u64,
+    pub record_cache_hits: u64,
+    pub record_cache_misses: u64,
+    pub record_cache_bytes: u64,
     /// Microseconds that writers were held back because flushes or compactions lagged.
     pub stall_micros: u64,
     pub pending_compaction_bytes: u64,
@@ -24,10 +27,12 @@ pub struct EngineStatistics {
 }
 
 impl EngineStatistics {
-    /// Share of block reads served from the block cache, 0 to 1; `None` before the first.
-    pub fn block_cache_hit_rate(&self) -> Option<f64> {
-        let reads = self.block_cache_hits + self.block_cache_misses;
-        (reads > 0).then(|| self.block_cache_hits as f64 / reads as f64)
+    /// Share of what was looked for that a cache had, 0 to 1: hash keys in the record cache, then blocks in the block cache.
+    /// `None` before the first.
+    pub fn cache_hit_rate(&self) -> Option<f64> {
+        let hits = self.record_cache_hits + self.block_cache_hits;
+        let looks = hits + self.block_cache_misses;
+        (looks > 0).then(|| hits as f64 / looks as f64)
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_clear, encode_delete, encode_put};
 use tessera_engine::{
@@ -128,11 +129,48 @@ fn check_equal(engine: &dyn Engine, model: &Model) {
     }
 }
 
+/// All that is read of one hash key, in every way: what was kept of earlier reads must not be older than the last write.
+fn check_hash_key(engine: &dyn Engine, model: &Model, partition: u32, hash_key: &[u8], sort_key: &[u8]) {
+    let expected: Vec<_> = model.iter().filter(|((p, h, _), _)| *p == partition && h == hash_key).collect();
+    let key = RecordKey::new(hash_key, sort_key);
+    let address = (partition, hash_key.to_vec(), sort_key.to_vec());
+    assert_eq!(read(engine, partition, &key), model.get(&address).cloned());
+    let reads = [(partition, key), (partition, RecordKey::new(hash_key, b""))];
+    let mut values = Vec::new();
+    engine.multi_get(&reads, &mut |_, value| values.push(value.map(<[u8]>::to_vec))).unwrap();
+    let plain = model.get(&(partition, hash_key.to_vec(), Vec::new())).cloned();
+    assert_eq!(values, [model.get(&address).cloned(), plain.clone()]);
+    let from = (Bound::Included(sort_key), Bound::Unbounded);
+    for (range, order) in [
+        ((Bound::Unbounded, Bound::Unbounded), Order::Ascending),
+        ((Bound::Unbounded, Bound::Unbounded), Order::Descending),
+        (from, Order::Ascending),
+    ] {
+        let mut seen = Vec::new();
+        let visit = &mut |sort_key: &[u8], value: &[u8]| {
+            seen.push((sort_key.to_vec(), value.to_vec()));
+            Visit::NextRecord
+        };
+        engine.scan_hash_key(partition, &RecordKey::new(hash_key, b""), range, order, visit).unwrap();
+        let is_in = |sort_key: &[u8]| range == from && sort_key < address.2.as_slice();
+        let all = expected.iter().map(|((_, _, sort_key), value)| (sort_key.clone(), (*value).clone()));
+        let mut all: Vec<_> = all.filter(|(sort_key, _)| !is_in(sort_key)).collect();
+        if order == Order::Descending {
+            all.reverse();
+        }
+        assert_eq!(seen, all);
+    }
+    assert_eq!(read(engine, partition, &RecordKey::new(hash_key, b"")), plain);
+}
+
 fn run(open: Open, steps: &[Step]) {
     let directory = TempDir::new().unwrap();
     let mut engine = open(directory.path());
     let mut model = Model::new();
     for step in steps {
+        if let Step::Put(partition, hash_key, sort_key, _) | Step::Delete(partition, hash_key, sort_key) = step {
+            check_hash_key(&*engine, &model, *partition, hash_key, sort_key);
+        }
         match step {
             Step::Put(partition, hash_key, sort_key, value) => {
                 put(&*engine, *partition, &RecordKey::new(hash_key, sort_key), value, Expiry::NEVER);
@@ -162,6 +200,9 @@ fn run(open: Open, steps: &[Step]) {
                     assert_eq!(engine.durable_index(partition).unwrap(), applied[partition as usize]);
                 }
             }
+        }
+        if let Step::Put(partition, hash_key, sort_key, _) | Step::Delete(partition, hash_key, sort_key) = step {
+            check_hash_key(&*engine, &model, *partition, hash_key, sort_key);
         }
     }
     check_equal(&*engine, &model);
@@ -235,6 +276,73 @@ fn a_visitor_stops_at_a_hash_key_and_a_scan_goes_on_at_the_next() {
     });
 }
 
+/// Readers beside the writer: nobody sees less than what was written when he began, and all fields of a hash key are of one
+/// entry.
+#[test]
+fn nobody_reads_what_was_there_before_a_write() {
+    const HASH_KEYS: usize = 4;
+    const FIELDS: u8 = 5;
+    const ROUNDS: u64 = 20_000;
+    for_each_engine(|name, engine, _| {
+        let written: [AtomicU64; HASH_KEYS] = Default::default();
+        let is_done = AtomicBool::new(false);
+        let reads = AtomicU64::new(0);
+        let hash_key = |at: usize| [b'k', at as u8];
+        let number = |value: &[u8]| {
+            let stored = StoredValue::decode(value).unwrap();
+            u64::from_le_bytes(stored.payload.try_into().unwrap())
+        };
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (written, is_done, reads) = (&written, &is_done, &reads);
+                scope.spawn(move || {
+                    while !is_done.load(Ordering::Acquire) {
+                        let at = reads.fetch_add(1, Ordering::Relaxed) as usize % HASH_KEYS;
+                        let least = written[at].load(Ordering::Acquire);
+                        let mut seen = Vec::new();
+                        if reader == 0 {
+                            let range = (Bound::Unbounded, Bound::Unbounded);
+                            let key = hash_key(at);
+                            let visit = &mut |_: &[u8], value: &[u8]| {
+                                seen.push(number(value));
+                                Visit::NextRecord
+                            };
+                            engine
+                                .scan_hash_key(0, &RecordKey::new(&key, b""), range, Order::Ascending, visit)
+                                .unwrap();
+                            assert!(least == 0 || seen.len() == usize::from(FIELDS), "{name}: {seen:?}");
+                        } else {
+                            let visit = &mut |value: &[u8]| seen.push(number(value));
+                            engine.get(0, &RecordKey::new(&hash_key(at), b""), visit).unwrap();
+                            assert!(least == 0 || !seen.is_empty(), "{name}");
+                        }
+                        assert!(seen.iter().all(|number| *number >= least), "{name}: {seen:?} after {least}");
+                        assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{name}: {seen:?}");
+                    }
+                });
+            }
+            for round in 1..=ROUNDS {
+                let mut entry = BytesMut::new();
+                let mut changed = vec![round as usize % HASH_KEYS];
+                if round % 500 == 0 {
+                    encode_clear(&mut entry);
+                    changed = (0..HASH_KEYS).collect();
+                }
+                for (at, field) in changed.iter().flat_map(|at| (0..FIELDS).map(move |field| (*at, field))) {
+                    let (hash_key, sort_key) = (hash_key(at), [field]);
+                    let key = RecordKey::new(&hash_key, if field == 0 { b"" } else { &sort_key });
+                    let payload = &round.to_le_bytes();
+                    encode_put(&mut entry, &key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload });
+                }
+                write(engine, 0, entry);
+                changed.into_iter().for_each(|at| written[at].store(round, Ordering::Release));
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        assert!(reads.load(Ordering::Relaxed) > 1_000, "{name}: {reads:?}");
+    });
+}
+
 #[test]
 fn a_checkpoint_restores_one_partition_and_leaves_the_others() {
     for_each_engine(|name, engine, directory| {
@@ -246,8 +354,15 @@ fn a_checkpoint_restores_one_partition_and_leaves_the_others() {
         assert_eq!(index, engine.applied_index(0), "{name}");
         let expected = scan_all(engine, 0, 100);
         let other = scan_all(engine, 1, 100);
-        put(engine, 0, &RecordKey::new(b"later", b""), b"after", Expiry::NEVER);
+        let [old, later] = [0u32, 1_000].map(u32::to_be_bytes);
+        let [old, later] =
+            [(&old, b"s"), (&later, b"t")].map(|(hash_key, sort_key)| RecordKey::new(hash_key, sort_key));
+        for key in [&old, &later] {
+            put(engine, 0, key, b"after", Expiry::NEVER);
+            assert!(read(engine, 0, key).is_some());
+        }
         engine.restore(0, &path, 77).unwrap();
+        assert_eq!((read(engine, 0, &old), read(engine, 0, &later)), (Some(stored(b"before", Expiry::NEVER)), None));
         assert_eq!(scan_all(engine, 0, 100), expected, "{name}");
         assert_eq!(scan_all(engine, 1, 100), other, "{name}");
         assert_eq!(engine.applied_index(0), 77, "{name}");

@@ -345,8 +345,8 @@ fn print_table(table: &Value) {
     ] {
         println!("{key:24} {}", statistics[key]);
     }
-    if let Some(rate) = table["block_cache_hit_rate"].as_f64() {
-        println!("{:24} {:.1} %", "block_cache_hit_rate", rate * 100.0);
+    if let Some(rate) = table["cache_hit_rate"].as_f64() {
+        println!("{:24} {:.1} %", "cache_hit_rate", rate * 100.0);
     }
     let levels = statistics["levels"].as_array().filter(|levels| !levels.is_empty());
     if let Some(levels) = levels {

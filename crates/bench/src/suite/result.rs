@@ -36,8 +36,9 @@ pub struct CellResult {
     /// Seconds that writers of the RocksDB table on the first node were held back, since flushes or compactions lagged.
     #[serde(default)]
     pub stall_seconds: Option<f64>,
-    /// Share of the blocks that reads on the first node found in its cache, 0 to 1.
-    pub block_cache_hit_rate: Option<f64>,
+    /// Share of what reads on the first node looked for that its caches had, 0 to 1.
+    #[serde(alias = "block_cache_hit_rate")]
+    pub cache_hit_rate: Option<f64>,
     /// Why there is no run.
     pub failure: Option<String>,
 }
@@ -51,7 +52,7 @@ impl CellResult {
             peers: BTreeMap::new(),
             levels: None,
             stall_seconds: None,
-            block_cache_hit_rate: None,
+            cache_hit_rate: None,
             failure: None,
         }
     }

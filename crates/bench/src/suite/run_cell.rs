@@ -195,7 +195,7 @@ impl Runner {
             let shown = cluster.show(&cell.table)?;
             result.levels = Some(shown["statistics"]["levels"].clone());
             result.stall_seconds = shown["statistics"]["stall_micros"].as_f64().map(|micros| micros / 1e6);
-            result.block_cache_hit_rate = shown["block_cache_hit_rate"].as_f64();
+            result.cache_hit_rate = shown["cache_hit_rate"].as_f64();
         }
         // Read modes are Tessera's own.
         for peer in peers.iter().filter(|_| cell.reads.is_none()) {

@@ -12,6 +12,8 @@ use tessera_types::UsageScenario;
 pub struct RocksConfig {
     /// Bytes of uncompressed blocks kept in memory, for all tables together.
     pub block_cache_bytes: usize,
+    /// For the records of hash keys that are read often, beside the block cache; 0 keeps none.
+    pub record_cache_bytes: usize,
     /// Shards of the block cache as a power of two; -1 lets RocksDB choose.
     pub block_cache_shard_bits: i32,
     pub block_bytes: usize,
@@ -60,7 +62,8 @@ pub enum Compression {
 impl Default for RocksConfig {
     fn default() -> Self {
         Self {
-            block_cache_bytes: 1 << 30,
+            block_cache_bytes: 768 << 20,
+            record_cache_bytes: 256 << 20,
             block_cache_shard_bits: -1,
             block_bytes: 4 << 10,
             write_buffer_bytes: 64 << 20,

@@ -1,5 +1,6 @@
 use super::config::RocksConfig;
 use super::keys::PREFIX_LEN;
+use super::record_cache::RecordCache;
 use super::table::RocksEngine;
 use crate::EngineError;
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
@@ -13,6 +14,7 @@ pub struct RocksStore {
     /// Kept for its statistics and for tables created later.
     pub(super) options: Options,
     pub(super) cache: Cache,
+    pub(super) records: Option<RecordCache>,
     /// The names of the tables that there were.
     opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
@@ -39,7 +41,8 @@ impl RocksStore {
             .map(|name| ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)))
             .collect::<Vec<_>>();
         let db = DB::open_cf_descriptors(&options, directory, tables)?;
-        Ok(Arc::new(Self { db, config, options, cache, opened_with, _write_buffers: write_buffers }))
+        let records = RecordCache::of_bytes(config.record_cache_bytes);
+        Ok(Arc::new(Self { db, config, options, cache, records, opened_with, _write_buffers: write_buffers }))
     }
 
     /// Opens the table of that name, creating it if there is none.

@@ -1,6 +1,7 @@
 use super::keys::{
     applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, successor, write_record_key,
 };
+use super::record_cache::{Found, Place, RecordCache, Records, Reservation};
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::mutation::{self, Mutation};
@@ -14,7 +15,7 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use tessera_types::{RecordKey, TableSettings, UnixMillis};
 
 /// Bytes, about, that a compaction takes on at one time.
@@ -26,6 +27,8 @@ pub struct RocksEngine {
     column_family: Arc<BoundColumnFamily<'static>>,
     store: Arc<RocksStore>,
     partitions: Vec<PartitionState>,
+    /// What the record cache knows this table by.
+    number: u32,
     read: ReadOptions,
     write: WriteOptions,
     /// Fails instead of waiting.
@@ -35,6 +38,8 @@ pub struct RocksEngine {
 struct PartitionState {
     applied: AtomicU64,
     may_hold_sort_keys: AtomicBool,
+    /// How often all records were replaced, for the record cache.
+    epoch: AtomicU32,
 }
 
 thread_local! {
@@ -55,13 +60,16 @@ impl RocksEngine {
         try_write.disable_wal(true);
         try_write.set_no_slowdown(true);
         let read = ReadOptions::default();
-        let mut engine = Self { column_family, store, partitions: Vec::new(), read, write, try_write };
+        let number = store.records.as_ref().map_or(0, RecordCache::next_table);
+        let mut engine = Self { column_family, store, partitions: Vec::new(), number, read, write, try_write };
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
             let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
-            engine
-                .partitions
-                .push(PartitionState { applied: AtomicU64::new(applied), may_hold_sort_keys: AtomicBool::new(flag) });
+            engine.partitions.push(PartitionState {
+                applied: AtomicU64::new(applied),
+                may_hold_sort_keys: AtomicBool::new(flag),
+                epoch: AtomicU32::new(0),
+            });
         }
         Ok(engine)
     }
@@ -74,80 +82,18 @@ impl RocksEngine {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    fn state(&self, partition: u32) -> &PartitionState {
-        &self.partitions[partition as usize]
+    /// Where the record cache has a hash key.
+    fn place(&self, partition: u32, hash: u64) -> Place {
+        let epoch = self.state(partition).epoch.load(Ordering::Acquire);
+        Place { table: self.number, partition, epoch, hash }
     }
 
-    fn int_property(&self, name: &properties::PropName) -> u64 {
-        self.store.db.property_int_value_cf(&self.column_family, name).ok().flatten().unwrap_or(0)
-    }
-
-    fn damaged_key() -> EngineError {
-        EngineError::Corruption("a key in RocksDB is not a record key".into())
-    }
-
-    fn flush(&self) -> Result<(), EngineError> {
-        let mut options = FlushOptions::default();
-        options.set_wait(true);
-        Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
-    }
-
-    fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
-        let mut batch = WriteBatch::default();
-        let family = &self.column_family;
-        let mut newly_hold_sort_keys = Vec::new();
-        KEY.with_borrow_mut(|stored_key| {
-            for applied in applied {
-                let partition = applied.partition;
-                let mut holds_sort_keys = false;
-                for payload in applied.payloads {
-                    for mutation in mutation::decode(payload) {
-                        match mutation? {
-                            Mutation::Put { key, value } => {
-                                holds_sort_keys |= !key.sort_key.is_empty()
-                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
-                                write_record_key(stored_key, partition, &key);
-                                batch.put_cf(family, &stored_key, value);
-                            }
-                            Mutation::Delete { key } => {
-                                write_record_key(stored_key, partition, &key);
-                                batch.delete_cf(family, &stored_key);
-                            }
-                            Mutation::Clear => {
-                                batch.delete_range_cf(
-                                    family,
-                                    hash_position(partition, 0).to_vec(),
-                                    partition_end(partition),
-                                );
-                            }
-                        }
-                    }
-                }
-                if holds_sort_keys && !self.may_hold_sort_keys(partition) {
-                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
-                    newly_hold_sort_keys.push(partition);
-                }
-                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
-            }
-            Ok::<(), EngineError>(())
-        })?;
-        let tell = |holds| {
-            for partition in &newly_hold_sort_keys {
-                self.state(*partition).may_hold_sort_keys.store(holds, Ordering::Relaxed);
-            }
-        };
-        // Nobody may find a record that the flag says is not there; a write that fails leaves neither.
-        tell(true);
-        self.store.db.write_opt(batch, options).inspect_err(|_| tell(false))?;
-        for applied in applied {
-            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
-        }
-        Ok(())
-    }
-}
-
-impl Engine for RocksEngine {
-    fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+    fn read_record(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
         KEY.with_borrow_mut(|stored_key| {
             write_record_key(stored_key, partition, key);
             let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, &self.read)?;
@@ -155,34 +101,28 @@ impl Engine for RocksEngine {
         })
     }
 
-    fn multi_get(
+    /// Reads a hash key's record under the empty sort key and keeps it.
+    fn read_and_keep(
         &self,
-        reads: &[(u32, RecordKey<'_>)],
-        visit: &mut dyn FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), EngineError> {
-        if let [(partition, key)] = reads {
-            let found = self.get(*partition, key, &mut |value| visit(0, Some(value)))?;
-            if !found {
-                visit(0, None);
-            }
-            return Ok(());
+        partition: u32,
+        key: &RecordKey<'_>,
+        reservation: Reservation<'_>,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        let mut records = Records::of(key.hash_key, false);
+        let mut has_room = false;
+        let found = self.read_record(partition, key, &mut |value| {
+            has_room = records.add(b"", value);
+            visit(value);
+        })?;
+        if has_room {
+            reservation.fill(records);
         }
-        let keys: Vec<Vec<u8>> = reads
-            .iter()
-            .map(|(partition, key)| {
-                let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
-                write_record_key(&mut stored, *partition, key);
-                stored
-            })
-            .collect();
-        let values = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
-        for (at, value) in values.into_iter().enumerate() {
-            visit(at, value?.as_deref());
-        }
-        Ok(())
+        Ok(found)
     }
 
-    fn scan_hash_key(
+    /// The records of a hash key in a range, from RocksDB.
+    fn read_records(
         &self,
         partition: u32,
         key: &RecordKey<'_>,
@@ -233,6 +173,202 @@ impl Engine for RocksEngine {
             }
         }
         Ok(iterator.status()?)
+    }
+
+    fn state(&self, partition: u32) -> &PartitionState {
+        &self.partitions[partition as usize]
+    }
+
+    fn int_property(&self, name: &properties::PropName) -> u64 {
+        self.store.db.property_int_value_cf(&self.column_family, name).ok().flatten().unwrap_or(0)
+    }
+
+    fn damaged_key() -> EngineError {
+        EngineError::Corruption("a key in RocksDB is not a record key".into())
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
+    }
+
+    /// All records of a partition were replaced.
+    fn forget_records(&self, partition: u32) {
+        self.state(partition).epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
+        let mut batch = WriteBatch::default();
+        let family = &self.column_family;
+        let mut newly_hold_sort_keys = Vec::new();
+        let (mut written, mut cleared) = (Vec::new(), Vec::new());
+        KEY.with_borrow_mut(|stored_key| {
+            for applied in applied {
+                let partition = applied.partition;
+                let mut holds_sort_keys = false;
+                for payload in applied.payloads {
+                    for mutation in mutation::decode(payload) {
+                        match mutation? {
+                            Mutation::Put { key, value } => {
+                                holds_sort_keys |= !key.sort_key.is_empty()
+                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
+                                write_record_key(stored_key, partition, &key);
+                                written.push((partition, key.hash()));
+                                batch.put_cf(family, &stored_key, value);
+                            }
+                            Mutation::Delete { key } => {
+                                write_record_key(stored_key, partition, &key);
+                                written.push((partition, key.hash()));
+                                batch.delete_cf(family, &stored_key);
+                            }
+                            Mutation::Clear => {
+                                cleared.push(partition);
+                                batch.delete_range_cf(
+                                    family,
+                                    hash_position(partition, 0).to_vec(),
+                                    partition_end(partition),
+                                );
+                            }
+                        }
+                    }
+                }
+                if holds_sort_keys && !self.may_hold_sort_keys(partition) {
+                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
+                    newly_hold_sort_keys.push(partition);
+                }
+                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
+            }
+            Ok::<(), EngineError>(())
+        })?;
+        let tell = |holds| {
+            for partition in &newly_hold_sort_keys {
+                self.state(*partition).may_hold_sort_keys.store(holds, Ordering::Relaxed);
+            }
+        };
+        // Nobody may find a record that the flag says is not there; a write that fails leaves neither.
+        tell(true);
+        let outcome = self.store.db.write_opt(batch, options);
+        if let Some(records) = &self.store.records {
+            written.dedup();
+            written.into_iter().for_each(|(partition, hash)| records.forget(self.place(partition, hash)));
+            cleared.into_iter().for_each(|partition| self.forget_records(partition));
+        }
+        outcome.inspect_err(|_| tell(false))?;
+        for applied in applied {
+            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+fn visit_known<'a>(
+    known: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    order: Order,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+) {
+    let mut visit_until_told = |(sort_key, value)| visit(sort_key, value) == Visit::NextHashKey;
+    match order {
+        Order::Ascending => _ = { known }.any(&mut visit_until_told),
+        Order::Descending => _ = known.collect::<Vec<_>>().into_iter().rev().any(visit_until_told),
+    }
+}
+
+impl Engine for RocksEngine {
+    fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
+        let Some(cache) = &self.store.records else { return self.read_record(partition, key, visit) };
+        let place = self.place(partition, key.hash());
+        let records = if key.sort_key.is_empty() {
+            match cache.get_or_reserve(place, key.hash_key) {
+                Found::Records(records) => Some(records),
+                Found::Nothing(reservation) => return self.read_and_keep(partition, key, reservation, visit),
+                Found::Taken => None,
+            }
+        } else {
+            cache.get(place, key.hash_key)
+        };
+        match records.as_ref().and_then(|records| records.value_of(key)) {
+            Some(value) => Ok(value.map(visit).is_some()),
+            None => self.read_record(partition, key, visit),
+        }
+    }
+
+    fn multi_get(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        if let [(partition, key)] = reads {
+            let found = self.get(*partition, key, &mut |value| visit(0, Some(value)))?;
+            if !found {
+                visit(0, None);
+            }
+            return Ok(());
+        }
+        // What the record cache does not know comes from RocksDB in one call.
+        let mut known = Vec::with_capacity(reads.len());
+        let mut keys = Vec::new();
+        for (partition, key) in reads {
+            let place = self.place(*partition, key.hash());
+            let records = self.store.records.as_ref().and_then(|cache| cache.get(place, key.hash_key));
+            let records = records.filter(|records| records.value_of(key).is_some());
+            if records.is_none() {
+                let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
+                write_record_key(&mut stored, *partition, key);
+                keys.push(stored);
+            }
+            known.push(records);
+        }
+        let read = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
+        let mut read = read.into_iter();
+        for (at, ((_, key), records)) in reads.iter().zip(&known).enumerate() {
+            match records.as_ref().and_then(|records| records.value_of(key)) {
+                Some(value) => visit(at, value),
+                None => visit(at, read.next().transpose()?.flatten().as_deref()),
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_hash_key(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        range: SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> Result<(), EngineError> {
+        let place = self.place(partition, key.hash());
+        let is_whole = range == (Bound::Unbounded, Bound::Unbounded) && order == Order::Ascending;
+        let found = match &self.store.records {
+            Some(cache) if is_whole => cache.get_or_reserve(place, key.hash_key),
+            Some(cache) => cache.get(place, key.hash_key).map_or(Found::Taken, Found::Records),
+            None => Found::Taken,
+        };
+        match found {
+            Found::Records(records) => match records.range(range) {
+                Some(known) => {
+                    visit_known(known, order, visit);
+                    Ok(())
+                }
+                None => self.read_records(partition, key, range, order, visit),
+            },
+            Found::Nothing(reservation) => {
+                let mut kept = Some(Records::of(key.hash_key, true));
+                self.read_records(partition, key, range, order, &mut |sort_key, value| {
+                    let visited = visit(sort_key, value);
+                    if visited == Visit::NextHashKey || !kept.as_mut().is_some_and(|kept| kept.add(sort_key, value)) {
+                        kept = None;
+                    }
+                    visited
+                })?;
+                if let Some(records) = kept.filter(|records| records.iter().next().is_some()) {
+                    reservation.fill(records);
+                }
+                Ok(())
+            }
+            Found::Taken => self.read_records(partition, key, range, order, visit),
+        }
     }
 
     fn scan(
@@ -345,6 +481,7 @@ impl Engine for RocksEngine {
         batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
         self.store.db.write_opt(batch, &self.write)?;
         let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
+        self.forget_records(partition);
         let state = self.state(partition);
         state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
         state.applied.store(index, Ordering::Release);
@@ -392,7 +529,7 @@ impl Engine for RocksEngine {
     }
 
     fn statistics(&self) -> EngineStatistics {
-        let options = &self.store.options;
+        let (options, records) = (&self.store.options, self.store.records.as_ref());
         let table = self.store.db.property_value_cf(&self.column_family, properties::CFSTATS_NO_FILE_HISTOGRAM);
         EngineStatistics {
             records: self.int_property(properties::ESTIMATE_NUM_KEYS),
@@ -405,6 +542,9 @@ impl Engine for RocksEngine {
             block_cache_hits: options.get_ticker_count(Ticker::BlockCacheHit),
             block_cache_misses: options.get_ticker_count(Ticker::BlockCacheMiss),
             block_cache_bytes: self.store.cache.get_usage() as u64,
+            record_cache_hits: records.map_or(0, RecordCache::hits),
+            record_cache_misses: records.map_or(0, RecordCache::misses),
+            record_cache_bytes: records.map_or(0, RecordCache::bytes),
             stall_micros: options.get_ticker_count(Ticker::StallMicros),
             pending_compaction_bytes: self.int_property(properties::ESTIMATE_PENDING_COMPACTION_BYTES),
             levels: table.ok().flatten().map(|text| level_table::parse(&text)).unwrap_or_default(),

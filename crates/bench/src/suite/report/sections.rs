@@ -109,7 +109,7 @@ fn version_rows(material: &Material, row: &VersionRow) -> [Vec<String>; 2] {
             );
             let theirs = row.r_qps.unwrap_or(0.0) + row.w_qps.unwrap_or(0.0);
             ours.extend([per_cpu(run), format!("{:.3}", run.operations_per_second / theirs)]);
-            let hits = result.and_then(|result| result.block_cache_hit_rate).filter(|_| run.settings.fields > 1);
+            let hits = result.and_then(|result| result.cache_hit_rate).filter(|_| run.settings.fields > 1);
             ours.push(hits.map_or("-".into(), percent));
         }
         None => ours.extend(["-"; 11].map(String::from)),

@@ -1,0 +1,174 @@
+//! Records of hash keys that are read often, above RocksDB: found in a tenth of the time that its own block cache takes, which
+//! has to look into memtables, filters and indexes first, and into each old version of what is written often.
+//!
+//! An entry is what was read of one hash key: the record under the empty sort key, or all of its records. A reader that
+//! finds none reserves its place *before* it reads from RocksDB; a writer takes entries and reservations away *after* it
+//! has written, and what then has no place is not kept. So nobody who comes after a write finds what was there before it.
+
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tessera_types::RecordKey;
+
+/// A hash key whose records take more is not kept.
+const ENTRY_BYTES: usize = 64 << 10;
+/// What an entry takes beside its records, about.
+const OVERHEAD_BYTES: usize = 128;
+/// What an entry is taken to take before there are any.
+const EXPECTED_BYTES: usize = 1 << 10;
+
+/// Where an entry is. Two hash keys of one hash have the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// Of the table that is open, not of its name.
+    pub(super) table: u32,
+    pub(super) partition: u32,
+    /// How often all of the partition's records were replaced.
+    pub(super) epoch: u32,
+    pub(super) hash: u64,
+}
+
+/// What was read of one hash key.
+pub(super) struct Records {
+    hash_key: Box<[u8]>,
+    /// Whether there are no others.
+    are_all: bool,
+    /// Each as `u32 length of the sort key | u32 length of the value | sort key | value`, by sort key.
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Place, Arc<Records>> for Weight {
+    fn weight(&self, _place: &Place, records: &Arc<Records>) -> u64 {
+        (OVERHEAD_BYTES + records.hash_key.len() + records.bytes.len()) as u64
+    }
+}
+
+pub(super) struct RecordCache {
+    cache: Cache<Place, Arc<Records>, Weight>,
+    tables: AtomicU32,
+}
+
+type Guard<'a> = PlaceholderGuard<
+    'a,
+    Place,
+    Arc<Records>,
+    Weight,
+    quick_cache::DefaultHashBuilder,
+    DefaultLifecycle<Place, Arc<Records>>,
+>;
+
+/// A place for what is read from RocksDB from now on.
+pub(super) struct Reservation<'a>(Guard<'a>);
+
+pub(super) enum Found<'a> {
+    Records(Arc<Records>),
+    Nothing(Reservation<'a>),
+    /// Somebody else reads it, or another hash key has the place.
+    Taken,
+}
+
+impl RecordCache {
+    /// `None` if it would hold nothing.
+    pub(super) fn of_bytes(bytes: usize) -> Option<Self> {
+        let cache = (bytes > 0).then(|| Cache::with_weighter(bytes / EXPECTED_BYTES, bytes as u64, Weight))?;
+        Some(Self { cache, tables: AtomicU32::new(0) })
+    }
+
+    /// A number for a table that is opened.
+    pub(super) fn next_table(&self) -> u32 {
+        self.tables.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What is known of a hash key.
+    pub(super) fn get(&self, place: Place, hash_key: &[u8]) -> Option<Arc<Records>> {
+        self.cache.get(&place).filter(|records| *records.hash_key == *hash_key)
+    }
+
+    pub(super) fn get_or_reserve(&self, place: Place, hash_key: &[u8]) -> Found<'_> {
+        match self.cache.get_value_or_guard(&place, Some(Duration::ZERO)) {
+            GuardResult::Value(records) if *records.hash_key == *hash_key => Found::Records(records),
+            GuardResult::Guard(guard) => Found::Nothing(Reservation(guard)),
+            GuardResult::Value(_) | GuardResult::Timeout => Found::Taken,
+        }
+    }
+
+    /// To be called after a write.
+    pub(super) fn forget(&self, place: Place) {
+        self.cache.remove(&place);
+    }
+
+    pub(super) fn hits(&self) -> u64 {
+        self.cache.hits()
+    }
+
+    pub(super) fn misses(&self) -> u64 {
+        self.cache.misses()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+}
+
+impl Reservation<'_> {
+    pub(super) fn fill(self, records: Records) {
+        // In vain if there was a write meanwhile.
+        let _ = self.0.insert(Arc::new(records));
+    }
+}
+
+impl Records {
+    /// Without records yet.
+    pub(super) fn of(hash_key: &[u8], are_all: bool) -> Self {
+        Self { hash_key: hash_key.into(), are_all, bytes: Vec::new() }
+    }
+
+    /// Adds the record with the next sort key. Returns false if there is no room for it.
+    pub(super) fn add(&mut self, sort_key: &[u8], value: &[u8]) -> bool {
+        let bytes = 8 + sort_key.len() + value.len();
+        let lengths = (u32::try_from(sort_key.len()), u32::try_from(value.len()));
+        let ((Ok(sort_length), Ok(value_length)), true) = (lengths, self.bytes.len() + bytes <= ENTRY_BYTES) else {
+            return false;
+        };
+        self.bytes.reserve(bytes);
+        self.bytes.extend_from_slice(&sort_length.to_le_bytes());
+        self.bytes.extend_from_slice(&value_length.to_le_bytes());
+        self.bytes.extend_from_slice(sort_key);
+        self.bytes.extend_from_slice(value);
+        true
+    }
+
+    /// Sort keys and values in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (lengths, after) = rest.split_first_chunk::<8>()?;
+            let [a, b, c, d, e, f, g, h] = *lengths;
+            let (sort_key, after) = after.split_at(u32::from_le_bytes([a, b, c, d]) as usize);
+            let (value, after) = after.split_at(u32::from_le_bytes([e, f, g, h]) as usize);
+            rest = after;
+            Some((sort_key, value))
+        })
+    }
+
+    /// The records in a range of sort keys; `None` if not all are known.
+    pub(super) fn range<'a>(
+        &'a self,
+        range: (Bound<&'a [u8]>, Bound<&'a [u8]>),
+    ) -> Option<impl Iterator<Item = (&'a [u8], &'a [u8])>> {
+        let is_in = move |(sort_key, _): &(&[u8], &[u8])| <(_, _) as RangeBounds<[u8]>>::contains(&range, *sort_key);
+        self.are_all.then(|| self.iter().filter(is_in))
+    }
+
+    /// The value of a record, if it is known whether there is one.
+    pub(super) fn value_of(&self, key: &RecordKey<'_>) -> Option<Option<&[u8]>> {
+        let found = self.iter().find(|(sort_key, _)| *sort_key == key.sort_key).map(|(_, value)| value);
+        (found.is_some() || self.are_all).then_some(found)
+    }
+}
