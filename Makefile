@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 BUILD_PACKAGES := g++ make libclang1-14 libclang-common-14-dev protobuf-compiler python3
 TEST_PACKAGES := redis-server redis-tools openssl iproute2
+PEER_PACKAGES := redis-server memcached etcd-server
 CARGO := cargo
 TESSERA := target/release/tessera
 
@@ -40,7 +41,10 @@ fix: deps ## Format the sources and write the generated documents
 bench: test-deps build ## Compare with redis-server (BENCHMARKS.md)
 	scripts/bench-goals
 
-published: build ## Measure every published table and figure, at a small scale (docs/report/published)
+peers: ## Install the servers that the suite measures beside Tessera
+	@scripts/system-packages $(PEER_PACKAGES)
+
+published: build peers ## Measure every published table and figure, at a small scale (docs/report/published)
 	target/release/tessera bench suite published --output docs/report/published
 
 crash: test-deps ## Kill a node 200 times under load and check what it acknowledged
@@ -56,4 +60,4 @@ failover: test-deps ## Measure how long clients wait when a node is killed, 20 t
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench published crash chaos failover fuzz
+.PHONY: help deps test-deps build run test verify fix bench peers published crash chaos failover fuzz

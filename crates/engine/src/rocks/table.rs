@@ -101,24 +101,19 @@ impl RocksEngine {
         })
     }
 
-    /// Reads a hash key's record under the empty sort key and keeps it.
-    fn read_and_keep(
-        &self,
-        partition: u32,
-        key: &RecordKey<'_>,
-        reservation: Reservation<'_>,
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        let mut records = Records::of(key.hash_key, false);
-        let mut has_room = false;
-        let found = self.read_record(partition, key, &mut |value| {
-            has_room = records.add(b"", value);
-            visit(value);
-        })?;
-        if has_room {
-            reservation.fill(records);
+    /// What the record cache knows about a record; a reservation is for one under the empty sort key.
+    fn look(&self, partition: u32, key: &RecordKey<'_>) -> Found<'_> {
+        let Some(cache) = &self.store.records else { return Found::Taken };
+        let place = self.place(partition, key.hash());
+        let found = if key.sort_key.is_empty() {
+            cache.get_or_reserve(place, key.hash_key)
+        } else {
+            cache.get(place, key.hash_key).map_or(Found::Taken, Found::Records)
+        };
+        match found {
+            Found::Records(records) if records.value_of(key).is_none() => Found::Taken,
+            found => found,
         }
-        Ok(found)
     }
 
     /// The records of a hash key in a range, from RocksDB.
@@ -262,6 +257,14 @@ impl RocksEngine {
     }
 }
 
+/// Keeps a record under the empty sort key.
+fn keep(key: &RecordKey<'_>, value: &[u8], reservation: Option<Reservation<'_>>) {
+    let mut records = Records::of(key.hash_key, false);
+    if let Some(reservation) = reservation.filter(|_| records.add(b"", value)) {
+        reservation.fill(records);
+    }
+}
+
 fn visit_known<'a>(
     known: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     order: Order,
@@ -276,20 +279,16 @@ fn visit_known<'a>(
 
 impl Engine for RocksEngine {
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        let Some(cache) = &self.store.records else { return self.read_record(partition, key, visit) };
-        let place = self.place(partition, key.hash());
-        let records = if key.sort_key.is_empty() {
-            match cache.get_or_reserve(place, key.hash_key) {
-                Found::Records(records) => Some(records),
-                Found::Nothing(reservation) => return self.read_and_keep(partition, key, reservation, visit),
-                Found::Taken => None,
+        match self.look(partition, key) {
+            Found::Records(records) => Ok(records.value_of(key).flatten().map(visit).is_some()),
+            Found::Nothing(reservation) => {
+                let mut reservation = Some(reservation);
+                self.read_record(partition, key, &mut |value| {
+                    keep(key, value, reservation.take());
+                    visit(value);
+                })
             }
-        } else {
-            cache.get(place, key.hash_key)
-        };
-        match records.as_ref().and_then(|records| records.value_of(key)) {
-            Some(value) => Ok(value.map(visit).is_some()),
-            None => self.read_record(partition, key, visit),
+            Found::Taken => self.read_record(partition, key, visit),
         }
     }
 
@@ -306,26 +305,30 @@ impl Engine for RocksEngine {
             return Ok(());
         }
         // What the record cache does not know comes from RocksDB in one call.
-        let mut known = Vec::with_capacity(reads.len());
-        let mut keys = Vec::new();
-        for (partition, key) in reads {
-            let place = self.place(*partition, key.hash());
-            let records = self.store.records.as_ref().and_then(|cache| cache.get(place, key.hash_key));
-            let records = records.filter(|records| records.value_of(key).is_some());
-            if records.is_none() {
-                let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
-                write_record_key(&mut stored, *partition, key);
-                keys.push(stored);
-            }
-            known.push(records);
-        }
+        let found: Vec<_> = reads.iter().map(|(partition, key)| self.look(*partition, key)).collect();
+        let unknown = reads.iter().zip(&found).filter(|(_, found)| !matches!(found, Found::Records(_)));
+        let keys = unknown.map(|((partition, key), _)| {
+            let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
+            write_record_key(&mut stored, *partition, key);
+            stored
+        });
+        let keys: Vec<_> = keys.collect();
         let read = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
         let mut read = read.into_iter();
-        for (at, ((_, key), records)) in reads.iter().zip(&known).enumerate() {
-            match records.as_ref().and_then(|records| records.value_of(key)) {
-                Some(value) => visit(at, value),
-                None => visit(at, read.next().transpose()?.flatten().as_deref()),
+        for (at, ((_, key), found)) in reads.iter().zip(found).enumerate() {
+            let reservation = match found {
+                Found::Records(records) => {
+                    visit(at, records.value_of(key).flatten());
+                    continue;
+                }
+                Found::Nothing(reservation) => Some(reservation),
+                Found::Taken => None,
+            };
+            let value = read.next().transpose()?.flatten();
+            if let Some(value) = &value {
+                keep(key, value, reservation);
             }
+            visit(at, value.as_deref());
         }
         Ok(())
     }
