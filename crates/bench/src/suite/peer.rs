@@ -4,6 +4,7 @@ use super::cell::Cell;
 use crate::driver::{Protocol, Route};
 use crate::workload::RecordShape;
 use anyhow::{Context, bail};
+use std::fs::File;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,8 @@ impl Peer {
                 peers.extend(memcached(&data.join("memcached"))?);
             }
             if is_for_etcd(cell) {
-                peers.extend(etcd(if cell.table.replicas > 1 { ETCD_MEMBERS } else { 1 }, &data.join("etcd"))?);
+                let is_replicated = cell.table.replicas > 1 && cell.cluster.nodes > 1;
+                peers.extend(etcd(if is_replicated { ETCD_MEMBERS } else { 1 }, &data.join("etcd"))?);
             }
         }
         peers.extend(named.iter().filter(|at| takes(at.protocol, cell)).map(|at| {
@@ -91,8 +93,11 @@ impl Peer {
         std::fs::create_dir_all(data)?;
         let addresses = commands.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
         let mut processes = Processes { children: Vec::new(), data: data.to_path_buf() };
+        // What they say matters only if they do not start.
+        let said = data.join("said");
+        let log = File::create(&said).with_context(|| said.display().to_string())?;
         for (mut command, _) in commands {
-            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+            command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
             processes.children.push(command.spawn().with_context(|| format!("{name} cannot be started"))?);
         }
         let at = PeerAddress { protocol, addresses, table: String::new() };
@@ -100,7 +105,9 @@ impl Peer {
         let began = Instant::now();
         while !peer.at.addresses.iter().all(|address| TcpStream::connect(address).is_ok()) {
             if began.elapsed() >= READY {
-                bail!("{} does not answer at {}", peer.name, peer.at.addresses.join(","));
+                let said = std::fs::read_to_string(&said).unwrap_or_default();
+                let last = said.lines().next_back().unwrap_or("nothing was said");
+                bail!("{} does not answer at {}: {last}", peer.name, peer.at.addresses.join(","));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
