@@ -3,7 +3,7 @@
 
 use super::frames::Frames;
 use super::{Errors, Replies};
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{RecordShape, Values};
 
 /// Types and flags of frames.
 const DATA: u8 = 0;
@@ -87,22 +87,18 @@ impl super::Encoder for Encoder {
         out
     }
 
-    fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
+    fn next(&self) -> Option<i32> {
+        Some(self.next)
+    }
+
+    fn read(&mut self, number: u64, _values: &mut Values, out: &mut Vec<u8>) {
         self.shape.names.write(number, &mut self.key);
-        let first = self.next;
-        if matches!(operation, Operation::Read | Operation::ReadModifyWrite) {
-            self.request(RANGE, None, out);
-        }
-        if operation != Operation::Read {
-            self.request(PUT, Some(values.next(self.shape.bytes())), out);
-        }
-        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
+        self.request(RANGE, None, out);
+    }
+
+    fn write(&mut self, number: u64, _is_insert: bool, values: &mut Values, out: &mut Vec<u8>) {
+        self.shape.names.write(number, &mut self.key);
+        self.request(PUT, Some(values.next(self.shape.bytes())), out);
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
@@ -179,6 +175,7 @@ impl super::ReplyCounter for ReplyCounter {
 mod tests {
     use super::*;
     use crate::driver::{Encoder as _, ReplyCounter as _};
+    use crate::workload::Operation;
 
     #[test]
     fn replies_are_told_apart_however_they_are_cut() {

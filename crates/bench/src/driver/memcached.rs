@@ -2,7 +2,7 @@
 
 use super::lines::{Lines, Piece};
 use super::{Errors, Replies};
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{RecordShape, Values};
 
 /// Writes the requests of operations. A record is one value.
 pub(super) struct Encoder {
@@ -17,30 +17,21 @@ impl Encoder {
 }
 
 impl super::Encoder for Encoder {
-    fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
+    fn read(&mut self, number: u64, _values: &mut Values, out: &mut Vec<u8>) {
         self.shape.names.write(number, &mut self.key);
-        let reads = matches!(operation, Operation::Read | Operation::ReadModifyWrite);
-        if reads {
-            out.extend_from_slice(b"get ");
-            out.extend_from_slice(&self.key);
-            out.extend_from_slice(b"\r\n");
-        }
-        let writes = operation != Operation::Read;
-        if writes {
-            let value = values.next(self.shape.field_bytes);
-            out.extend_from_slice(b"set ");
-            out.extend_from_slice(&self.key);
-            out.extend_from_slice(format!(" 0 0 {}\r\n", value.len()).as_bytes());
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
-        }
-        (usize::from(reads) + usize::from(writes), None)
+        out.extend_from_slice(b"get ");
+        out.extend_from_slice(&self.key);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    fn write(&mut self, number: u64, _is_insert: bool, values: &mut Values, out: &mut Vec<u8>) {
+        self.shape.names.write(number, &mut self.key);
+        let value = values.next(self.shape.field_bytes);
+        out.extend_from_slice(b"set ");
+        out.extend_from_slice(&self.key);
+        out.extend_from_slice(format!(" 0 0 {}\r\n", value.len()).as_bytes());
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {

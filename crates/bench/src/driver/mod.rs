@@ -146,6 +146,17 @@ pub trait Encoder {
         0
     }
 
+    /// The number of the next request, where the protocol has such.
+    fn next(&self) -> Option<i32> {
+        None
+    }
+
+    /// Appends one request that reads the record `number`.
+    fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>);
+
+    /// Appends one request that writes the record `number`: all of it if it is an insert.
+    fn write(&mut self, number: u64, is_insert: bool, values: &mut Values, out: &mut Vec<u8>);
+
     /// Appends the requests of one operation on the record `number`. Returns how many replies will come, and the number of
     /// the first request where the protocol has such.
     fn encode(
@@ -154,7 +165,22 @@ pub trait Encoder {
         number: u64,
         values: &mut Values,
         out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>);
+    ) -> (usize, Option<i32>) {
+        let first = self.next();
+        let (reads, writes) = match operation {
+            Operation::Read => (true, false),
+            Operation::Insert | Operation::Update => (false, true),
+            Operation::ReadModifyWrite => (true, true),
+            Operation::Scan => unreachable!("refused when the run was planned"),
+        };
+        if reads {
+            self.read(number, values, out);
+        }
+        if writes {
+            self.write(number, operation == Operation::Insert, values, out);
+        }
+        (usize::from(reads) + usize::from(writes), first)
+    }
 
     /// What takes the replies of one link.
     fn counter(&self) -> Box<dyn ReplyCounter>;

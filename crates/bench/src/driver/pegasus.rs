@@ -4,7 +4,7 @@
 
 use super::frames::Frames;
 use super::{Errors, Replies};
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{RecordShape, Values};
 use anyhow::{Context, bail, ensure};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -155,19 +155,31 @@ impl Encoder {
         (hash_of(&self.key, b"") % self.route.leads.len() as u64) as usize
     }
 
-    fn request(&mut self, partition: i32, name: &str, out: &mut Vec<u8>, arguments: impl FnOnce(&[u8], &mut Vec<u8>)) {
+    fn request(&mut self, number: u64, name: &str, out: &mut Vec<u8>, arguments: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        let partition = i32::try_from(self.partition_of(number)).expect("there are few partitions");
         message(out, self.route.table, partition, name, self.next, |out| arguments(&self.key, out));
         self.next = self.next.wrapping_add(1);
     }
+}
 
-    fn read(&mut self, partition: i32, out: &mut Vec<u8>) {
+impl super::Encoder for Encoder {
+    fn link_of(&mut self, number: u64) -> usize {
+        let partition = self.partition_of(number);
+        self.route.leads[partition]
+    }
+
+    fn next(&self) -> Option<i32> {
+        Some(self.next)
+    }
+
+    fn read(&mut self, number: u64, _values: &mut Values, out: &mut Vec<u8>) {
         if self.shape.fields == 1 {
-            return self.request(partition, "RPC_RRDB_RRDB_GET", out, |key, out| {
+            return self.request(number, "RPC_RRDB_RRDB_GET", out, |key, out| {
                 field(out, STRUCT, 1);
                 stored_key(out, key);
             });
         }
-        self.request(partition, "RPC_RRDB_RRDB_MULTI_GET", out, |key, out| {
+        self.request(number, "RPC_RRDB_RRDB_MULTI_GET", out, |key, out| {
             field(out, STRUCT, 1);
             field(out, STRUCT, 1);
             bytes(out, key);
@@ -180,10 +192,10 @@ impl Encoder {
         });
     }
 
-    fn write(&mut self, partition: i32, values: &mut Values, out: &mut Vec<u8>) {
+    fn write(&mut self, number: u64, _is_insert: bool, values: &mut Values, out: &mut Vec<u8>) {
         let RecordShape { fields, field_bytes, .. } = self.shape;
         let name = if fields == 1 { "RPC_RRDB_RRDB_PUT" } else { "RPC_RRDB_RRDB_MULTI_PUT" };
-        self.request(partition, name, out, |key, out| {
+        self.request(number, name, out, |key, out| {
             field(out, STRUCT, 1);
             field(out, STRUCT, 1);
             if fields == 1 {
@@ -207,34 +219,6 @@ impl Encoder {
             out.extend_from_slice(&[0; 4]);
             out.push(0);
         });
-    }
-}
-
-impl super::Encoder for Encoder {
-    fn link_of(&mut self, number: u64) -> usize {
-        let partition = self.partition_of(number);
-        self.route.leads[partition]
-    }
-
-    fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
-        let partition = i32::try_from(self.partition_of(number)).expect("there are few partitions");
-        let first = self.next;
-        match operation {
-            Operation::Read => self.read(partition, out),
-            Operation::Update | Operation::Insert => self.write(partition, values, out),
-            Operation::Scan => unreachable!("refused when the run was planned"),
-            Operation::ReadModifyWrite => {
-                self.read(partition, out);
-                self.write(partition, values, out);
-            }
-        }
-        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
@@ -335,6 +319,7 @@ impl super::ReplyCounter for ReplyCounter {
 mod tests {
     use super::*;
     use crate::driver::{Encoder as _, ReplyCounter as _};
+    use crate::workload::Operation;
 
     fn reply(error: &str, number: i32, code: i32, padding: usize) -> Vec<u8> {
         let mut out = vec![0; 4];

@@ -3,7 +3,7 @@
 use super::lines::{Lines, Piece};
 use super::redis_cluster::Route;
 use super::{Errors, Replies};
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{RecordShape, Values};
 
 /// Writes the requests of operations.
 pub(super) struct Encoder {
@@ -20,66 +20,14 @@ impl Encoder {
         Self { shape, batch, route, key: Vec::new() }
     }
 
-    fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
-        if self.shape.fields == 1 && self.batch == 1 {
-            header(out, 2);
-            bulk(out, b"GET");
-            self.shape.names.write(number, &mut self.key);
-            bulk(out, &self.key);
-            return 1;
-        }
-        if self.shape.fields == 1 {
-            header(out, 1 + self.batch);
-            bulk(out, b"MGET");
-            for record in 0..self.batch as u64 {
-                self.shape.names.write(number + record, &mut self.key);
-                bulk(out, &self.key);
-            }
-            return 1;
-        }
-        self.shape.names.write(number, &mut self.key);
-        header(out, if self.shape.reads_all { 2 } else { 3 });
-        bulk(out, if self.shape.reads_all { b"HGETALL" } else { b"HGET" });
-        bulk(out, &self.key);
-        if !self.shape.reads_all {
-            bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
-        }
-        1
-    }
-
-    fn update(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
-        if self.shape.fields == 1 || self.shape.writes_all {
-            return self.write(number, values, out);
-        }
+    /// Writes one of several fields.
+    fn update(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) {
         header(out, 4);
         bulk(out, b"HSET");
         self.shape.names.write(number, &mut self.key);
         bulk(out, &self.key);
         bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
         bulk(out, values.next(self.shape.field_bytes));
-        1
-    }
-
-    fn write(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) -> usize {
-        if self.shape.fields == 1 {
-            header(out, 1 + 2 * self.batch);
-            bulk(out, if self.batch == 1 { b"SET" } else { b"MSET" });
-            for record in 0..self.batch as u64 {
-                self.shape.names.write(number + record, &mut self.key);
-                bulk(out, &self.key);
-                bulk(out, values.next(self.shape.field_bytes));
-            }
-            return 1;
-        }
-        header(out, 2 + 2 * self.shape.fields);
-        bulk(out, b"HSET");
-        self.shape.names.write(number, &mut self.key);
-        bulk(out, &self.key);
-        for field in 0..self.shape.fields {
-            bulk(out, format!("field{field}").as_bytes());
-            bulk(out, values.next(self.shape.field_bytes));
-        }
-        1
     }
 }
 
@@ -90,22 +38,56 @@ impl super::Encoder for Encoder {
         route.node_of(&self.key)
     }
 
-    /// With batches, also those after the record are read or written.
-    fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
-        let requests = match operation {
-            Operation::Read => self.read(number, values, out),
-            Operation::Insert => self.write(number, values, out),
-            Operation::Update => self.update(number, values, out),
-            Operation::Scan => unreachable!("refused when the run was planned"),
-            Operation::ReadModifyWrite => self.read(number, values, out) + self.update(number, values, out),
-        };
-        (requests, None)
+    /// With batches, also those after the record.
+    fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) {
+        if self.shape.fields == 1 && self.batch == 1 {
+            header(out, 2);
+            bulk(out, b"GET");
+            self.shape.names.write(number, &mut self.key);
+            bulk(out, &self.key);
+            return;
+        }
+        if self.shape.fields == 1 {
+            header(out, 1 + self.batch);
+            bulk(out, b"MGET");
+            for record in 0..self.batch as u64 {
+                self.shape.names.write(number + record, &mut self.key);
+                bulk(out, &self.key);
+            }
+            return;
+        }
+        self.shape.names.write(number, &mut self.key);
+        header(out, if self.shape.reads_all { 2 } else { 3 });
+        bulk(out, if self.shape.reads_all { b"HGETALL" } else { b"HGET" });
+        bulk(out, &self.key);
+        if !self.shape.reads_all {
+            bulk(out, format!("field{}", values.choose(self.shape.fields)).as_bytes());
+        }
+    }
+
+    /// With batches, also those after the record.
+    fn write(&mut self, number: u64, is_insert: bool, values: &mut Values, out: &mut Vec<u8>) {
+        if !self.shape.is_written_whole(is_insert) {
+            return self.update(number, values, out);
+        }
+        if self.shape.fields == 1 {
+            header(out, 1 + 2 * self.batch);
+            bulk(out, if self.batch == 1 { b"SET" } else { b"MSET" });
+            for record in 0..self.batch as u64 {
+                self.shape.names.write(number + record, &mut self.key);
+                bulk(out, &self.key);
+                bulk(out, values.next(self.shape.field_bytes));
+            }
+            return;
+        }
+        header(out, 2 + 2 * self.shape.fields);
+        bulk(out, b"HSET");
+        self.shape.names.write(number, &mut self.key);
+        bulk(out, &self.key);
+        for field in 0..self.shape.fields {
+            bulk(out, format!("field{field}").as_bytes());
+            bulk(out, values.next(self.shape.field_bytes));
+        }
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
@@ -183,6 +165,7 @@ impl super::ReplyCounter for ReplyCounter {
 mod tests {
     use super::*;
     use crate::driver::{Encoder as _, ReplyCounter as _};
+    use crate::workload::Operation;
 
     #[test]
     fn replies_are_counted_however_they_are_cut() {

@@ -3,7 +3,7 @@
 
 use super::frames::Frames;
 use super::{Errors, Replies};
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{RecordShape, Values};
 use std::net::SocketAddr;
 
 /// Version 0.4 of the protocol, without a password, in JSON. What answers it ends with a NUL.
@@ -54,14 +54,6 @@ impl Encoder {
         format!("[{GET},[{},{}]]", self.table, json(&self.key))
     }
 
-    fn read(&self, values: &mut Values) -> String {
-        let document = self.document();
-        if self.shape.reads_all || self.shape.fields == 1 {
-            return document;
-        }
-        format!("[{BRACKET},[{document},\"field{}\"]]", values.choose(self.shape.fields))
-    }
-
     fn update(&self, values: &mut Values) -> String {
         let field = values.choose(self.shape.fields);
         let value = json(values.next(self.shape.field_bytes));
@@ -93,25 +85,23 @@ impl super::Encoder for Encoder {
         OPENING.to_vec()
     }
 
-    fn encode(
-        &mut self,
-        operation: Operation,
-        number: u64,
-        values: &mut Values,
-        out: &mut Vec<u8>,
-    ) -> (usize, Option<i32>) {
+    fn next(&self) -> Option<i32> {
+        Some(self.next)
+    }
+
+    fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) {
         self.shape.names.write(number, &mut self.key);
-        let first = self.next;
-        if matches!(operation, Operation::Read | Operation::ReadModifyWrite) {
-            let term = self.read(values);
-            self.query(&term, out);
+        let mut term = self.document();
+        if !self.shape.reads_all && self.shape.fields > 1 {
+            term = format!("[{BRACKET},[{term},\"field{}\"]]", values.choose(self.shape.fields));
         }
-        if operation != Operation::Read {
-            let updates_one = operation != Operation::Insert && self.shape.fields > 1 && !self.shape.writes_all;
-            let term = if updates_one { self.update(values) } else { self.insert(values) };
-            self.query(&term, out);
-        }
-        (self.next.wrapping_sub(first).unsigned_abs() as usize, Some(first))
+        self.query(&term, out);
+    }
+
+    fn write(&mut self, number: u64, is_insert: bool, values: &mut Values, out: &mut Vec<u8>) {
+        self.shape.names.write(number, &mut self.key);
+        let term = if self.shape.is_written_whole(is_insert) { self.insert(values) } else { self.update(values) };
+        self.query(&term, out);
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
@@ -167,6 +157,7 @@ impl super::ReplyCounter for ReplyCounter {
 mod tests {
     use super::*;
     use crate::driver::{Encoder as _, ReplyCounter as _};
+    use crate::workload::Operation;
 
     fn reply(number: i64, answer: &str) -> Vec<u8> {
         [&number.to_le_bytes()[..], &u32::try_from(answer.len()).unwrap().to_le_bytes(), answer.as_bytes()].concat()

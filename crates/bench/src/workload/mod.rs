@@ -42,6 +42,11 @@ impl RecordShape {
     pub fn bytes(&self) -> usize {
         self.fields * self.field_bytes
     }
+
+    /// Whether an insert or an update writes all fields.
+    pub fn is_written_whole(&self, is_insert: bool) -> bool {
+        is_insert || self.fields == 1 || self.writes_all
+    }
 }
 
 impl KeyNames {
