@@ -29,7 +29,11 @@ fn rules_are_applied_by_all_leaders_when_the_table_is_compacted() {
         assert!(alter.status.success(), "{}", String::from_utf8_lossy(&alter.stderr));
         assert_eq!(client.run("EXISTS tmp:1"), Value::Integer(1), "nothing happens before it is compacted");
         for at in 0..3 {
-            cluster.cli(at, &format!("table compact {table}")).unwrap();
+            // A partition that is handed over meanwhile is refused with these words, and nothing else may be.
+            cluster.wait_for("the table is compacted", WHOLE, || {
+                let outcome = cluster.cli(at, &format!("table compact {table}"));
+                outcome.inspect_err(|error| assert!(error.contains("try again"), "{error}")).is_ok()
+            });
         }
         for at in 0..3 {
             let mut client = cluster.client(at);
