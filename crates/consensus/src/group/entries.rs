@@ -1,10 +1,10 @@
 //! Entries on their way: into the log, to the state machine, and out of memory again.
 
 use super::storage::Held;
+use super::witness::takes_snapshot;
 use super::{Group, PassOutput, Payload, Restore};
 use crate::Committed;
 use crate::log::{LogRecord, StoredEntry};
-use raft::ProgressState;
 use raft::eraftpb::{Entry, Snapshot};
 use std::time::Duration;
 
@@ -140,9 +140,8 @@ impl<T> Group<T> {
         let (everybody_has, keeps) = if self.is_alone {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
-            let takes_one = |progress: &raft::Progress| progress.state == ProgressState::Snapshot;
             let is_being_made = self.node.store().wants_snapshot.get();
-            let is_filling = is_being_made || self.node.raft.prs().iter().any(|(_, progress)| takes_one(progress));
+            let is_filling = is_being_made || self.node.raft.prs().iter().any(|(_, progress)| takes_snapshot(progress));
             (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
         } else {
             (0, FOLLOWER_KEEPS_BYTES)

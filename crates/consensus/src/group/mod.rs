@@ -299,7 +299,9 @@ impl<T> Group<T> {
                 self.node.report_snapshot(*replica, SnapshotStatus::Failure);
             }
         }
-        self.snapshots_sent.retain(|(_, ticks)| *ticks > 0);
+        let prs = self.node.raft.prs();
+        self.snapshots_sent
+            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(witness::takes_snapshot));
         let term = self.node.raft.term;
         if self.is_leader() && self.handed_over == term && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. Whoever leads next, in another term, may have leases again.
@@ -315,6 +317,9 @@ impl<T> Group<T> {
             }
             self.leave_joint();
             self.count_what_is_owed();
+        }
+        if self.is_leader() {
+            self.spare_or_tell_witnesses();
         }
         self.lead_no_longer_than_needed();
         // What could not be proposed while another replica was to take over is tried again.

@@ -30,6 +30,11 @@ impl<T> Group<T> {
         self.rest.idle_ticks += 1;
     }
 
+    /// Whether there was nothing to do for so many ticks.
+    pub(super) fn is_idle_for(&self, ticks: u32) -> bool {
+        self.rest.idle_ticks >= ticks
+    }
+
     /// Something is to be done.
     pub(super) fn stir(&mut self) {
         self.rest = Rest::default();

@@ -208,6 +208,62 @@ fn a_witness_keeps_what_one_replica_lacks_and_lets_it_lead() {
     }
 }
 
+/// A world of two replicas and a witness in which the first one leads and nothing goes wrong, after a second of writes and
+/// two more; and how many of its messages since then brought the witness entries.
+fn sparing(seed: u64, log: Log) -> (World, usize) {
+    let mut world = World::new(seed, Kind { has_witnesses: true, log, ..STEADY });
+    world.loss = 0.0;
+    (0..200).for_each(|_| world.step());
+    assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+    let mut told = 0;
+    for step in 0..600 {
+        world.write();
+        world.step();
+        let tells = |message: &PeerMessage| message.to().is_witness() && message.has_entries();
+        let tells_now = world.network.iter().any(|(_, message)| tells(message));
+        told += usize::from(step >= 200 && tells_now);
+    }
+    (world, told)
+}
+
+fn last_index(world: &World, at: usize) -> u64 {
+    world.replicas[at].group.as_ref().expect("it is up").node.raft.raft_log.last_index()
+}
+
+/// Who keeps up needs no witness, and the group rests all the same when there is nothing to do.
+#[test]
+fn a_witness_hears_of_entries_when_it_is_needed_or_nothing_else_is_to_be_done() {
+    let (mut world, told) = sparing(1, Log::Synced);
+    assert_eq!(told, 0, "steps in which the witness was told");
+    assert!(last_index(&world, 2) + 300 < last_index(&world, 0));
+    let rests = world.rests;
+    (0..1_000).for_each(|_| world.step());
+    assert_eq!(last_index(&world, 2), last_index(&world, 0));
+    assert!(world.rests > rests, "{}", world.describe());
+}
+
+/// What a spared witness lacks, both replicas have: whichever is lost, the other one goes on with everything.
+#[test]
+fn what_a_witness_was_spared_outlasts_either_replica() {
+    for (seed, lost) in (0..100).zip([0, 1].into_iter().cycle()) {
+        for log in [Log::Synced, Log::Volatile] {
+            let (mut world, _) = sparing(seed, log);
+            let before = world.answers.acknowledged.len();
+            world.replicas[lost].group = None;
+            for _ in 0..1_000 {
+                world.write();
+                world.step();
+            }
+            assert_eq!(world.readers, [1 - lost], "seed {seed}, {log:?}: {}", world.describe());
+            assert!(world.answers.acknowledged.len() > before, "seed {seed}, {log:?}: nothing goes on");
+            (0..400).for_each(|_| world.step());
+            let state: BTreeSet<_> = world.replicas[1 - lost].state.numbers.iter().copied().collect();
+            let kept = world.answers.acknowledged.iter().all(|number| state.contains(number));
+            assert!(kept, "seed {seed}, {log:?}: {}", world.describe());
+        }
+    }
+}
+
 /// What every replica has, no witness keeps.
 #[test]
 fn a_witness_forgets_what_everybody_has() {
