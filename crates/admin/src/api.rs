@@ -17,8 +17,8 @@ use tessera_store::{
     AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, Store, TableEntry, TableStatistics,
 };
 use tessera_types::{
-    Acks, Durability, EngineKind, Model, Outcome, Partitioner, RequestError, Rule, TableNumber, TableSchema,
-    TableSettings, UsageScenario, WhenFull,
+    Acks, Denial, Durability, EngineKind, Model, Outcome, Partitioner, Rate, RequestError, Rule, TableNumber,
+    TableSchema, TableSettings, UsageScenario, WhenFull,
 };
 
 /// Answers whether a bearer token is the right one.
@@ -69,6 +69,11 @@ pub struct SettingsChange {
     pub usage_scenario: Option<UsageScenario>,
     pub acks: Option<Acks>,
     pub rules: Option<Vec<Rule>>,
+    pub write_rate: Option<Rate>,
+    pub write_byte_rate: Option<Rate>,
+    pub read_rate: Option<Rate>,
+    pub read_byte_rate: Option<Rate>,
+    pub deny: Option<Denial>,
 }
 
 impl SettingsChange {
@@ -78,6 +83,18 @@ impl SettingsChange {
         settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
         settings.acks = self.acks.unwrap_or(settings.acks);
         settings.rules = self.rules.as_ref().unwrap_or(&settings.rules).clone();
+        let admission = &mut settings.admission;
+        for (now, change) in [
+            (&mut admission.write_rate, &self.write_rate),
+            (&mut admission.write_byte_rate, &self.write_byte_rate),
+            (&mut admission.read_rate, &self.read_rate),
+            (&mut admission.read_byte_rate, &self.read_byte_rate),
+        ] {
+            if let Some(change) = change {
+                now.clone_from(change);
+            }
+        }
+        admission.deny = self.deny.unwrap_or(admission.deny);
     }
 }
 

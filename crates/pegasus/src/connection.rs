@@ -2,7 +2,6 @@
 //! lives, adjacent GETs together; the writes that one read of the connection brought travel to the partitions' loops
 //! together; what another node must do becomes a task of its own.
 
-use crate::admission::Admission;
 use crate::calls::{self, Read, Request};
 use crate::execute::{DataCall, DataCalls, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
@@ -18,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
-use tessera_store::Leader;
+use tessera_store::{Admitted, Leader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -135,7 +134,7 @@ impl Connection {
             return self.reach(call);
         }
         match call.admission() {
-            Admission::Now => self.carry_out_here(call, gathered),
+            Admitted::Now => self.carry_out_here(call, gathered),
             admission => {
                 let server = self.server.clone();
                 self.reply_later(async move { forward::reach_later(&server, call, admission).await });

@@ -1,6 +1,5 @@
 //! Carrying out a request for data on the node that leads its partition.
 
-use crate::admission::{self, Admission, Admissions};
 use crate::calls::{self, Origin, Read, Request, Response};
 use crate::frame::{Call, Frame, read_call, write_error};
 use crate::outbox::Outbox;
@@ -11,8 +10,8 @@ use crate::stored_key;
 use crate::wire::Blob;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tessera_store::{Operation, Table, Transaction, Verdict, WriteOptions};
+use std::time::Instant;
+use tessera_store::{Admissions, Admitted, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{ReadMode, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// How often a read of several records is made again because a write came between, before the partition's loop makes it.
@@ -58,7 +57,7 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
     });
     Some(match understood {
         Ok((request, table, partition, hash)) => {
-            let (frame, admissions) = (frame.clone(), server.admissions.of(&table));
+            let (frame, admissions) = (frame.clone(), table.admissions());
             let call = DataCall { frame, call, request, table, partition, hash, received, admissions };
             Understood::Data(Box::new(call))
         }
@@ -122,10 +121,10 @@ impl DataCall {
     }
 
     /// What is to become of the request, which this node leads.
-    pub(crate) fn admission(&self) -> Admission {
+    pub(crate) fn admission(&self) -> Admitted {
         let is_write = matches!(self.request, Request::Write(_));
         let admissions = self.admissions.as_ref();
-        admissions.map_or(Admission::Now, |all| all.admit(&self.table, is_write, self.frame.bytes.len()))
+        admissions.map_or(Admitted::Now, |all| all.admit(&self.table, is_write, self.frame.bytes.len()))
     }
 
     /// Appends the reply.
@@ -149,11 +148,6 @@ impl DataCall {
         if let Some(admissions) = &self.admissions {
             admissions.note_read(bytes);
         }
-    }
-
-    /// From when on a read is slow.
-    pub(crate) fn slow(&self) -> Duration {
-        self.admissions.as_ref().map_or(admission::SLOW_READ, |admissions| admissions.slow())
     }
 
     fn write_reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {

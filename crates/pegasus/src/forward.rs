@@ -2,7 +2,6 @@
 //! its reply comes back as it is. What certainly was not done, because nobody led there, is tried again until the client's
 //! time is over: this is how requests outlast a failover.
 
-use crate::admission::Admission;
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, write_error};
@@ -13,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Face, Leader, RequestFailure};
+use tessera_store::{Admitted, Face, Leader, RequestFailure};
 use tessera_types::{ReadMode, TableNumber};
 
 /// How long a request is tried whose client does not say how long it waits, and the longest.
@@ -29,7 +28,7 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> By
     match understand(server, &frame, Instant::now()) {
         Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
-                Admission::Now => carry_out_here(server, &call).await.unwrap_or_default().into(),
+                Admitted::Now => carry_out_here(server, &call).await.unwrap_or_default().into(),
                 admission => reach_later(server, call, admission).await.into(),
             }
         }
@@ -75,22 +74,24 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> Option<
 }
 
 /// Delays a request, or refuses it after a while.
-pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>, admission: Admission) -> Vec<u8> {
+pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>, admission: Admitted) -> Vec<u8> {
     match admission {
-        Admission::Refused(error, after) => {
+        Admitted::Refused(error, after) => {
             tokio::time::sleep(after).await;
-            refusal(&call, error)
+            let mut out = Vec::new();
+            call.reply(server, Err(error.into()), &mut out);
+            out
         }
-        Admission::After(pause) => {
+        Admitted::After(pause) => {
             tokio::time::sleep(pause).await;
             reach(server, call).await
         }
         // The client has stopped waiting by then.
-        Admission::Ignored => {
+        Admitted::Ignored => {
             tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
             refusal(&call, "ERR_TIMEOUT")
         }
-        Admission::Now => reach(server, call).await,
+        Admitted::Now => reach(server, call).await,
     }
 }
 

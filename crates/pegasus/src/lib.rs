@@ -3,7 +3,6 @@
 //! One port serves every call. Read first: [`frame`] (what is on the wire), [`connection`] (the life of a connection),
 //! [`calls`] (what data calls do), [`meta`] (where partitions are, and tables).
 
-mod admission;
 mod calls;
 mod conditions;
 mod connection;

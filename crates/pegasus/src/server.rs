@@ -1,9 +1,9 @@
 //! What all connections of the face share, and how they are accepted.
 
-use crate::admission::TableAdmissions;
 use crate::calls::Scanners;
 use crate::connection::Connection;
 use crate::forward;
+use crate::meta::Searches;
 use crate::wire::Shared;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct PegasusServer {
     /// What responses say about who made them.
     pub(crate) address: Shared,
     pub(crate) scanners: Scanners,
-    pub(crate) admissions: TableAdmissions,
+    pub(crate) hot_keys: Searches,
     pub(crate) requests: AtomicU64,
     pub(crate) forwarded: AtomicU64,
     connections: AtomicUsize,
@@ -45,7 +45,7 @@ impl PegasusServer {
             address: config.address.as_str().into(),
             config,
             scanners: Scanners::default(),
-            admissions: TableAdmissions::default(),
+            hot_keys: Searches::default(),
             requests: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
             connections: AtomicUsize::new(0),

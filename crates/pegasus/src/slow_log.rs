@@ -4,16 +4,37 @@ use crate::calls::{Read, Request};
 use crate::execute::DataCall;
 use std::time::Duration;
 
+/// The app env with the milliseconds from which on a read is slow.
+pub(crate) const THRESHOLD: &str = "replica.slow_query_threshold";
+/// Where the table says nothing; as in Pegasus.
+const SLOW: Duration = Duration::from_millis(100);
+const LEAST: Duration = Duration::from_millis(20);
+
 /// Bytes from which on a reply is worth a line: of one record, and of several.
 const MANY_BYTES: (usize, usize) = (1 << 20, 10 << 20);
 /// As much of a key as is shown.
 const SHOWN_BYTES: usize = 100;
 
+/// Reads a [`THRESHOLD`].
+///
+/// # Errors
+/// What is wrong, for a person.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let millis = text.parse().ok().map(Duration::from_millis).filter(|slow| *slow >= LEAST);
+    millis.ok_or_else(|| format!("'{text}' is no number of milliseconds from {} on", LEAST.as_millis()))
+}
+
+fn slow(call: &DataCall) -> Duration {
+    let settings = call.table.settings();
+    settings.app_envs.get(THRESHOLD).and_then(|text| parse(text).ok()).unwrap_or(SLOW)
+}
+
 /// Notes a read that took so long and was answered with so many bytes, if either is much.
 pub(crate) fn note(call: &DataCall, took: Duration, bytes: usize) {
     let is_of_one = matches!(call.request, Request::Read(Read::Get(_) | Read::Ttl(_)));
     let many = if is_of_one { MANY_BYTES.0 } else { MANY_BYTES.1 };
-    if took < call.slow() && bytes < many {
+    // The first look costs nothing, and nearly always suffices.
+    if bytes < many && (took < LEAST || took < slow(call)) {
         return;
     }
     let key = call.request.key().ok().flatten();
@@ -27,4 +48,15 @@ pub(crate) fn note(call: &DataCall, took: Duration, bytes: usize) {
         bytes,
         "a slow or large read"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_read() {
+        assert_eq!(parse("20"), Ok(LEAST));
+        assert!(parse("19").is_err() && parse("fast").is_err());
+    }
 }

@@ -188,6 +188,13 @@ impl Gpid {
     pub(crate) fn new(table: i32, partition: i32) -> Self {
         Self(i64::from(partition) << 32 | i64::from(table.cast_unsigned()))
     }
+
+    /// The table's number and the partition's.
+    pub(crate) fn parts(&self) -> (u32, u32) {
+        let bits = self.0.cast_unsigned();
+        // Each half is one of them.
+        (bits as u32, (bits >> 32) as u32)
+    }
 }
 
 impl Address {

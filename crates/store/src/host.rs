@@ -1,5 +1,6 @@
 //! What a node has: open tables with their engines, groups, the log, and what it knows of the cluster.
 
+use crate::admission::Gate;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
 use crate::machine::WriteCommand;
@@ -96,6 +97,7 @@ impl Host {
             };
             if *table.settings.load_full() != entry.settings || *table.name.load_full() != entry.name {
                 table.engine.apply_settings(&entry.settings)?;
+                table.gate.set(&entry.settings.admission);
                 table.settings.store(Arc::new(entry.settings.clone()));
                 table.name.store(Arc::new(entry.name.clone()));
             }
@@ -140,6 +142,8 @@ impl Host {
         let partitions = (0..schema.partitions)
             .map(|partition| Partition::new(self.inbox_of(entry.id, partition).clone()))
             .collect();
+        let gate = Gate::default();
+        gate.set(&entry.settings.admission);
         Ok(Arc::new(Table {
             id: entry.id,
             number: entry.number,
@@ -147,6 +151,7 @@ impl Host {
             limits: Arc::new(self.config.limits.clone()),
             name: ArcSwap::from_pointee(entry.name.clone()),
             settings: ArcSwap::from_pointee(entry.settings.clone()),
+            gate,
             engine,
             partitions,
             is_dropped: AtomicBool::new(false),

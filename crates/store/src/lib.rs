@@ -3,6 +3,7 @@
 //!
 //! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
 
+mod admission;
 mod boot;
 mod catalog_changes;
 mod catalog_listener;
@@ -33,6 +34,7 @@ mod traffic;
 mod transaction;
 mod watch;
 
+pub use admission::{Admissions, Admitted};
 pub use catalog_changes::AlterError;
 pub use compactions::CompactionState;
 pub use config::StoreConfig;

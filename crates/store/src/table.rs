@@ -1,5 +1,6 @@
 //! A table on this node, as readers and writers see it.
 
+use crate::admission::{Admissions, Gate};
 use crate::compactions::CompactionState;
 use crate::hot_keys::HotKeys;
 use crate::lease::Lease;
@@ -29,6 +30,7 @@ pub struct Table {
     pub(crate) limits: Arc<Limits>,
     pub(crate) name: ArcSwap<String>,
     pub(crate) settings: ArcSwap<TableSettings>,
+    pub(crate) gate: Gate,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) partitions: Vec<Partition>,
     pub(crate) is_dropped: AtomicBool,
@@ -166,6 +168,12 @@ impl Table {
 
     pub fn settings(&self) -> Arc<TableSettings> {
         self.settings.load_full()
+    }
+
+    /// What decides about requests; `None` if all are admitted.
+    #[inline]
+    pub fn admissions(&self) -> Option<Arc<Admissions>> {
+        self.gate.get()
     }
 
     pub fn limits(&self) -> &Limits {

@@ -7,7 +7,7 @@ use crate::exit::ExitError;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tessera_types::{Acks, Durability, EngineKind, Model, Partitioner, Rule, UsageScenario, WhenFull};
+use tessera_types::{Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, Rule, UsageScenario, WhenFull};
 
 #[derive(Subcommand)]
 pub enum TableCommand {
@@ -114,6 +114,22 @@ pub struct SettingsArgs {
     /// "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
     #[arg(long, value_name = "JSON", value_parser = parse_rules)]
     rules: Option<Rules>,
+    /// Writes a second of the whole table, beyond which they are delayed or refused, each after so many milliseconds:
+    /// 2000*delay*100,20000*reject*100; one of the two suffices; K and M are thousands and millions; none for no limit
+    #[arg(long, value_name = "RATE")]
+    write_rate: Option<Rate>,
+    /// Likewise for the bytes of requests that write
+    #[arg(long, value_name = "RATE")]
+    write_byte_rate: Option<Rate>,
+    /// Likewise for reads
+    #[arg(long, value_name = "RATE")]
+    read_rate: Option<Rate>,
+    /// Likewise for the bytes that reads return
+    #[arg(long, value_name = "RATE")]
+    read_byte_rate: Option<Rate>,
+    /// Deny clients the table: reconfig or timeout (what clients of Pegasus see), '*', and all, read or write; or none
+    #[arg(long, value_name = "WHAT")]
+    deny: Option<Denial>,
 }
 
 /// Named, so that a list is one value to clap.
@@ -130,6 +146,11 @@ impl SettingsArgs {
         insert(body, "usage_scenario", &self.usage_scenario);
         insert(body, "acks", &self.acks);
         insert(body, "rules", &self.rules);
+        insert(body, "write_rate", &self.write_rate);
+        insert(body, "write_byte_rate", &self.write_byte_rate);
+        insert(body, "read_rate", &self.read_rate);
+        insert(body, "read_byte_rate", &self.read_byte_rate);
+        insert(body, "deny", &self.deny);
     }
 }
 
@@ -191,7 +212,8 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             settings.insert(&mut body);
             if body.is_empty() {
                 return Err(ExitError::Usage(
-                    "nothing to alter: give --replicas, --partitions, --ttl, --when-full, --usage-scenario, --acks or --rules"
+                    "nothing to alter: give --replicas, --partitions or a setting such as --ttl; `tessera table alter \
+                     --help` lists them"
                         .into(),
                 ));
             }
@@ -323,6 +345,11 @@ fn print_table(table: &Value) {
         "usage_scenario",
         "acks",
         "rules",
+        "write_rate",
+        "write_byte_rate",
+        "read_rate",
+        "read_byte_rate",
+        "deny",
         "reads",
         "writes",
         "read_units",

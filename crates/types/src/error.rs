@@ -28,6 +28,10 @@ pub enum RequestError {
     MemoryFull { needed: u64, spare: u64 },
     #[error("busy: the queue of writes is full; try again")]
     Busy,
+    #[error("the table is asked for more than its rate allows, and nothing was done; try again later")]
+    Throttled,
+    #[error("the table denies clients its {}, by its setting `deny`", if *is_write { "writes" } else { "reads" })]
+    Denied { is_write: bool },
     #[error("the partition is starting; try again")]
     NotReady,
     #[error("the data directory's disk is full; free space, then writes go on by themselves")]
@@ -54,7 +58,7 @@ impl RequestError {
 
     /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy | Self::NotReady | Self::DiskFull | Self::MemoryFull { .. })
+        matches!(self, Self::Busy | Self::Throttled | Self::NotReady | Self::DiskFull | Self::MemoryFull { .. })
     }
 }
 

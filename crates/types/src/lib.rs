@@ -4,6 +4,7 @@
 //! Read first: [`RecordKey`] (a record's address), [`StoredValue`] (a record's bytes with their expiry) and
 //! [`TableSchema`].
 
+mod admission;
 mod error;
 mod key;
 mod limits;
@@ -13,8 +14,10 @@ mod rules;
 mod settings;
 mod stored_value;
 mod table;
+mod text;
 mod time;
 
+pub use admission::{Admission, Denial, Rate, Verdict};
 pub use error::{Outcome, RequestError};
 pub use key::{RecordKey, hash_of};
 pub use limits::Limits;

@@ -1,5 +1,6 @@
 //! Who is who in a cluster.
 
+use crate::text::json_is_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -86,24 +87,7 @@ impl FromStr for ClusterId {
     }
 }
 
-/// In JSON a name is its text.
-macro_rules! json_is_text {
-    ($type:ident) => {
-        impl From<$type> for String {
-            fn from(id: $type) -> Self {
-                id.to_string()
-            }
-        }
-
-        impl TryFrom<String> for $type {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-    };
-}
+// In JSON a name is its text.
 json_is_text!(ReplicaId);
 json_is_text!(ClusterId);
 

@@ -1,6 +1,6 @@
 //! What a table is: a namespace of records with an engine, partitions and settings.
 
-use crate::{Acks, Durability, EngineKind, Model, Partitioner, Rule, UnixMillis, UsageScenario, WhenFull};
+use crate::{Acks, Admission, Durability, EngineKind, Model, Partitioner, Rule, UnixMillis, UsageScenario, WhenFull};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -85,6 +85,8 @@ pub struct TableSettings {
     pub compact_daily: Vec<u16>,
     /// Applied by the partitions' leaders when the table is compacted, on every engine.
     pub rules: Vec<Rule>,
+    #[serde(flatten)]
+    pub admission: Admission,
     /// What operators of Apache Pegasus set beyond these, by its names.
     pub app_envs: BTreeMap<String, String>,
 }

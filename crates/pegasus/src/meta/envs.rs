@@ -3,12 +3,12 @@
 
 use super::messages::{PlainResponse, UpdateEnvsRequest};
 use super::{rules, tables};
-use crate::admission::{self, DENY, Denial, READ_BYTES, READS, Rate, SLOW, WRITE_BYTES, WRITES};
 use crate::server::PegasusServer;
+use crate::slow_log;
 use crate::wire::ErrorCode;
 use std::collections::BTreeMap;
 use tessera_store::AlterError;
-use tessera_types::{TableSettings, UnixMillis, UsageScenario};
+use tessera_types::{Admission, Denial, Rate, TableSettings, UnixMillis, UsageScenario};
 
 const DEFAULT_TTL: &str = "default_ttl";
 const USAGE_SCENARIO: &str = "rocksdb.usage_scenario";
@@ -18,6 +18,11 @@ pub(super) const COMPACT_ONCE: &str = "manual_compact.once.trigger_time";
 const COMPACT_DAILY: &str = "manual_compact.periodic.trigger_time";
 /// What becomes of records when the table is compacted.
 const RULES: &str = "user_specified_compaction";
+const WRITES: &str = "replica.write_throttling";
+const WRITE_BYTES: &str = "replica.write_throttling_by_size";
+const READS: &str = "replica.read_throttling";
+const READ_BYTES: &str = "replica.read_throttling_by_size";
+const DENY: &str = "replica.deny_client_request";
 /// For people; nothing acts on it.
 const BUSINESS_INFO: &str = "business.info";
 
@@ -32,7 +37,7 @@ const SUPPORTED: [&str; 12] = [
     READS,
     READ_BYTES,
     DENY,
-    SLOW,
+    slow_log::THRESHOLD,
     BUSINESS_INFO,
 ];
 
@@ -61,7 +66,28 @@ pub(super) fn of(settings: &TableSettings) -> BTreeMap<String, String> {
     if !settings.rules.is_empty() {
         envs.insert(RULES.into(), rules::print(&settings.rules));
     }
+    for (name, rate) in rates(&mut settings.admission.clone()) {
+        if *rate != Rate::default() {
+            envs.insert(name.into(), rate.to_string());
+        }
+    }
+    if settings.admission.deny != Denial::default() {
+        envs.insert(DENY.into(), settings.admission.deny.to_string());
+    }
     envs
+}
+
+fn rates(admission: &mut Admission) -> [(&'static str, &mut Rate); 4] {
+    [
+        (WRITES, &mut admission.write_rate),
+        (WRITE_BYTES, &mut admission.write_byte_rate),
+        (READS, &mut admission.read_rate),
+        (READ_BYTES, &mut admission.read_byte_rate),
+    ]
+}
+
+fn rate<'a>(settings: &'a mut TableSettings, name: &str) -> Option<&'a mut Rate> {
+    rates(&mut settings.admission).into_iter().find(|(its, _)| *its == name).map(|(_, rate)| rate)
 }
 
 /// Reads times of day as minutes since midnight.
@@ -99,17 +125,17 @@ pub(super) fn set(
             }
             COMPACT_DAILY => settings.compact_daily = times_of_day(&value)?,
             RULES => settings.rules = rules::parse(&value)?,
-            _ => {
-                let checked = match name.as_str() {
-                    WRITES | WRITE_BYTES | READS | READ_BYTES => Rate::parse(&value).map(drop),
-                    DENY => Denial::parse(&value).map(drop),
-                    SLOW => admission::parse_slow(&value).map(drop),
-                    BUSINESS_INFO => Ok(()),
-                    _ => Err(format!("app env '{name}' is not supported; supported: {}", SUPPORTED.join(", "))),
-                };
-                checked?;
+            DENY => settings.admission.deny = value.parse()?,
+            slow_log::THRESHOLD | BUSINESS_INFO => {
+                if name == slow_log::THRESHOLD {
+                    slow_log::parse(&value)?;
+                }
                 settings.app_envs.insert(name, value);
             }
+            name => match rate(settings, name) {
+                Some(rate) => *rate = value.parse()?,
+                None => return Err(format!("app env '{name}' is not supported; supported: {}", SUPPORTED.join(", "))),
+            },
         }
     }
     Ok(())
@@ -122,7 +148,11 @@ fn delete(settings: &mut TableSettings, name: &str) {
         COMPACT_ONCE => settings.compact_at = None,
         COMPACT_DAILY => settings.compact_daily.clear(),
         RULES => settings.rules.clear(),
-        name => _ = settings.app_envs.remove(name),
+        DENY => settings.admission.deny = Denial::default(),
+        name => match rate(settings, name) {
+            Some(rate) => *rate = Rate::default(),
+            None => _ = settings.app_envs.remove(name),
+        },
     }
 }
 
@@ -179,7 +209,7 @@ mod tests {
                 RULES,
                 r#"{"ops":[{"type":"COT_DELETE","params":"","rules":[{"type":"FRT_TTL_RANGE","params":"{\"start_ttl\":1,\"stop_ttl\":2}"}]}]}"#,
             ),
-            (SLOW, "50"),
+            (slow_log::THRESHOLD, "50"),
         ];
         let envs: BTreeMap<String, String> = envs.map(|(name, value)| (name.into(), value.into())).into();
         set(&mut settings, envs.clone()).unwrap();

@@ -53,6 +53,8 @@ record! {
     QueryCompactionRequest { 1: table: String }
     /// With the percentage that is done.
     QueryCompactionResponse { 1: error: ErrorCode, 2: hint: String, 3: progress: Option<i32> }
+    DetectHotKeyRequest { 1: kind: i32, 2: action: i32, 3: partition: Gpid }
+    DetectHotKeyResponse { 1: error: ErrorCode, 2: hint: Option<String>, 3: result: Option<String> }
     StartSplitRequest { 1: table: String, 2: partitions: i32 }
     ControlSplitRequest { 1: table: String, 2: control: i32, 3: partition: i32, 4: old_partitions: Option<i32> }
     /// The answer to CONTROL_PARTITION_SPLIT.

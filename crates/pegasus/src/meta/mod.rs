@@ -3,6 +3,7 @@
 mod cluster;
 mod compaction;
 mod envs;
+mod hot_keys;
 mod messages;
 mod routing;
 mod rules;
@@ -12,6 +13,7 @@ mod tables;
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
+pub(crate) use hot_keys::Searches;
 use messages::{CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, ReplicaCountRequest};
 use std::sync::Arc;
 
@@ -81,6 +83,9 @@ async fn dispatch(
         }
         "RPC_CM_QUERY_PARTITION_SPLIT" => {
             write_reply(out, call, &split::query(server, &read_argument(message)?));
+        }
+        "RPC_DETECT_HOTKEY" => {
+            write_reply(out, call, &hot_keys::detect(server, &read_argument(message)?));
         }
         "RPC_CM_LIST_NODES" => {
             let request: ListNodesRequest = read_argument(message)?;

@@ -47,7 +47,7 @@ pub fn request_error_line(error: &RequestError) -> String {
         RequestError::NotReady => "LOADING",
         RequestError::MemoryFull { .. } => "OOM",
         RequestError::DiskFull | RequestError::DiskFailed(_) => "MISCONF",
-        RequestError::Busy => "TRYAGAIN",
+        RequestError::Busy | RequestError::Throttled => "TRYAGAIN",
         RequestError::CrossPartition => {
             return "CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \
                     table, and this command must be atomic. On a table created with --partitioner redis-slots, keys with \

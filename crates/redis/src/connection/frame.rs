@@ -37,6 +37,11 @@ impl OwnedFrame {
         self.arguments.iter().map(|range| &self.input[range.clone()]).collect()
     }
 
+    /// Bytes of all arguments.
+    pub(super) fn bytes(&self) -> usize {
+        self.arguments.iter().map(Range::len).sum()
+    }
+
     /// The command with some of its arguments.
     pub(super) fn part(&self, arguments: impl Iterator<Item = usize>) -> Self {
         Self { input: self.input.clone(), arguments: arguments.map(|at| self.arguments[at].clone()).collect() }

@@ -8,6 +8,7 @@
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
 //! whenever they exceed [`REPLY_BYTES`], and an idle connection has no buffers at all.
 
+mod admission;
 mod batch;
 mod buffers;
 mod choices;
@@ -214,7 +215,8 @@ impl Connection {
     fn plain_get(&self, input: &[u8], frame: &Frame) -> Option<Range<usize>> {
         let [name, key] = &frame.arguments[..] else { return None };
         let is_get = input[name.clone()].eq_ignore_ascii_case(b"get");
-        if !is_get || !self.session.reads_freely {
+        let is_throttled = || self.session.table.as_ref().is_some_and(|table| table.admissions().is_some());
+        if !is_get || !self.session.reads_freely || is_throttled() {
             return None;
         }
         if self.may_forward() {
@@ -344,6 +346,9 @@ impl Connection {
             }
             self.reach_elsewhere().await;
         }
+        if !self.admit(command, &owned).await {
+            return Ok(());
+        }
         if let Run::Keyed(_) = command.run
             && command.flags.write
         {
@@ -358,6 +363,7 @@ impl Connection {
                 self.settle().await;
                 let replied = self.output.len();
                 self.run_read(command, &owned, now).await;
+                self.note_read(replied);
                 self.take_if_not_ready(replied, command, &owned);
             }
             Run::Session(which) => {

@@ -129,6 +129,11 @@ impl Connection {
             }
             return self.exec_elsewhere(at, transaction.frames(&watches)).await;
         }
+        for (command, frame) in &transaction.commands {
+            if !self.admit(command, frame).await {
+                return;
+            }
+        }
         let again = self.may_forward().then(|| transaction.frames(&watches));
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);

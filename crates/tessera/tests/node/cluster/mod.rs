@@ -1,5 +1,6 @@
 //! Clusters of real processes.
 
+mod admission;
 mod availability;
 mod benchmark;
 mod chaos;

@@ -254,3 +254,34 @@ fn app_envs_end_records_when_the_table_is_compacted() {
     });
     assert!(node.cli("table compaction t").contains("ended"));
 }
+
+/// A search goes on for some seconds, on whichever node leads, and the node that began it tells what was found.
+#[test]
+fn the_hottest_key_of_a_partition_is_found() {
+    let cluster = Cluster::start_with_pegasus(3);
+    cluster.cli(0, "table create t --engine memory --partitions 1 --replicas 1").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    let (start, stop, query) = (0, 1, 2);
+    let ask = |kind: i32, action: i32, partition: u32| {
+        Fields::default().i32(1, kind).i32(2, action).partition(3, 1, partition)
+    };
+    for port in cluster.pegasus_ports() {
+        let mut meta = Meta(Connection::to(*port));
+        let name = "RPC_DETECT_HOTKEY";
+        meta.expect(name, &ask(0, start, 1), "ERR_OBJECT_NOT_FOUND");
+        meta.expect(name, &ask(2, start, 0), "ERR_INVALID_PARAMETERS");
+        meta.expect(name, &ask(0, query, 0), "ERR_BUSY");
+        meta.expect(name, &ask(0, start, 0), "ERR_OK");
+        meta.expect(name, &ask(1, start, 0), "ERR_SERVICE_ALREADY_EXIST");
+        let found = wait_for("the key is found", Duration::from_secs(60), || {
+            (0..100).for_each(|number| _ = client.run(if number % 3 == 0 { "GET other" } else { "GET hot" }));
+            let reply = meta.call(name, &ask(0, query, 0));
+            (!text(&reply).contains("ERR_BUSY")).then_some(reply)
+        });
+        assert!(found.has(&Fields::default().string(3, "hot")), "{found:?}");
+        meta.expect(name, &ask(0, stop, 0), "ERR_OK");
+        meta.expect(name, &ask(0, query, 0), "ERR_BUSY");
+    }
+}

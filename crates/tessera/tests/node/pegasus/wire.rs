@@ -45,6 +45,11 @@ impl Fields {
         self.field(STRUCT, id, &bytes(value))
     }
 
+    /// A partition, which is said to be a struct too.
+    pub fn partition(self, id: i16, table: u32, partition: u32) -> Self {
+        self.field(STRUCT, id, &(u64::from(partition) << 32 | u64::from(table)).to_be_bytes())
+    }
+
     pub fn inner(self, id: i16, fields: &Self) -> Self {
         self.field(STRUCT, id, &fields.clone().end())
     }
