@@ -369,6 +369,8 @@ impl RunArgs {
             limit_ms: self.limit_ms,
             warm_up_seconds: self.warm_up,
             seed: plan.seed,
+            server_cores: None,
+            core: self.core,
             command: std::env::args().collect::<Vec<_>>().join(" "),
         }
     }

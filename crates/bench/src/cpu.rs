@@ -1,6 +1,68 @@
-//! CPU time of processes.
+//! CPU time of processes, and the cores they run on.
 
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+/// Cores of the machine by number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Cores {
+    /// As it was given.
+    text: String,
+    /// Ascending, each once, and at least one.
+    numbers: Vec<usize>,
+}
+
+impl Cores {
+    pub fn count(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Runs the calling thread on these cores only, and what it starts from now on.
+    pub fn pin(&self) -> std::io::Result<()> {
+        pin_to_all(&self.numbers)
+    }
+}
+
+impl FromStr for Cores {
+    type Err = String;
+
+    /// Reads `0-2,5`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        // As many as a set of cores has room for.
+        let number = |text: &str| text.parse().ok().filter(|number: &usize| *number < 1_024);
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(number(first)?..=number(last)?).filter(|range| !range.is_empty())
+        };
+        let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+        let ranges = ranges.ok_or_else(|| format!("'{text}' names no cores; an example: 0-2,5"))?;
+        let numbers = ranges.into_iter().flatten().collect::<std::collections::BTreeSet<_>>();
+        Ok(Self { text: text.into(), numbers: numbers.into_iter().collect() })
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl From<Cores> for String {
+    fn from(cores: Cores) -> Self {
+        cores.text
+    }
+}
+
+impl TryFrom<String> for Cores {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
 
 /// User and system time of a process with all its threads so far; `None` if there is no such process.
 pub fn of_process(pid: u32) -> Option<Duration> {
@@ -23,11 +85,29 @@ pub fn of_this_thread() -> Duration {
 
 /// Runs the calling thread on one core only.
 pub fn pin_to(core: usize) -> std::io::Result<()> {
+    pin_to_all(&[core])
+}
+
+fn pin_to_all(cores: &[usize]) -> std::io::Result<()> {
     // SAFETY: the set is initialised by CPU_ZERO's effect of being all zero bits, and passed with its size.
     let outcome = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core, &mut set);
+        cores.iter().for_each(|core| libc::CPU_SET(*core, &mut set));
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
     if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_read() {
+        let cores: Cores = "5,0-2,2".parse().unwrap();
+        assert_eq!((&cores.numbers[..], cores.to_string().as_str()), (&[0, 1, 2, 5][..], "5,0-2,2"));
+        for wrong in ["", "x", "3-1", "1-", "1,,2", "99999"] {
+            assert!(wrong.parse::<Cores>().is_err(), "{wrong}");
+        }
+    }
 }

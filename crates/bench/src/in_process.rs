@@ -177,6 +177,8 @@ impl EngineArgs {
             limit_ms: 10.0,
             warm_up_seconds: self.warm_up,
             seed: self.seed,
+            server_cores: None,
+            core: self.core,
             command: std::env::args().collect::<Vec<_>>().join(" "),
         }
     }

@@ -3,6 +3,7 @@
 pub(crate) mod page;
 mod ycsb;
 
+use crate::cpu::Cores;
 use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
@@ -11,6 +12,7 @@ use anyhow::{Context, ensure};
 pub use page::html;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 pub use ycsb::ycsb;
 
@@ -41,6 +43,11 @@ pub struct Settings {
     pub limit_ms: f64,
     pub warm_up_seconds: f64,
     pub seed: u64,
+    /// Where servers and load generator ran, if they were kept apart.
+    #[serde(default)]
+    pub server_cores: Option<Cores>,
+    #[serde(default)]
+    pub core: Option<usize>,
     pub command: String,
 }
 
@@ -77,7 +84,13 @@ pub struct Host {
 }
 
 impl Host {
-    fn this() -> Self {
+    /// As it is when this is first asked: later, this process may be kept to a part of it.
+    pub fn this() -> Self {
+        static THIS: LazyLock<Host> = LazyLock::new(Host::look);
+        THIS.clone()
+    }
+
+    fn look() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, key: &str| {
             let line = text.lines().find(|line| line.starts_with(key))?;
@@ -140,9 +153,10 @@ impl RunResult {
         (over(&self.reads) + over(&self.writes)) / self.operations.max(1) as f64
     }
 
-    /// Share of the machine's cores that the servers used, 0 to 1.
+    /// Share of their cores that the servers used, 0 to 1.
     pub fn server_cpu_share(&self) -> Option<f64> {
-        Some(self.server_cpu_seconds? / self.seconds / self.host.cores as f64)
+        let cores = self.settings.server_cores.as_ref().map_or(self.host.cores, Cores::count);
+        Some(self.server_cpu_seconds? / self.seconds / cores as f64)
     }
 
     pub fn read(path: &Path) -> anyhow::Result<Self> {

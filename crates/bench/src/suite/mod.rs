@@ -16,6 +16,8 @@ mod result;
 mod run_cell;
 mod search;
 
+use crate::cpu::Cores;
+use crate::report::Host;
 use anyhow::{Context, bail};
 use cell::{Cell, ClusterSpec};
 use clap::{Args, ValueEnum};
@@ -72,6 +74,12 @@ pub struct SuiteArgs {
     /// memcached://HOST:PORT or pegasus://HOST:PORT/TABLE; may be repeated. The suite writes its records to it
     #[arg(long, value_name = "PEER")]
     peer: Vec<PeerAddress>,
+    /// Cores for the servers that the suite starts, Tessera's and peers', such as 0-2; all, if this is left out
+    #[arg(long, value_name = "CORES", requires = "core", conflicts_with = "cluster")]
+    server_cores: Option<Cores>,
+    /// Core on which to generate load; any, if this is left out
+    #[arg(long)]
+    core: Option<usize>,
     /// Runs of each cell; the one with the median throughput is shown
     #[arg(long, default_value_t = 1)]
     repeats: usize,
@@ -130,7 +138,13 @@ impl SuiteArgs {
         if self.resume {
             cells.retain(|cell| !is_done(&self.output, cell));
         }
-        let runner = Runner { scale: self.scale, repeats: self.repeats, peers: self.peer.clone() };
+        let runner = Runner {
+            scale: self.scale,
+            repeats: self.repeats,
+            peers: self.peer.clone(),
+            server_cores: self.server_cores.clone(),
+            core: self.core,
+        };
         if self.list {
             for cell in &cells {
                 println!("{:>4.0} s  {}", runner.seconds(cell), cell.id());
@@ -141,6 +155,11 @@ impl SuiteArgs {
         }
         std::fs::create_dir_all(&self.output).with_context(|| self.output.display().to_string())?;
         let stop = stop_on_interrupt();
+        if let Some(cores) = &self.server_cores {
+            Host::this();
+            // This thread starts the servers; load comes from others, each on its core.
+            cores.pin().with_context(|| format!("servers cannot run on cores {cores}"))?;
+        }
         let mut progress = SuiteProgress::new(estimate(&runner, &cells));
         for cells in cells.chunk_by(|one, other| one.cluster == other.cluster) {
             if stop.load(Ordering::Relaxed) {

@@ -5,6 +5,7 @@ use super::cluster::Cluster;
 use super::peer::{self, Peer, PeerAddress};
 use super::result::{CellResult, Measurement};
 use super::search::{self, Attempt};
+use crate::cpu::Cores;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
 use crate::report::{RunResult, Settings};
@@ -62,6 +63,9 @@ pub struct Runner {
     pub repeats: usize,
     /// Servers of the user's that are measured too.
     pub peers: Vec<PeerAddress>,
+    /// Where servers and load generator run, if they are kept apart.
+    pub server_cores: Option<Cores>,
+    pub core: Option<usize>,
 }
 
 impl Runner {
@@ -161,7 +165,8 @@ impl Runner {
         let load = |plan: Plan| {
             // Many clients and a pipeline would queue more than a node takes.
             let plan = Plan { connections: 16, ..plan };
-            let (loaded, _) = execute(&plan, Execution { is_load: true, ..Execution::default() }, stop, |_| {})?;
+            let (loaded, _) =
+                execute(&plan, Execution { is_load: true, core: self.core, ..Execution::default() }, stop, |_| {})?;
             match loaded.last_error {
                 Some(error) => bail!("loading: {error}"),
                 None => Ok(()),
@@ -240,7 +245,7 @@ impl Runner {
     /// Runs a plan. Returns the result, and the bits that crossed the network in a second.
     fn run(&self, cell: &Cell, plan: &Plan, pids: &[u32], stop: &AtomicBool) -> anyhow::Result<(RunResult, f64)> {
         let (began, before) = (Instant::now(), loopback_bytes());
-        let execution = Execution { server_pids: pids, ..Execution::default() };
+        let execution = Execution { server_pids: pids, core: self.core, ..Execution::default() };
         let (measured, server_cpu) = execute(plan, execution, stop, |_| {})?;
         let network = (loopback_bytes() - before) * 8.0 / began.elapsed().as_secs_f64();
         if let Some(error) = &measured.last_error {
@@ -268,6 +273,8 @@ impl Runner {
             limit_ms: LIMIT.as_secs_f64() * 1e3,
             warm_up_seconds: WARM_UP,
             seed: plan.seed,
+            server_cores: self.server_cores.clone(),
+            core: self.core,
             command: format!(
                 "tessera bench suite published{} --scale {} --only {}",
                 cell.cluster.running.iter().map(|url| format!(" --cluster {url}")).collect::<String>(),

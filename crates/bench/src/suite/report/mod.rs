@@ -58,6 +58,12 @@ pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
 
 fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
     let host = &first.host;
+    let cores = match (&first.settings.server_cores, first.settings.core) {
+        (Some(servers), Some(core)) => {
+            format!("Servers, Tessera's and peers' alike, ran on cores {servers}, the load generator on core {core}.")
+        }
+        _ => "All nodes of a cluster and the load generator share it.".into(),
+    };
     let scale = first.settings.command.split(" --scale ").nth(1).and_then(|rest| rest.split(' ').next());
     let mut blocks = vec![
         Block::Heading(1, "The published experiments, measured here".into()),
@@ -70,7 +76,7 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
             first.seconds
         )),
         Block::Text(format!(
-            "One machine: {}, {} cores, {} GiB, Linux {}. All nodes of a cluster and the load generator share it. The published \
+            "One machine: {}, {} cores, {} GiB, Linux {}. {cores} The published \
              figures are of clusters of servers (Pegasus: five with two Xeon Silver 4210, 128 GB, eight SSDs and 10 Gbit/s each), so \
              throughputs are not to be compared as they stand. What can be compared is the shape of a table or a figure, \
              and Tessera's operations per CPU-second of all its nodes' processes together.",
@@ -160,6 +166,8 @@ mod tests {
             limit_ms: 10.0,
             warm_up_seconds: 0.0,
             seed: 1,
+            server_cores: None,
+            core: None,
             command: "tessera bench suite published --scale small --only x".into(),
         };
         RunResult::new(settings, &measured, Some(cpu))
