@@ -12,9 +12,11 @@ mod config;
 mod expiry_filter;
 mod keys;
 mod level_table;
+mod reads;
 mod record_cache;
 mod store;
 mod table;
+mod writes;
 
 pub use config::{Compression, RocksConfig};
 pub use store::RocksStore;

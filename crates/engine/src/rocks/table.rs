@@ -1,10 +1,10 @@
 use super::keys::{
     applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, successor, write_record_key,
 };
-use super::record_cache::{Found, Place, RecordCache, Records, Reservation};
+use super::reads::{keep, visit_known};
+use super::record_cache::{Found, RecordCache, Records};
 use super::store::RocksStore;
 use super::{keys, level_table};
-use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
 use rocksdb::statistics::Ticker;
 use rocksdb::{
@@ -24,27 +24,27 @@ const COMPACTED_AT_ONCE: u64 = 1 << 30;
 /// A table in RocksDB.
 pub struct RocksEngine {
     /// Before `store`, so that it is dropped first.
-    column_family: Arc<BoundColumnFamily<'static>>,
-    store: Arc<RocksStore>,
-    partitions: Vec<PartitionState>,
+    pub(super) column_family: Arc<BoundColumnFamily<'static>>,
+    pub(super) store: Arc<RocksStore>,
+    pub(super) partitions: Vec<PartitionState>,
     /// What the record cache knows this table by.
-    number: u32,
-    read: ReadOptions,
-    write: WriteOptions,
+    pub(super) number: u32,
+    pub(super) read: ReadOptions,
+    pub(super) write: WriteOptions,
     /// Fails instead of waiting.
-    try_write: WriteOptions,
+    pub(super) try_write: WriteOptions,
 }
 
-struct PartitionState {
-    applied: AtomicU64,
-    may_hold_sort_keys: AtomicBool,
+pub(super) struct PartitionState {
+    pub(super) applied: AtomicU64,
+    pub(super) may_hold_sort_keys: AtomicBool,
     /// How often all records were replaced, for the record cache.
-    epoch: AtomicU32,
+    pub(super) epoch: AtomicU32,
 }
 
 thread_local! {
     /// Room for the stored form of the key being looked up.
-    static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    pub(super) static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl RocksEngine {
@@ -82,95 +82,7 @@ impl RocksEngine {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Where the record cache has a hash key.
-    fn place(&self, partition: u32, hash: u64) -> Place {
-        let epoch = self.state(partition).epoch.load(Ordering::Acquire);
-        Place { table: self.number, partition, epoch, hash }
-    }
-
-    fn read_record(
-        &self,
-        partition: u32,
-        key: &RecordKey<'_>,
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        KEY.with_borrow_mut(|stored_key| {
-            write_record_key(stored_key, partition, key);
-            let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, &self.read)?;
-            Ok(value.map(|value| visit(&value)).is_some())
-        })
-    }
-
-    /// What the record cache knows about a record; a reservation is for one under the empty sort key.
-    fn look(&self, partition: u32, key: &RecordKey<'_>) -> Found<'_> {
-        let Some(cache) = &self.store.records else { return Found::Taken };
-        let place = self.place(partition, key.hash());
-        let found = if key.sort_key.is_empty() {
-            cache.get_or_reserve(place, key.hash_key)
-        } else {
-            cache.get(place, key.hash_key).map_or(Found::Taken, Found::Records)
-        };
-        match found {
-            Found::Records(records) if records.value_of(key).is_none() => Found::Taken,
-            found => found,
-        }
-    }
-
-    /// The records of a hash key in a range, from RocksDB.
-    fn read_records(
-        &self,
-        partition: u32,
-        key: &RecordKey<'_>,
-        (from, to): SortKeyRange<'_>,
-        order: Order,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
-    ) -> Result<(), EngineError> {
-        let stored_key = |sort_key: &[u8]| {
-            let mut stored = Vec::new();
-            write_record_key(&mut stored, partition, &RecordKey::with_hash(key.hash(), key.hash_key, sort_key));
-            stored
-        };
-        let prefix = stored_key(b"");
-        let just_after = |mut stored: Vec<u8>| {
-            stored.push(0);
-            stored
-        };
-        let lower = match from {
-            Bound::Unbounded => prefix.clone(),
-            Bound::Included(sort_key) => stored_key(sort_key),
-            Bound::Excluded(sort_key) => just_after(stored_key(sort_key)),
-        };
-        let upper = match to {
-            Bound::Unbounded => successor(&prefix),
-            Bound::Included(sort_key) => just_after(stored_key(sort_key)),
-            Bound::Excluded(sort_key) => stored_key(sort_key),
-        };
-        if lower >= upper {
-            return Ok(());
-        }
-        let mut options = ReadOptions::default();
-        options.set_prefix_same_as_start(true);
-        options.set_iterate_lower_bound(lower.clone());
-        options.set_iterate_upper_bound(upper.clone());
-        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
-        match order {
-            Order::Ascending => iterator.seek(&lower),
-            Order::Descending => iterator.seek_for_prev(&upper),
-        }
-        while let Some((stored, value)) = iterator.item() {
-            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
-            if visit(record.sort_key, value) == Visit::NextHashKey {
-                break;
-            }
-            match order {
-                Order::Ascending => iterator.next(),
-                Order::Descending => iterator.prev(),
-            }
-        }
-        Ok(iterator.status()?)
-    }
-
-    fn state(&self, partition: u32) -> &PartitionState {
+    pub(super) fn state(&self, partition: u32) -> &PartitionState {
         &self.partitions[partition as usize]
     }
 
@@ -178,7 +90,7 @@ impl RocksEngine {
         self.store.db.property_int_value_cf(&self.column_family, name).ok().flatten().unwrap_or(0)
     }
 
-    fn damaged_key() -> EngineError {
+    pub(super) fn damaged_key() -> EngineError {
         EngineError::Corruption("a key in RocksDB is not a record key".into())
     }
 
@@ -186,94 +98,6 @@ impl RocksEngine {
         let mut options = FlushOptions::default();
         options.set_wait(true);
         Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
-    }
-
-    /// All records of a partition were replaced.
-    fn forget_records(&self, partition: u32) {
-        self.state(partition).epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
-        let mut batch = WriteBatch::default();
-        let family = &self.column_family;
-        let mut newly_hold_sort_keys = Vec::new();
-        let (mut written, mut cleared) = (Vec::new(), Vec::new());
-        KEY.with_borrow_mut(|stored_key| {
-            for applied in applied {
-                let partition = applied.partition;
-                let mut holds_sort_keys = false;
-                for payload in applied.payloads {
-                    for mutation in mutation::decode(payload) {
-                        match mutation? {
-                            Mutation::Put { key, value } => {
-                                holds_sort_keys |= !key.sort_key.is_empty()
-                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
-                                write_record_key(stored_key, partition, &key);
-                                written.push((partition, key.hash()));
-                                batch.put_cf(family, &stored_key, value);
-                            }
-                            Mutation::Delete { key } => {
-                                write_record_key(stored_key, partition, &key);
-                                written.push((partition, key.hash()));
-                                batch.delete_cf(family, &stored_key);
-                            }
-                            Mutation::Clear => {
-                                cleared.push(partition);
-                                batch.delete_range_cf(
-                                    family,
-                                    hash_position(partition, 0).to_vec(),
-                                    partition_end(partition),
-                                );
-                            }
-                        }
-                    }
-                }
-                if holds_sort_keys && !self.may_hold_sort_keys(partition) {
-                    batch.put_cf(family, sort_keys_flag_key(partition), b"");
-                    newly_hold_sort_keys.push(partition);
-                }
-                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
-            }
-            Ok::<(), EngineError>(())
-        })?;
-        let tell = |holds| {
-            for partition in &newly_hold_sort_keys {
-                self.state(*partition).may_hold_sort_keys.store(holds, Ordering::Relaxed);
-            }
-        };
-        // Nobody may find a record that the flag says is not there; a write that fails leaves neither.
-        tell(true);
-        let outcome = self.store.db.write_opt(batch, options);
-        if let Some(records) = &self.store.records {
-            written.dedup();
-            written.into_iter().for_each(|(partition, hash)| records.forget(self.place(partition, hash)));
-            cleared.into_iter().for_each(|partition| self.forget_records(partition));
-        }
-        outcome.inspect_err(|_| tell(false))?;
-        for applied in applied {
-            self.state(applied.partition).applied.store(applied.index, Ordering::Release);
-        }
-        Ok(())
-    }
-}
-
-/// Keeps a record under the empty sort key.
-fn keep(key: &RecordKey<'_>, value: &[u8], reservation: Option<Reservation<'_>>) {
-    let mut records = Records::of(key.hash_key, false);
-    if let Some(reservation) = reservation.filter(|_| records.add(b"", value)) {
-        reservation.fill(records);
-    }
-}
-
-fn visit_known<'a>(
-    known: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    order: Order,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
-) {
-    let mut visit_until_told = |(sort_key, value)| visit(sort_key, value) == Visit::NextHashKey;
-    match order {
-        Order::Ascending => _ = { known }.any(&mut visit_until_told),
-        Order::Descending => _ = known.collect::<Vec<_>>().into_iter().rev().any(visit_until_told),
     }
 }
 

@@ -1,0 +1,120 @@
+//! Records from RocksDB, and what the record cache knows of them.
+
+use super::keys::{read_record_key, successor, write_record_key};
+use super::record_cache::{Found, Place, Records, Reservation};
+use super::table::{KEY, RocksEngine};
+use crate::{EngineError, Order, SortKeyRange, Visit};
+use rocksdb::ReadOptions;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use tessera_types::RecordKey;
+
+impl RocksEngine {
+    /// Where the record cache has a hash key.
+    pub(super) fn place(&self, partition: u32, hash: u64) -> Place {
+        let epoch = self.state(partition).epoch.load(Ordering::Acquire);
+        Place { table: self.number, partition, epoch, hash }
+    }
+
+    pub(super) fn read_record(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        KEY.with_borrow_mut(|stored_key| {
+            write_record_key(stored_key, partition, key);
+            let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, &self.read)?;
+            Ok(value.map(|value| visit(&value)).is_some())
+        })
+    }
+
+    /// What the record cache knows about a record; a reservation is for one under the empty sort key.
+    pub(super) fn look(&self, partition: u32, key: &RecordKey<'_>) -> Found<'_> {
+        let Some(cache) = &self.store.records else { return Found::Taken };
+        let place = self.place(partition, key.hash());
+        let found = if key.sort_key.is_empty() {
+            cache.get_or_reserve(place, key.hash_key)
+        } else {
+            cache.get(place, key.hash_key).map_or(Found::Taken, Found::Records)
+        };
+        match found {
+            Found::Records(records) if records.value_of(key).is_none() => Found::Taken,
+            found => found,
+        }
+    }
+
+    /// The records of a hash key in a range, from RocksDB.
+    pub(super) fn read_records(
+        &self,
+        partition: u32,
+        key: &RecordKey<'_>,
+        (from, to): SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> Result<(), EngineError> {
+        let stored_key = |sort_key: &[u8]| {
+            let mut stored = Vec::new();
+            write_record_key(&mut stored, partition, &RecordKey::with_hash(key.hash(), key.hash_key, sort_key));
+            stored
+        };
+        let prefix = stored_key(b"");
+        let just_after = |mut stored: Vec<u8>| {
+            stored.push(0);
+            stored
+        };
+        let lower = match from {
+            Bound::Unbounded => prefix.clone(),
+            Bound::Included(sort_key) => stored_key(sort_key),
+            Bound::Excluded(sort_key) => just_after(stored_key(sort_key)),
+        };
+        let upper = match to {
+            Bound::Unbounded => successor(&prefix),
+            Bound::Included(sort_key) => just_after(stored_key(sort_key)),
+            Bound::Excluded(sort_key) => stored_key(sort_key),
+        };
+        if lower >= upper {
+            return Ok(());
+        }
+        let mut options = ReadOptions::default();
+        options.set_prefix_same_as_start(true);
+        options.set_iterate_lower_bound(lower.clone());
+        options.set_iterate_upper_bound(upper.clone());
+        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+        match order {
+            Order::Ascending => iterator.seek(&lower),
+            Order::Descending => iterator.seek_for_prev(&upper),
+        }
+        while let Some((stored, value)) = iterator.item() {
+            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
+            if visit(record.sort_key, value) == Visit::NextHashKey {
+                break;
+            }
+            match order {
+                Order::Ascending => iterator.next(),
+                Order::Descending => iterator.prev(),
+            }
+        }
+        Ok(iterator.status()?)
+    }
+}
+
+/// Keeps a record under the empty sort key.
+pub(super) fn keep(key: &RecordKey<'_>, value: &[u8], reservation: Option<Reservation<'_>>) {
+    let mut records = Records::of(key.hash_key, false);
+    if let Some(reservation) = reservation.filter(|_| records.add(b"", value)) {
+        reservation.fill(records);
+    }
+}
+
+pub(super) fn visit_known<'a>(
+    known: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    order: Order,
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+) {
+    let mut visit_until_told = |(sort_key, value)| visit(sort_key, value) == Visit::NextHashKey;
+    match order {
+        Order::Ascending => _ = { known }.any(&mut visit_until_told),
+        Order::Descending => _ = known.collect::<Vec<_>>().into_iter().rev().any(visit_until_told),
+    }
+}
