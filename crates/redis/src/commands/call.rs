@@ -56,8 +56,16 @@ impl Call<'_, '_> {
         if key.is_empty() || !self.transaction.may_hold_sort_keys() {
             return Ok(None);
         }
+        Ok(self.first_record(key)?.map(|(_, record)| record))
+    }
+
+    /// The first of the records under `key`, if there are any; a string is before all fields.
+    fn first_record(&self, key: &[u8]) -> Result<Option<(Bytes, Record)>, CommandError> {
+        if !self.transaction.may_hold_sort_keys() {
+            return Ok(self.transaction.get(key, b"")?.map(|record| (Bytes::new(), record)));
+        }
         let all = (Bound::Unbounded, Bound::Unbounded);
-        Ok(self.transaction.scan(key, all, Order::Ascending, 1)?.pop().map(|(_, record)| record))
+        Ok(self.transaction.scan(key, all, Order::Ascending, 1)?.pop())
     }
 
     /// The fields of the hash under `key` in order; none if there is nothing.
@@ -95,18 +103,19 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The expiry that a field written to `key` gets: the hash's own, or a new hash's.
+    /// One field of a hash that is going to be written to.
+    pub fn field_of_hash(&self, key: &[u8], field: &[u8]) -> Result<Option<Record>, CommandError> {
+        check_hash_key(key)?;
+        self.field(key, field)
+    }
+
+    /// The expiry that a new field of `key` gets: the hash's own, or a new hash's.
     pub fn hash_expiry(&self, key: &[u8]) -> Result<Expiry, CommandError> {
-        if key.is_empty() {
-            return Err(CommandError::text("ERR a hash cannot be under the empty key"));
-        }
-        match self.value(key)? {
+        check_hash_key(key)?;
+        match self.first_record(key)? {
             None => Ok(self.transaction.default_expiry()),
-            Some(Value::String(_)) => Err(CommandError::WRONG_TYPE),
-            Some(Value::Hash) => {
-                let field = self.any_field(key)?;
-                Ok(Expiry::at_key(field.and_then(|record| record.expiry.key)))
-            }
+            Some((sort_key, record)) if sort_key.is_empty() && !record.is_field => Err(CommandError::WRONG_TYPE),
+            Some((_, record)) => Ok(Expiry::at_key(record.expiry.key)),
         }
     }
 
@@ -149,4 +158,8 @@ impl Call<'_, '_> {
         }
         Ok(self.transaction.scan_all(key)?)
     }
+}
+
+fn check_hash_key(key: &[u8]) -> Outcome {
+    if key.is_empty() { Err(CommandError::text("ERR a hash cannot be under the empty key")) } else { Ok(()) }
 }

@@ -85,10 +85,17 @@ fn put_pairs(call: &mut Call<'_, '_>, command: &str) -> Result<usize, CommandErr
     if pairs.len() % 2 != 0 {
         return Err(CommandError::arity(command));
     }
-    let expiry = call.hash_expiry(key)?;
-    let mut new = 0;
+    let (mut shared, mut new) = (None, 0);
     for pair in pairs.chunks_exact(2) {
-        new += usize::from(call.field(key, pair[0])?.is_none());
+        let before = call.field_of_hash(key, pair[0])?;
+        new += usize::from(before.is_none());
+        let expiry = match (shared, before) {
+            (Some(expiry), _) => expiry,
+            // A field of its own time to live loses that.
+            (None, Some(before)) => Expiry::at_key(before.expiry.key),
+            (None, None) => call.hash_expiry(key)?,
+        };
+        shared = Some(expiry);
         call.put_field(key, pair[0], pair[1], expiry)?;
     }
     Ok(new)
@@ -108,9 +115,9 @@ pub fn hmset(call: &mut Call<'_, '_>) -> Outcome {
 
 pub fn hsetnx(call: &mut Call<'_, '_>) -> Outcome {
     let (key, field) = (call.args[1], call.args[2]);
-    let expiry = call.hash_expiry(key)?;
-    let free = call.field(key, field)?.is_none();
+    let free = call.field_of_hash(key, field)?.is_none();
     if free {
+        let expiry = call.hash_expiry(key)?;
         call.put_field(key, field, call.args[3], expiry)?;
     }
     call.reply.boolean(free);
@@ -132,9 +139,11 @@ pub fn hdel(call: &mut Call<'_, '_>) -> Outcome {
 
 /// The field that a command is going to change, with the expiry that it keeps.
 fn existing(call: &Call<'_, '_>, key: &[u8], field: &[u8]) -> Result<(Option<Record>, Expiry), CommandError> {
-    let new_expiry = call.hash_expiry(key)?;
-    let record = call.field(key, field)?;
-    let expiry = record.as_ref().map_or(new_expiry, |record| record.expiry);
+    let record = call.field_of_hash(key, field)?;
+    let expiry = match &record {
+        Some(record) => record.expiry,
+        None => call.hash_expiry(key)?,
+    };
     Ok((record, expiry))
 }
 
