@@ -78,9 +78,8 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
     match admission {
         Admitted::Refused(error, after) => {
             tokio::time::sleep(after).await;
-            let mut out = Vec::new();
-            call.reply(server, Err(error.into()), &mut out);
-            out
+            let Failure::Header(error) = error.into() else { return refusal(&call, "ERR_BUSY") };
+            refusal(&call, error)
         }
         Admitted::After(pause) => {
             tokio::time::sleep(pause).await;

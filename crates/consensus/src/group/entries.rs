@@ -1,7 +1,7 @@
 //! Entries on their way: into the log, to the state machine, and out of memory again.
 
+use super::sparing::takes_snapshot;
 use super::storage::Held;
-use super::witness::takes_snapshot;
 use super::{Group, PassOutput, Payload, Restore};
 use crate::Committed;
 use crate::log::{LogRecord, StoredEntry};

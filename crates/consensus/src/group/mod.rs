@@ -11,6 +11,7 @@ mod members;
 pub(crate) mod message;
 mod orphans;
 mod rest;
+mod sparing;
 mod storage;
 mod tickets;
 mod witness;
@@ -124,6 +125,7 @@ pub(crate) struct Group<T> {
     rest: rest::Rest,
     freshness: freshness::Freshness,
     witness: witness::Witness,
+    sparing: sparing::Sparing,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -263,6 +265,7 @@ impl<T> Group<T> {
             rest: rest::Rest::default(),
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
+            sparing: sparing::Sparing::default(),
             in_pass: false,
         };
         for (index, change) in changes {
@@ -301,7 +304,7 @@ impl<T> Group<T> {
         }
         let prs = self.node.raft.prs();
         self.snapshots_sent
-            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(witness::takes_snapshot));
+            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(sparing::takes_snapshot));
         let term = self.node.raft.term;
         if self.is_leader() && self.handed_over == term && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. Whoever leads next, in another term, may have leases again.

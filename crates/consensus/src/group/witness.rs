@@ -5,16 +5,10 @@
 //! lacks. If only the witness has everything it wins the election, sends the other one what that lacks, and hands over to
 //! it; it serves nothing meanwhile. Of a replica that stays away the witness keeps as much as a leader does, no more: who
 //! lags further is to be replaced by somebody who gets a snapshot.
-//!
-//! While both replicas keep up, the two are the majority, and all that a witness would do with an entry is to forget it. So
-//! it is **spared**: it hears heartbeats and nothing else. It is told again when a replica has lacked something for
-//! [`PATIENCE_TICKS`], when members change, and before the group rests. Raft takes nothing from a spared witness: to send it
-//! a message later is always allowed, and what is committed without it is on both replicas, whichever of them leads next.
 
 use super::{Group, MemberChange, PassOutput, from_raft, to_raft};
 use crate::log::LogRecord;
 use raft::eraftpb::{Message, MessageType};
-use raft::{Progress, ProgressState};
 use std::time::Duration;
 use tessera_types::ReplicaId;
 
@@ -28,28 +22,6 @@ pub(super) struct Witness {
     paid: u64,
     /// Of a witness: what its log on disk was told to forget, and when.
     forgotten: (u64, Duration),
-    /// Of a leader: the last index at each of the latest ticks, oldest first.
-    last: [u64; PATIENCE_TICKS],
-    /// Of a leader: for so many ticks it spares no witness.
-    needed_ticks: u32,
-}
-
-/// What the other replica has lacked for so many ticks, or one more, the witness is told.
-const PATIENCE_TICKS: usize = 2;
-/// A witness that was needed is told everything for so many ticks.
-const NEEDED_TICKS: u32 = 20;
-/// Ticks without anything to do after which a spared witness gets what it lacks.
-const IDLE_TICKS: u32 = 10;
-/// Raft sends nothing to a member that takes a snapshot; this is the index of the one that a spared witness takes.
-const SPARED: u64 = u64::MAX;
-
-fn is_spared(progress: &Progress) -> bool {
-    progress.state == ProgressState::Snapshot && progress.pending_snapshot == SPARED
-}
-
-/// Whether a member takes a snapshot that there is.
-pub(super) fn takes_snapshot(progress: &Progress) -> bool {
-    progress.state == ProgressState::Snapshot && !is_spared(progress)
 }
 
 /// How often a witness's log on disk is told what it may forget.
@@ -80,46 +52,6 @@ impl<T> Group<T> {
             self.witness.everybody_has = index;
             self.forget();
         }
-    }
-
-    /// Spares witnesses that nobody needs, and tells those everything that are needed. For each tick of a leader.
-    pub(super) fn spare_or_tell_witnesses(&mut self) {
-        let (voters, _) = self.members();
-        let own = self.replica();
-        let witnesses = || voters.iter().filter(|voter| voter.is_witness() && **voter != own);
-        if witnesses().next().is_none() {
-            return;
-        }
-        let last = self.node.raft.raft_log.last_index();
-        if self.needs_witnesses(&voters) {
-            self.witness.needed_ticks = NEEDED_TICKS;
-        }
-        self.witness.last.rotate_left(1);
-        self.witness.last[PATIENCE_TICKS - 1] = last;
-        let is_needed = self.witness.needed_ticks > 0;
-        self.witness.needed_ticks = self.witness.needed_ticks.saturating_sub(1);
-        let is_idle = self.is_idle_for(IDLE_TICKS);
-        for witness in witnesses().copied().map(to_raft) {
-            let Some(progress) = self.node.raft.mut_prs().get_mut(witness) else { continue };
-            let is_told = is_needed || (is_idle && progress.matched < last);
-            if is_told && is_spared(progress) {
-                progress.snapshot_failure();
-                progress.become_probe();
-                self.node.raft.send_append(witness);
-            } else if !is_told && progress.state == ProgressState::Replicate {
-                progress.become_snapshot(SPARED);
-            }
-        }
-    }
-
-    /// Whether the voters with records are no majority that keeps up.
-    fn needs_witnesses(&self, voters: &[ReplicaId]) -> bool {
-        let mut keepers = voters.iter().filter(|voter| !voter.is_witness());
-        let oldest = self.witness.last[0];
-        let keeps_up = |id: &ReplicaId| {
-            *id == self.replica() || self.node.raft.prs().get(to_raft(*id)).is_some_and(|it| it.matched >= oldest)
-        };
-        self.is_changing() || 2 * keepers.clone().count() <= voters.len() || !keepers.all(keeps_up)
     }
 
     /// Lets the log on disk forget what is forgotten in memory: there is no state that would have to become durable first.

@@ -2,8 +2,9 @@
 //! has to look into memtables, filters and indexes first, and into each old version of what is written often.
 //!
 //! An entry is what was read of one hash key: the record under the empty sort key, or all of its records. A reader that
-//! finds none reserves its place *before* it reads from RocksDB; a writer takes entries and reservations away *after* it
-//! has written, and what then has no place is not kept. So nobody who comes after a write finds what was there before it.
+//! finds none reserves its place *before* it reads from RocksDB; *after* it has written, a writer brings an entry up to date,
+//! and takes a reservation away, and what then has no place is not kept. So nobody who comes after a write finds what was
+//! there before it. One writer at a time writes to a partition.
 
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
@@ -15,6 +16,8 @@ use tessera_types::RecordKey;
 
 /// A hash key whose records take more is not kept.
 const ENTRY_BYTES: usize = 64 << 10;
+/// Larger ones are not brought up to date, but read again.
+const UPDATED_BYTES: usize = 16 << 10;
 /// What an entry takes beside its records, about.
 const OVERHEAD_BYTES: usize = 128;
 /// What an entry is taken to take before there are any.
@@ -38,6 +41,19 @@ pub(super) struct Records {
     are_all: bool,
     /// Each as `u32 length of the sort key | u32 length of the value | sort key | value`, by sort key.
     bytes: Vec<u8>,
+}
+
+/// A record that was written, or deleted.
+pub(super) struct Change<'a> {
+    pub(super) partition: u32,
+    pub(super) key: RecordKey<'a>,
+    pub(super) value: Option<&'a [u8]>,
+}
+
+impl Change<'_> {
+    pub(super) fn is_beside(&self, other: &Change<'_>) -> bool {
+        (self.partition, self.key.hash(), self.key.hash_key) == (other.partition, other.key.hash(), other.key.hash_key)
+    }
 }
 
 #[derive(Clone)]
@@ -98,7 +114,19 @@ impl RecordCache {
         }
     }
 
-    /// To be called after a write.
+    /// To be called after records of one hash key were changed.
+    pub(super) fn update(&self, place: Place, changes: &[Change<'_>]) {
+        let Some(Change { key, .. }) = changes.first() else { return };
+        let known = self.cache.peek(&place).filter(|records| *records.hash_key == *key.hash_key);
+        let updated = known.and_then(|records| records.with(changes));
+        // What was evicted meanwhile may have been reserved since.
+        let is_kept = updated.is_some_and(|records| self.cache.replace(place, Arc::new(records), true).is_ok());
+        if !is_kept {
+            self.forget(place);
+        }
+    }
+
+    /// To be called after a write of which it is not known what it changed.
     pub(super) fn forget(&self, place: Place) {
         self.cache.remove(&place);
     }
@@ -144,6 +172,25 @@ impl Records {
         true
     }
 
+    /// What changes make of them; `None` if that is nothing, or too much to keep.
+    fn with(&self, changes: &[Change<'_>]) -> Option<Self> {
+        if self.bytes.len() > UPDATED_BYTES {
+            return None;
+        }
+        let mut records: Vec<_> = self.iter().collect();
+        for Change { key, value, .. } in changes {
+            match (records.binary_search_by_key(&key.sort_key, |(sort_key, _)| *sort_key), value) {
+                (Ok(at), Some(value)) => records[at].1 = value,
+                (Ok(at), None) => _ = records.remove(at),
+                (Err(at), Some(value)) if self.are_all => records.insert(at, (key.sort_key, value)),
+                (Err(_), _) => {}
+            }
+        }
+        let mut updated = Self::of(&self.hash_key, self.are_all);
+        let fit = records.iter().all(|(sort_key, value)| updated.add(sort_key, value));
+        (fit && !records.is_empty()).then_some(updated)
+    }
+
     /// Sort keys and values in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.bytes[..];
@@ -170,5 +217,44 @@ impl Records {
     pub(super) fn value_of(&self, key: &RecordKey<'_>) -> Option<Option<&[u8]>> {
         let found = self.iter().find(|(sort_key, _)| *sort_key == key.sort_key).map(|(_, value)| value);
         (found.is_some() || self.are_all).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(are_all: bool, records: &[(&str, &str)]) -> Records {
+        let mut all = Records::of(b"key", are_all);
+        assert!(records.iter().all(|(sort_key, value)| all.add(sort_key.as_bytes(), value.as_bytes())));
+        all
+    }
+
+    fn changed(before: &Records, changes: &[(&str, Option<&str>)]) -> Option<Vec<(String, String)>> {
+        let changes = changes.iter().map(|(sort_key, value)| Change {
+            partition: 0,
+            key: RecordKey::new(b"key", sort_key.as_bytes()),
+            value: value.map(str::as_bytes),
+        });
+        let changes: Vec<_> = changes.collect();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let after = before.with(&changes)?;
+        Some(after.iter().map(|(sort_key, value)| (text(sort_key), text(value))).collect())
+    }
+
+    #[test]
+    fn entries_follow_writes() {
+        let all = records(true, &[("b", "1"), ("d", "2")]);
+        let pairs = |pairs: &[(&str, &str)]| {
+            Some(pairs.iter().map(|(one, other)| (one.to_string(), other.to_string())).collect::<Vec<_>>())
+        };
+        let changes = [("a", Some("3")), ("d", None), ("c", Some("4")), ("c", Some("5")), ("e", None)];
+        assert_eq!(changed(&all, &changes), pairs(&[("a", "3"), ("b", "1"), ("c", "5")]));
+        assert_eq!(changed(&all, &[("b", None), ("d", None)]), None, "what is not there is not kept");
+        let one = records(false, &[("", "1")]);
+        assert_eq!(changed(&one, &[("", Some("2")), ("a", Some("3"))]), pairs(&[("", "2")]), "others are not known");
+        assert_eq!(changed(&one, &[("", None)]), None);
+        let large = "x".repeat(UPDATED_BYTES + 1);
+        assert_eq!(changed(&records(true, &[("a", &large)]), &[("a", Some("1"))]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! Writing what a log's entries come to.
 
 use super::keys::{applied_index_key, hash_position, partition_end, sort_keys_flag_key, write_record_key};
+use super::record_cache::Change;
 use super::table::{KEY, RocksEngine};
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
@@ -29,12 +30,12 @@ impl RocksEngine {
                                 holds_sort_keys |= !key.sort_key.is_empty()
                                     || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
                                 write_record_key(stored_key, partition, &key);
-                                written.push((partition, key.hash()));
+                                written.push(Change { partition, key, value: Some(value) });
                                 batch.put_cf(family, &stored_key, value);
                             }
                             Mutation::Delete { key } => {
                                 write_record_key(stored_key, partition, &key);
-                                written.push((partition, key.hash()));
+                                written.push(Change { partition, key, value: None });
                                 batch.delete_cf(family, &stored_key);
                             }
                             Mutation::Clear => {
@@ -65,8 +66,11 @@ impl RocksEngine {
         tell(true);
         let outcome = self.store.db.write_opt(batch, options);
         if let Some(records) = &self.store.records {
-            written.dedup();
-            written.into_iter().for_each(|(partition, hash)| records.forget(self.place(partition, hash)));
+            let is_known = outcome.is_ok() && cleared.is_empty();
+            for changes in written.chunk_by(Change::is_beside) {
+                let place = self.place(changes[0].partition, changes[0].key.hash());
+                if is_known { records.update(place, changes) } else { records.forget(place) }
+            }
             cleared.into_iter().for_each(|partition| self.forget_records(partition));
         }
         outcome.inspect_err(|_| tell(false))?;
