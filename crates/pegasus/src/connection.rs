@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Instant;
-use tessera_store::{Admitted, Leader};
+use tessera_store::Leader;
+use tessera_types::Admitted;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -11,8 +11,8 @@ use crate::wire::Blob;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
-use tessera_store::{Admissions, Admitted, Operation, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{ReadMode, RecordKey, RequestError, TableNumber, UnixMillis};
+use tessera_store::{Admissions, Operation, Table, Transaction, Verdict, WriteOptions};
+use tessera_types::{Admitted, ReadMode, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// How often a read of several records is made again because a write came between, before the partition's loop makes it.
 const READ_TRIES: usize = 3;
@@ -150,7 +150,8 @@ impl DataCall {
         }
     }
 
-    fn write_reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
+    /// Appends the reply, of which the slow log and the table's rates do not hear.
+    pub(crate) fn write_reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
         match outcome {
             Ok(response) => response.write(out, &self.call, self.origin(server)),
             Err(Failure::Body(code)) => {

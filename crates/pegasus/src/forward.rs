@@ -12,8 +12,8 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Admitted, Face, Leader, RequestFailure};
-use tessera_types::{ReadMode, TableNumber};
+use tessera_store::{Face, Leader, RequestFailure};
+use tessera_types::{Admitted, ReadMode, TableNumber};
 
 /// How long a request is tried whose client does not say how long it waits, and the longest.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -78,15 +78,16 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
     match admission {
         Admitted::Refused(error, after) => {
             tokio::time::sleep(after).await;
-            let Failure::Header(error) = error.into() else { return refusal(&call, "ERR_BUSY") };
-            refusal(&call, error)
+            let mut out = Vec::new();
+            call.write_reply(server, Err(error.into()), &mut out);
+            out
         }
         Admitted::After(pause) => {
             tokio::time::sleep(pause).await;
             reach(server, call).await
         }
         // The client has stopped waiting by then.
-        Admitted::Ignored => {
+        Admitted::Ignored(_) => {
             tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
             refusal(&call, "ERR_TIMEOUT")
         }

@@ -9,18 +9,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tessera_types::{Admission, RequestError, Verdict};
-
-/// What becomes of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Admitted {
-    Now,
-    After(Duration),
-    /// It is refused, after a while.
-    Refused(RequestError, Duration),
-    /// It is denied, and clients that can be left without an answer are.
-    Ignored,
-}
+use tessera_types::{Admission, Admitted, RequestError};
 
 /// Units of the second that goes on.
 #[derive(Default)]
@@ -59,8 +48,8 @@ impl Admissions {
     pub fn admit(&self, table: &Table, is_write: bool, bytes: usize) -> Admitted {
         let Admission { deny, write_rate, write_byte_rate, read_rate, read_byte_rate } = &self.settings;
         if if is_write { deny.writes } else { deny.reads } {
-            let refused = Admitted::Refused(RequestError::Denied { is_write }, Duration::ZERO);
-            return if deny.is_silent { Admitted::Ignored } else { refused };
+            let error = RequestError::Denied { is_write };
+            return if deny.is_silent { Admitted::Ignored(error) } else { Admitted::Refused(error, Duration::ZERO) };
         }
         let share = self.share(table);
         // How much a read returns is known afterwards.
@@ -68,14 +57,9 @@ impl Admissions {
             true => (write_rate, &self.writes, write_byte_rate, &self.write_bytes, bytes as u64),
             false => (read_rate, &self.reads, read_byte_rate, &self.read_bytes, 0),
         };
-        let verdict = match rate.judge(requests.add(1), share) {
-            Verdict::Now => byte_rate.judge(sizes.add(bytes), share),
+        match rate.judge(requests.add(1), share) {
+            Admitted::Now => byte_rate.judge(sizes.add(bytes), share),
             other => other,
-        };
-        match verdict {
-            Verdict::Now => Admitted::Now,
-            Verdict::After(pause) => Admitted::After(pause),
-            Verdict::Refused(after) => Admitted::Refused(RequestError::Throttled, after),
         }
     }
 

@@ -34,7 +34,7 @@ mod traffic;
 mod transaction;
 mod watch;
 
-pub use admission::{Admissions, Admitted};
+pub use admission::Admissions;
 pub use catalog_changes::AlterError;
 pub use compactions::CompactionState;
 pub use config::StoreConfig;

@@ -1,6 +1,7 @@
 //! What a table admits: how many requests and bytes a second, and whether any at all. In Apache Pegasus' words, whose
 //! operators know them.
 
+use crate::RequestError;
 use crate::text::json_is_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,23 +36,27 @@ struct Steps {
     reject: Option<(u64, Duration)>,
 }
 
-/// What becomes of a request by a [`Rate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admitted {
     Now,
     After(Duration),
     /// It is refused, after a while.
-    Refused(Duration),
+    Refused(RequestError, Duration),
+    /// It is refused, and clients that can be left without an answer are.
+    Ignored(RequestError),
 }
 
 impl Rate {
     /// What becomes of a request with which so many units were counted in this second, of `share` of the rate.
-    pub fn judge(&self, counted: u64, share: f64) -> Verdict {
+    pub fn judge(&self, counted: u64, share: f64) -> Admitted {
         let is_beyond = |units: u64| counted as f64 > units as f64 * share;
         match self.0.as_deref() {
-            Some(Steps { reject: Some((units, after)), .. }) if is_beyond(*units) => Verdict::Refused(*after),
-            Some(Steps { delay: Some((units, after)), .. }) if is_beyond(*units) => Verdict::After(*after),
-            _ => Verdict::Now,
+            Some(Steps { reject: Some((units, after)), .. }) if is_beyond(*units) => {
+                Admitted::Refused(RequestError::Throttled, *after)
+            }
+            Some(Steps { delay: Some((units, after)), .. }) if is_beyond(*units) => Admitted::After(*after),
+            _ => Admitted::Now,
         }
     }
 }
@@ -154,19 +159,19 @@ mod tests {
     #[test]
     fn rates_are_read_and_kept() {
         let rate: Rate = "2K*delay*100,1M*reject*200".parse().unwrap();
-        let (delayed, refused) =
-            (Verdict::After(Duration::from_millis(100)), Verdict::Refused(Duration::from_millis(200)));
+        let throttled = |millis| Admitted::Refused(RequestError::Throttled, Duration::from_millis(millis));
+        let delayed = Admitted::After(Duration::from_millis(100));
         for (counted, share, expected) in [
-            (2_000, 1.0, Verdict::Now),
-            (2_001, 1.0, delayed),
+            (2_000, 1.0, Admitted::Now),
+            (2_001, 1.0, delayed.clone()),
             (1_001, 0.5, delayed),
-            (1_000_001, 1.0, refused),
-            (500_001, 0.5, refused),
+            (1_000_001, 1.0, throttled(200)),
+            (500_001, 0.5, throttled(200)),
         ] {
             assert_eq!(rate.judge(counted, share), expected, "{counted} of {share}");
         }
-        assert_eq!("5*reject*0".parse::<Rate>().unwrap().judge(6, 1.0), Verdict::Refused(Duration::ZERO));
-        assert_eq!("none".parse::<Rate>().unwrap().judge(u64::MAX, 0.1), Verdict::Now);
+        assert_eq!("5*reject*0".parse::<Rate>().unwrap().judge(6, 1.0), throttled(0));
+        assert_eq!("none".parse::<Rate>().unwrap().judge(u64::MAX, 0.1), Admitted::Now);
         for wrong in ["", "5", "5*reject", "x*reject*1", "5*drop*1", "5*delay*x", "5*delay*1,6*delay*1", "-1*delay*1"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
         }

@@ -17,7 +17,7 @@ mod table;
 mod text;
 mod time;
 
-pub use admission::{Admission, Denial, Rate, Verdict};
+pub use admission::{Admission, Admitted, Denial, Rate};
 pub use error::{Outcome, RequestError};
 pub use key::{RecordKey, hash_of};
 pub use limits::Limits;

@@ -6,7 +6,7 @@
 //! a message later is always allowed, and what is committed without it is on both replicas, whichever of them leads next.
 //! docs/decisions/0016 has what that saves.
 
-use super::{Group, to_raft};
+use super::{Group, from_raft, to_raft};
 use raft::{Progress, ProgressState};
 use tessera_types::ReplicaId;
 
@@ -40,12 +40,10 @@ pub(super) fn takes_snapshot(progress: &Progress) -> bool {
 impl<T> Group<T> {
     /// Spares witnesses that nobody needs, and tells those everything that are needed. For each tick of a leader.
     pub(super) fn spare_or_tell_witnesses(&mut self) {
-        let (voters, _) = self.members();
-        let own = self.replica();
-        let witnesses = || voters.iter().filter(|voter| voter.is_witness() && **voter != own);
-        if witnesses().next().is_none() {
+        if !self.node.raft.prs().iter().any(|(id, _)| from_raft(*id).is_witness()) {
             return;
         }
+        let (voters, _) = self.members();
         let last = self.node.raft.raft_log.last_index();
         if self.needs_witnesses(&voters) {
             self.sparing.needed_ticks = NEEDED_TICKS;
@@ -55,7 +53,8 @@ impl<T> Group<T> {
         let is_needed = self.sparing.needed_ticks > 0;
         self.sparing.needed_ticks = self.sparing.needed_ticks.saturating_sub(1);
         let is_idle = self.is_idle_for(IDLE_TICKS);
-        for witness in witnesses().copied().map(to_raft) {
+        let own = self.replica();
+        for witness in voters.into_iter().filter(|voter| voter.is_witness() && *voter != own).map(to_raft) {
             let Some(progress) = self.node.raft.mut_prs().get_mut(witness) else { continue };
             let is_told = is_needed || (is_idle && progress.matched < last);
             if is_told && is_spared(progress) {

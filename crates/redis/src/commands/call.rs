@@ -38,7 +38,8 @@ impl Call<'_, '_> {
         match self.transaction.get(key, b"")? {
             Some(record) if record.is_field => Ok(Some(Value::Hash)),
             Some(record) => Ok(Some(Value::String(record))),
-            None => Ok(self.any_field(key)?.map(|_| Value::Hash)),
+            None if key.is_empty() || !self.transaction.may_hold_sort_keys() => Ok(None),
+            None => Ok(self.first_record(key)?.map(|_| Value::Hash)),
         }
     }
 
@@ -49,14 +50,6 @@ impl Call<'_, '_> {
             Some(Value::String(record)) => Ok(Some(record)),
             Some(Value::Hash) => Err(CommandError::WRONG_TYPE),
         }
-    }
-
-    /// One of the fields of the hash under `key`, if there is one.
-    pub fn any_field(&self, key: &[u8]) -> Result<Option<Record>, CommandError> {
-        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
-            return Ok(None);
-        }
-        Ok(self.first_record(key)?.map(|(_, record)| record))
     }
 
     /// The first of the records under `key`, if there are any; a string is before all fields.

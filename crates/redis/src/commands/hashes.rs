@@ -115,9 +115,9 @@ pub fn hmset(call: &mut Call<'_, '_>) -> Outcome {
 
 pub fn hsetnx(call: &mut Call<'_, '_>) -> Outcome {
     let (key, field) = (call.args[1], call.args[2]);
-    let free = call.field_of_hash(key, field)?.is_none();
+    let (before, expiry) = existing(call, key, field)?;
+    let free = before.is_none();
     if free {
-        let expiry = call.hash_expiry(key)?;
         call.put_field(key, field, call.args[3], expiry)?;
     }
     call.reply.boolean(free);

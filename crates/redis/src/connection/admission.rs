@@ -3,8 +3,8 @@
 use super::Connection;
 use super::frame::OwnedFrame;
 use crate::commands::{Command, CommandError};
-use tessera_store::Admitted;
-use tessera_types::RequestError;
+use std::time::Duration;
+use tessera_types::Admitted;
 
 impl Connection {
     /// Has a command that is to be carried out here wait, or answers it with a refusal, as its table wants it. Returns whether
@@ -18,14 +18,13 @@ impl Connection {
             Admitted::After(pause) => (None, pause),
             Admitted::Refused(error, pause) => (Some(error), pause),
             // No client of Redis expects to be left without an answer.
-            Admitted::Ignored => (Some(RequestError::Denied { is_write }), std::time::Duration::ZERO),
+            Admitted::Ignored(error) => (Some(error), Duration::ZERO),
         };
         self.settle().await;
         tokio::time::sleep(pause).await;
-        if let Some(error) = &error {
-            self.reply().error(&CommandError::Request(error.clone()).line());
-        }
-        error.is_none()
+        let Some(error) = error else { return true };
+        self.reply().error(&CommandError::Request(error).line());
+        false
     }
 
     /// Counts what a read returned, whose reply begins at `began`.
