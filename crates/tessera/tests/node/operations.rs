@@ -1,7 +1,7 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
 use crate::resp_client::Value;
-use crate::server::{Node, SmallDisk, free_port, tessera, wait_for};
+use crate::server::{Node, SmallDisk, free_port, set_ports, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;
@@ -18,8 +18,12 @@ fn bulk(text: &str) -> Value {
     Value::Bulk(text.as_bytes().to_vec())
 }
 
+/// On ports of its own where `arguments` say nothing else.
 fn start_and_fail(arguments: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = tessera().arg("start").args(arguments).output().unwrap();
+    let mut command = tessera();
+    command.arg("start");
+    set_ports(&mut command, free_port(), free_port());
+    let Output { status, stderr, .. } = command.args(arguments).output().unwrap();
     (status.code(), String::from_utf8(stderr).unwrap())
 }
 
@@ -105,10 +109,7 @@ fn what_cannot_start_says_why_and_exits_with_its_code() {
     let data = TempDir::new().unwrap();
     let path = data.path().to_str().unwrap();
     let node = Node::start(data.path(), &[]);
-    let (redis, admin) = (free_port(), free_port());
-    let ports = [format!("redis.port={redis}"), format!("admin.port={admin}"), format!("cluster.port={}", free_port())];
-    let with_ports = ["--set", &ports[0], "--set", &ports[1], "--set", &ports[2]];
-    let (code, message) = start_and_fail(&[&["--data-dir", path], &with_ports[..]].concat());
+    let (code, message) = start_and_fail(&["--data-dir", path]);
     assert!(code == Some(5) && message.contains("in use by another process"), "{code:?} {message}");
     let taken = format!("redis.port={}", node.redis_port);
     let (code, message) = start_and_fail(&["--data-dir", path, "--set", &taken]);
@@ -119,7 +120,7 @@ fn what_cannot_start_says_why_and_exits_with_its_code() {
     assert!(code == Some(3) && message.contains("--insecure"), "{code:?} {message}");
     drop(node);
     std::fs::write(data.path().join("VERSION"), "99\n").unwrap();
-    let (code, message) = start_and_fail(&[&["--data-dir", path], &with_ports[..]].concat());
+    let (code, message) = start_and_fail(&["--data-dir", path]);
     assert!(code == Some(5) && message.contains("99"), "{code:?} {message}");
 }
 
@@ -140,9 +141,7 @@ fn a_flipped_bit_in_the_log_is_refused_with_a_way_out() {
         .is_some()
     });
     assert!(damaged.is_some(), "the value is in the log");
-    let ports = [format!("redis.port={}", free_port()), format!("admin.port={}", free_port())];
-    let arguments = ["--data-dir", data.path().to_str().unwrap(), "--set", &ports[0], "--set", &ports[1]];
-    let (code, message) = start_and_fail(&arguments);
+    let (code, message) = start_and_fail(&["--data-dir", data.path().to_str().unwrap()]);
     assert!(code == Some(5) && message.contains("damaged") && message.contains("move this"), "{code:?} {message}");
 }
 
@@ -190,11 +189,8 @@ fn users_passwords_and_permissions() {
     std::fs::write(&config, text).unwrap();
     let (redis_port, admin_port) = (free_port(), free_port());
     let mut command = tessera();
-    command.args(["start", "--config", config.to_str().unwrap(), "--data-dir"]).arg(data.path().join("data"));
-    command.args(["--set", &format!("cluster.port={}", free_port())]);
-    command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
-    command.args(["--set", "logging.filter=warn"]);
-    let _process = crate::server::Process::start(&mut command);
+    command.args(["start", "--config"]).arg(config);
+    let _node = Node::spawn_with(command, &data.path().join("data"), redis_port, admin_port, &[]);
     let connect = || crate::resp_client::Client::connect(redis_port).ok();
     let mut client = crate::server::wait_for("the node accepts", std::time::Duration::from_secs(30), connect);
     assert_eq!(client.run("GET k"), Value::Error("NOAUTH Authentication required.".into()));

@@ -91,6 +91,15 @@ pub fn tessera() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tessera"))
 }
 
+/// The default ports of the Pegasus face are among those that the system gives to outgoing connections: it is off.
+pub fn set_ports(command: &mut Command, redis: u16, admin: u16) {
+    let peers = free_port();
+    for setting in [format!("redis.port={redis}"), format!("admin.port={admin}"), format!("cluster.port={peers}")] {
+        command.args(["--set", &setting]);
+    }
+    command.args(["--set", "pegasus.port=0", "--set", "pegasus.meta_port=0"]);
+}
+
 impl Node {
     pub fn start(data: &Path, settings: &[&str]) -> Self {
         let (redis_port, admin_port) = (free_port(), free_port());
@@ -119,10 +128,7 @@ impl Node {
         for setting in ["logging.filter=warn", "log.segment_bytes=4194304", "rocksdb.block_cache_bytes=33554432"] {
             command.args(["--set", setting]);
         }
-        command.args(["--set", &format!("redis.port={redis_port}"), "--set", &format!("admin.port={admin_port}")]);
-        // The default ports of the Pegasus face are among those that the system gives to outgoing connections.
-        command.args(["--set", &format!("cluster.port={}", free_port()), "--set", "pegasus.port=0"]);
-        command.args(["--set", "pegasus.meta_port=0"]);
+        set_ports(&mut command, redis_port, admin_port);
         for setting in settings {
             command.args(["--set", setting]);
         }
