@@ -10,20 +10,15 @@ use crate::server::PegasusServer;
 use crate::status::Failure;
 use crate::{forward, meta};
 use bytes::{Buf, BytesMut};
-use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Instant;
+use tessera_face::buffers;
 use tessera_store::Leader;
 use tessera_types::Admitted;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Room for what one read of the connection may bring.
-const READ_BYTES: usize = 16 << 10;
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
 /// GETs that run together: their values are in memory at one time.
@@ -56,12 +51,16 @@ impl Connection {
     /// Serves until the client leaves, errs or stops reading.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         loop {
-            let content = self.outbox.take();
+            let mut content = self.outbox.take();
             content.elsewhere.into_iter().for_each(|frame| self.do_again(&frame));
+            if self.output.is_empty() {
+                std::mem::swap(&mut self.output, &mut content.replies);
+            }
             self.output.extend_from_slice(&content.replies);
+            buffers::give_back(&mut content.replies);
             self.write_out().await?;
             tokio::select! {
-                bytes = read(&mut self.stream, &mut self.input), if self.outbox.waiting() < PIPELINE => {
+                bytes = tessera_face::read(&mut self.stream, &mut self.input), if self.outbox.waiting() < PIPELINE => {
                     if bytes? == 0 {
                         return Ok(());
                     }
@@ -74,6 +73,7 @@ impl Connection {
 
     /// Carries out every whole request of the input.
     async fn process(&mut self) -> io::Result<()> {
+        buffers::take(&mut self.output);
         let mut gathered = Gathered { received: Instant::now(), gets: DataCalls::new(), writes: DataCalls::new() };
         loop {
             let unwanted = self.unwanted.min(self.input.len());
@@ -204,50 +204,9 @@ impl Connection {
 
     /// Writes the replies that are ready; fails if the client takes none of them for too long.
     async fn write_out(&mut self) -> io::Result<()> {
-        let mut rest = &self.output[..];
-        while !rest.is_empty() {
-            // Nearly always the socket's buffer has room, and no timer is needed.
-            let written = match self.stream.try_write(rest) {
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let patience = self.server.config.write_timeout;
-                    tokio::time::timeout(patience, self.stream.write(rest)).await.map_err(|_| {
-                        io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")
-                    })??
-                }
-                Err(error) => return Err(error),
-            };
-            rest = &rest[written..];
-        }
-        self.output.clear();
-        if self.output.capacity() > REPLY_BYTES {
-            self.output = Vec::new();
-        }
+        tessera_face::write(&mut self.stream, &self.output, self.server.config.write_timeout).await?;
+        buffers::give_back(&mut self.output);
         Ok(())
-    }
-}
-
-/// Waits for bytes and appends them. Returns how many; 0 at the end. Room for them is taken only once there are some, so that
-/// an idle connection has none.
-///
-/// Cancellation: nothing is lost.
-async fn read(stream: &mut TcpStream, input: &mut BytesMut) -> io::Result<usize> {
-    loop {
-        stream.readable().await?;
-        input.reserve(READ_BYTES);
-        // Readiness may be a mere guess. This way it is known to be over when a read did not fill the room.
-        let attempt = poll_fn(|cx| match pin!(stream.read_buf(input)).poll(cx) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Some(outcome) = attempt.await {
-            return outcome;
-        }
-        if input.is_empty() {
-            *input = BytesMut::new();
-        }
-        // Or tokio wants others to have their turn, and would say no more than that for ever.
-        tokio::task::yield_now().await;
     }
 }
 
@@ -257,26 +216,4 @@ fn unreadable() -> io::Error {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
-    use tokio::task::coop::{consume_budget, has_budget_remaining};
-
-    /// It once tried again and again without letting anything else run, when a task had had its turn for long enough.
-    #[tokio::test]
-    async fn a_read_ends_when_the_task_has_used_up_its_turn() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let mut stream = listener.accept().await.unwrap().0;
-        client.write_all(b"THFT").await.unwrap();
-        stream.readable().await.unwrap();
-        while has_budget_remaining() {
-            consume_budget().await;
-        }
-        assert_eq!(read(&mut stream, &mut BytesMut::new()).await.unwrap(), 4);
-    }
 }

@@ -3,6 +3,7 @@
 use crate::frame::Frame;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tessera_face::buffers;
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -29,7 +30,10 @@ impl Outbox {
 
     /// Takes an expected reply, which `write` appends.
     pub(crate) fn reply(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        write(&mut self.content.lock().replies);
+        let mut content = self.content.lock();
+        buffers::take(&mut content.replies);
+        write(&mut content.replies);
+        drop(content);
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_one();
     }

@@ -10,7 +10,6 @@
 
 mod admission;
 mod batch;
-mod buffers;
 mod choices;
 mod cluster_command;
 mod dispatch;
@@ -37,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 pub(crate) use stream::Stream;
+use tessera_face::buffers;
 use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 /// Replies are written out when they have grown to this.

@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Gives an empty buffer room, if it has none.
-pub(super) fn take(buffer: &mut Vec<u8>) {
+pub fn take(buffer: &mut Vec<u8>) {
     if buffer.capacity() == 0 {
         let spare = SPARE.with_borrow_mut(Vec::pop);
         *buffer = spare.unwrap_or_else(|| Vec::with_capacity(NEW_BYTES));
@@ -23,7 +23,7 @@ pub(super) fn take(buffer: &mut Vec<u8>) {
 }
 
 /// Empties a buffer and takes its room back.
-pub(super) fn give_back(buffer: &mut Vec<u8>) {
+pub fn give_back(buffer: &mut Vec<u8>) {
     let mut room = std::mem::take(buffer);
     room.clear();
     SPARE.with_borrow_mut(|spare| {

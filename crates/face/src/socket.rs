@@ -1,0 +1,135 @@
+use crate::buffers;
+use bytes::{BufMut, BytesMut};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Room for what one read may bring, where it is not lent.
+const READ_BYTES: usize = 16 << 10;
+
+/// What a connection reads into.
+pub trait Input: BufMut {
+    /// Makes room for a read.
+    fn make_room(&mut self);
+    /// Lets go of the room if nothing is in it.
+    fn drop_room(&mut self);
+}
+
+impl Input for Vec<u8> {
+    fn make_room(&mut self) {
+        buffers::take(self);
+    }
+
+    fn drop_room(&mut self) {
+        if self.is_empty() {
+            buffers::give_back(self);
+        }
+    }
+}
+
+impl Input for BytesMut {
+    fn make_room(&mut self) {
+        self.reserve(READ_BYTES);
+    }
+
+    fn drop_room(&mut self) {
+        if self.is_empty() {
+            *self = Self::new();
+        }
+    }
+}
+
+/// Waits for bytes and appends them. Returns how many; 0 at the end. Room for them is taken only once there are some, so that
+/// an idle connection has none.
+///
+/// Cancellation: nothing is lost.
+///
+/// # Errors
+/// Those of the socket.
+pub async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        input.make_room();
+        // Readiness may be a mere guess, as it is for a new connection. This way it is known to be over when a read did not
+        // fill the room.
+        let attempt = poll_fn(|cx| match pin!(stream.read_buf(input)).poll(cx) {
+            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+            Poll::Pending => Poll::Ready(None),
+        });
+        if let Some(outcome) = attempt.await {
+            return outcome;
+        }
+        input.drop_room();
+        // Or tokio wants others to have their turn, and would say no more than that for ever.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Writes all of `bytes`.
+///
+/// # Errors
+/// Those of the socket, and [`no_longer_read`] if the client takes none of them for as long as `patience`.
+pub async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // Nearly always the socket's buffer has room, and no timer is needed.
+        let written = match stream.try_write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::timeout(patience, stream.write(bytes)).await.map_err(|_| no_longer_read())??
+            }
+            outcome => outcome?,
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+/// The error of a client that takes too long to read.
+pub fn no_longer_read() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client does not read its replies")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+    use tokio::task::coop::{consume_budget, has_budget_remaining};
+
+    async fn connect() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    /// It once tried again and again without letting anything else run, when a task had had its turn for long enough.
+    #[tokio::test]
+    async fn a_read_ends_when_the_task_has_used_up_its_turn() {
+        let (mut client, mut stream) = connect().await;
+        for round in 1..=3 {
+            client.write_all(b"PING\r\n").await.unwrap();
+            stream.readable().await.unwrap();
+            while has_budget_remaining() {
+                consume_budget().await;
+            }
+            let (mut lent, mut owned) = (Vec::new(), BytesMut::new());
+            let bytes = match round {
+                2 => read(&mut stream, &mut owned).await,
+                _ => read(&mut stream, &mut lent).await,
+            };
+            assert_eq!(bytes.unwrap(), 6, "round {round}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_nothing_is_given_up() {
+        let (_client, mut stream) = connect().await;
+        let outcome = write(&mut stream, &vec![0; 64 << 20], Duration::from_millis(50)).await;
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+}
