@@ -16,23 +16,35 @@ struct BootFile {
     boot: String,
     /// Whether everything was synced at the end.
     is_clean: bool,
+    /// Whether something was lost, and replicas that may have forgotten it are still to be renewed.
+    #[serde(default)]
+    has_lost: bool,
 }
 
-/// The directory is in use from now on. Returns whether the machine went down while it was in use before.
+/// The directory is in use from now on. Returns whether the machine went down while it was in use before, and this is not
+/// [dealt with](renewed) yet.
 pub(crate) fn begin(path: &Path) -> io::Result<bool> {
     let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
     let before: Option<BootFile> = load_json(path)?;
-    let has_lost = before.is_some_and(|before| before.boot != boot && !before.is_clean);
-    save_json(path, &BootFile { boot, is_clean: false })?;
+    let has_lost = before.is_some_and(|before| before.has_lost || before.boot != boot && !before.is_clean);
+    save_json(path, &BootFile { boot, is_clean: false, has_lost })?;
     Ok(has_lost)
+}
+
+/// No replica is left that may have forgotten.
+pub(crate) fn renewed(path: &Path) -> io::Result<()> {
+    change(path, |file| file.has_lost = false)
 }
 
 /// Everything is synced.
 pub(crate) fn end(path: &Path) -> io::Result<()> {
-    match load_json::<BootFile>(path)? {
-        Some(file) => save_json(path, &BootFile { is_clean: true, ..file }),
-        None => Ok(()),
-    }
+    change(path, |file| file.is_clean = true)
+}
+
+fn change(path: &Path, change: impl FnOnce(&mut BootFile)) -> io::Result<()> {
+    let Some(mut file) = load_json(path)? else { return Ok(()) };
+    change(&mut file);
+    save_json(path, &file)
 }
 
 #[cfg(test)]
@@ -51,6 +63,11 @@ mod tests {
         assert!(!begin(&path).unwrap(), "the process crashed");
         crash_of_machine();
         assert!(begin(&path).unwrap());
+        assert!(begin(&path).unwrap(), "the process crashed before anything was renewed");
+        end(&path).unwrap();
+        assert!(begin(&path).unwrap(), "it ended, cleanly, before anything was renewed");
+        renewed(&path).unwrap();
+        assert!(!begin(&path).unwrap());
         end(&path).unwrap();
         crash_of_machine();
         assert!(!begin(&path).unwrap(), "it had ended cleanly");

@@ -178,7 +178,7 @@ impl Rounds {
     async fn renew_lost_replicas(&self) {
         let lost = self.host().lost_replicas();
         if lost.is_empty() {
-            return;
+            return self.host().note_renewed();
         }
         tracing::info!(replicas = lost.len(), "what was here has forgotten its votes; others are to take its place");
         if let Some(Changed::Renewed { go_on }) = self.change(CatalogCommand::Renew { lost }).await {

@@ -77,6 +77,8 @@ pub(crate) struct Host {
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,
+    /// Whether that is still to be noted as dealt with.
+    pub(crate) owes_renewal: AtomicBool,
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     /// Told whenever a partition gets a leader, here or elsewhere.

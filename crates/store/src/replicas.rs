@@ -5,6 +5,7 @@
 //! A replica whose votes are not all on disk when its process ends, or its machine, has forgotten some. It must not go on as
 //! itself: the catalog is asked to put another one in its place, see [`Renew`](tessera_cluster::CatalogCommand::Renew).
 
+use crate::boot;
 use crate::host::Host;
 use crate::table::{Table, group_of, partition_of_group};
 use bytes::BytesMut;
@@ -149,6 +150,16 @@ impl Host {
             self.has_forgotten(&entry.schema, placement).then_some((table, partition, *replica))
         });
         lost.collect()
+    }
+
+    /// Writes down that no replica is left that may have forgotten, once that is so.
+    pub(crate) fn note_renewed(&self) {
+        if self.owes_renewal.load(Ordering::Relaxed) && self.replicas.held.lock().earlier.is_empty() {
+            match boot::renewed(&self.directory.boot()) {
+                Ok(()) => self.owes_renewal.store(false, Ordering::Relaxed),
+                Err(error) => tracing::warn!(%error, "that replicas are renewed is not written down; trying again"),
+            }
+        }
     }
 
     /// A replica that has forgotten goes on all the same: so have most others.

@@ -125,6 +125,7 @@ impl Store {
             traffic: Traffic::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
+            owes_renewal: AtomicBool::new(has_lost_tail),
             stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
             faces: Default::default(),
