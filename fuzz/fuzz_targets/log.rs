@@ -2,12 +2,12 @@
 //! The log reader and the reader of entries' payloads. Damage must be told, never followed.
 
 use libfuzzer_sys::fuzz_target;
-use tessera_consensus::log::{LogRecord, decode_record, decode_segment};
+use tessera_consensus::log::{LogRecord, decode_record, decode_segment, decode_staged};
 use tessera_engine::mutation;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Whole segments: nearly everything fails the checksum, which is the point.
-    for record in decode_segment(bytes, 1) {
+    // Whole segments, and what was staged for them: nearly everything fails the checksum, which is the point.
+    for record in decode_segment(bytes, 1).into_iter().chain(decode_staged(bytes)) {
         read_payloads(&record);
     }
     // Records behind the checksum, as if it had been right.

@@ -43,6 +43,11 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         ("tessera_log_written_bytes_total", "Bytes written to the log", statistics.log.bytes as f64),
         ("tessera_log_syncs_total", "Fsyncs of the log", statistics.log.syncs as f64),
         ("tessera_log_sync_seconds_total", "Time spent in fsyncs of the log", statistics.log.sync_time.as_secs_f64()),
+        (
+            "tessera_log_staged_batches_total",
+            "Batches that counted before the log had them",
+            statistics.log.staged as f64,
+        ),
         ("tessera_log_segments", "Segment files of the log", statistics.log.segments as f64),
         ("tessera_log_disk_bytes", "Disk space of the log", statistics.log.disk_bytes as f64),
         (

@@ -11,8 +11,8 @@
 
 use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
-use crate::group::{Group, PassOutput, TICK};
-use crate::log::{LogBatch, LogRecord, LogStatus, SharedLog};
+use crate::group::{Group, PassOutput, Readies, TICK};
+use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
 use arrivals::Arrivals;
@@ -119,14 +119,7 @@ impl<M: StateMachine> Worker<M> {
                 Message::Command(group, command) => self.evaluate(group, command, refusal.as_ref()),
                 Message::Start(start) => self.start(start),
                 Message::Remove(group) => self.remove(group),
-                Message::Persisted(readies) => {
-                    for (id, number) in readies {
-                        if let Some(group) = self.groups.get_mut(&id) {
-                            group.persisted(number);
-                            touch(&mut self.touched, group);
-                        }
-                    }
-                }
+                Message::Persisted(readies) => self.persisted(readies),
                 Message::Peer(message) => self.step(message),
                 Message::Fetched(id, index, is_there) => self.snapshot_fetched(id, index, is_there),
                 Message::Prepared(id, index) => self.snapshot_prepared(id, index),
@@ -318,7 +311,7 @@ impl<M: StateMachine> Worker<M> {
             if let Some(transport) = self.transport.as_ref().filter(|_| !output.messages.is_empty()) {
                 transport.send(output.messages);
             }
-            self.append(output.records, output.waiting, output.sync);
+            self.append(output.records, output.written, output.waiting, output.sync);
             self.unapplied.append(&mut output.committed);
             self.apply();
         }
@@ -358,22 +351,41 @@ impl<M: StateMachine> Worker<M> {
         touch(&mut self.touched, group);
     }
 
-    fn append(&mut self, records: Vec<LogRecord>, waiting: Vec<(GroupId, u64)>, sync: bool) {
-        if records.is_empty() && waiting.is_empty() {
+    /// Hands records to the log. The readies `written` count as soon as the records outlive the process, those `waiting` when
+    /// the log has them, fsynced if `sync`.
+    fn append(&mut self, records: Vec<LogRecord>, mut written: Readies, waiting: Readies, sync: bool) {
+        if records.is_empty() && written.is_empty() && waiting.is_empty() {
             return;
         }
         let log = self.log.as_ref().expect("a persistent group is started with a log");
-        let is_awaited = !waiting.is_empty();
-        let inbox = self.inbox.clone();
-        let completion: Option<crate::log::Completion> = is_awaited.then(|| -> crate::log::Completion {
+        let completion = |readies: Readies| -> Completion {
+            let inbox = self.inbox.clone();
             Box::new(move |outcome| {
                 // After a failure the readies never count as persisted; the loop sees the log's status.
                 if outcome.is_ok() {
-                    inbox.push(Message::Persisted(waiting));
+                    inbox.push(Message::Persisted(readies));
                 }
             })
+        };
+        if written.is_empty() {
+            let completion = (!waiting.is_empty()).then(|| completion(waiting));
+            return log.submit(LogBatch { records, sync, completion });
+        }
+        log.stage(records, sync, |is_staged| {
+            let mut later = if is_staged { Readies::new() } else { std::mem::take(&mut written) };
+            later.extend(waiting);
+            (!later.is_empty()).then(|| completion(later))
         });
-        log.submit(LogBatch { records, sync, completion });
+        self.persisted(written);
+    }
+
+    fn persisted(&mut self, readies: Readies) {
+        for (id, number) in readies {
+            if let Some(group) = self.groups.get_mut(&id) {
+                group.persisted(number);
+                touch(&mut self.touched, group);
+            }
+        }
     }
 
     fn apply(&mut self) {

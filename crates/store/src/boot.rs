@@ -21,12 +21,12 @@ struct BootFile {
     has_lost: bool,
 }
 
-/// The directory is in use from now on. Returns whether the machine went down while it was in use before, and this is not
-/// [dealt with](renewed) yet.
-pub(crate) fn begin(path: &Path) -> io::Result<bool> {
+/// The directory is in use from now on. Returns whether something was lost, as is known or since the machine went down while it
+/// was in use before, and this is not [dealt with](renewed) yet.
+pub(crate) fn begin(path: &Path, has_lost: bool) -> io::Result<bool> {
     let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
     let before: Option<BootFile> = load_json(path)?;
-    let has_lost = before.is_some_and(|before| before.has_lost || before.boot != boot && !before.is_clean);
+    let has_lost = has_lost || before.is_some_and(|before| before.has_lost || before.boot != boot && !before.is_clean);
     save_json(path, &BootFile { boot, is_clean: false, has_lost })?;
     Ok(has_lost)
 }
@@ -59,17 +59,19 @@ mod tests {
             let file: BootFile = load_json(&path).unwrap().unwrap();
             save_json(&path, &BootFile { boot: "earlier".into(), ..file }).unwrap();
         };
-        assert!(!begin(&path).unwrap(), "new");
-        assert!(!begin(&path).unwrap(), "the process crashed");
+        assert!(!begin(&path, false).unwrap(), "new");
+        assert!(!begin(&path, false).unwrap(), "the process crashed");
         crash_of_machine();
-        assert!(begin(&path).unwrap());
-        assert!(begin(&path).unwrap(), "the process crashed before anything was renewed");
+        assert!(begin(&path, false).unwrap());
+        assert!(begin(&path, false).unwrap(), "the process crashed before anything was renewed");
         end(&path).unwrap();
-        assert!(begin(&path).unwrap(), "it ended, cleanly, before anything was renewed");
+        assert!(begin(&path, false).unwrap(), "it ended, cleanly, before anything was renewed");
         renewed(&path).unwrap();
-        assert!(!begin(&path).unwrap());
+        assert!(!begin(&path, false).unwrap());
+        assert!(begin(&path, true).unwrap() && begin(&path, false).unwrap(), "something was lost without a crash");
+        renewed(&path).unwrap();
         end(&path).unwrap();
         crash_of_machine();
-        assert!(!begin(&path).unwrap(), "it had ended cleanly");
+        assert!(!begin(&path, false).unwrap(), "it had ended cleanly");
     }
 }

@@ -19,6 +19,8 @@ pub struct StoreConfig {
     pub log_limit_bytes: u64,
     /// How long a write with durability `soft` may stay without an fsync.
     pub soft_sync_interval: Duration,
+    /// A directory in memory where `soft` writes outlive the process until they are in the log; `None` to have them wait for it.
+    pub staging_directory: Option<PathBuf>,
     /// How long the records of a dropped table are kept.
     pub drop_retention: Duration,
     /// Age at which the state of idle tables is made durable although nobody needs the log's space.
@@ -49,6 +51,7 @@ impl StoreConfig {
             log_segment_bytes: 64 << 20,
             log_limit_bytes: 1 << 30,
             soft_sync_interval: Duration::from_millis(100),
+            staging_directory: None,
             drop_retention: Duration::from_secs(86_400),
             flush_age: Duration::from_secs(600),
             site: Site::default(),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The version of the layout that this program writes, and the only one that it reads.
-const FORMAT_VERSION: u32 = 3;
+const FORMAT_VERSION: u32 = 4;
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -91,9 +91,12 @@ impl Store {
         let log_config = LogConfig {
             segment_bytes: config.log_segment_bytes,
             soft_sync_interval: config.soft_sync_interval,
+            staging_directory: config.staging_directory.clone(),
             ..LogConfig::default()
         };
-        let has_lost_tail = boot::begin(&directory.boot()).map_err(|error| OpenError::File("boot.json", error))?;
+        let has_lost_tail = SharedLog::has_lost_staged(&directory.log())
+            .and_then(|has_lost| boot::begin(&directory.boot(), has_lost))
+            .map_err(|error| OpenError::File("boot.json", error))?;
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());

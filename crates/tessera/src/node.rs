@@ -270,6 +270,7 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
         log_segment_bytes: config.log.segment_bytes,
         log_limit_bytes: config.log.limit_bytes,
         soft_sync_interval: Duration::from_millis(config.log.soft_sync_interval_ms),
+        staging_directory: Some(config.log.staging_directory.clone()).filter(|place| !place.as_os_str().is_empty()),
         drop_retention: Duration::from_secs(config.tables.drop_retention_seconds),
         flush_age: Duration::from_secs(config.tables.flush_age_seconds),
         ..StoreConfig::new(&config.data_dir)

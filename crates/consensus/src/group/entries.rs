@@ -15,6 +15,13 @@ const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
 /// Applied entries that a follower keeps, in case it is to lead.
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
+/// What was put into the log.
+pub(super) struct Appended {
+    /// Whether one of the entries asks for an fsync.
+    pub(super) sync: bool,
+    pub(super) has_payload: bool,
+}
+
 impl<T> Group<T> {
     /// Puts a snapshot in the place of state and log.
     pub(super) fn install(&mut self, snapshot: &Snapshot, output: &mut PassOutput, restore: &mut Restore<'_>) {
@@ -33,8 +40,8 @@ impl<T> Group<T> {
         self.members_changed(output);
     }
 
-    /// Puts entries into the log, in memory and on disk. Returns whether one of them asks for an fsync.
-    pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> bool {
+    /// Puts entries into the log, in memory and on disk.
+    pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> Appended {
         let mut sync = self.synced && !self.is_alone;
         let held: Vec<Held> = entries
             .iter()
@@ -53,8 +60,9 @@ impl<T> Group<T> {
             };
             output.records.push(LogRecord::Entries { group: self.id, entries: held.iter().map(stored).collect() });
         }
+        let has_payload = held.iter().any(|held| !held.payload.bytes.is_empty());
         self.node.mut_store().append(held.into_iter());
-        sync
+        Appended { sync, has_payload }
     }
 
     fn payload_of(&mut self, entry: &Entry) -> Payload {

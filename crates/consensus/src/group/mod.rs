@@ -101,6 +101,8 @@ pub(crate) struct Group<T> {
     applied: u64,
     /// Readies that wait for the log, by number, with the messages that must not be sent before.
     waiting: VecDeque<(u64, Vec<Message>)>,
+    /// Number of the last ready that waits for an fsync, or did.
+    synced_ready: u64,
     /// Messages that need wait no longer.
     released: Vec<Message>,
     /// Time since the process began, as of the last tick.
@@ -150,12 +152,17 @@ pub struct GroupView {
     pub owed_bytes: u64,
 }
 
+/// What Raft had ready and is to hear of again: groups, each with the number of its ready.
+pub(crate) type Readies = Vec<(GroupId, u64)>;
+
 /// What a pass has to do outside of the groups.
 #[derive(Default)]
 pub(crate) struct PassOutput {
     pub(crate) records: Vec<LogRecord>,
-    /// Readies that count as persisted once the records are written, or, with `sync`, fsynced.
-    pub(crate) waiting: Vec<(GroupId, u64)>,
+    /// Readies that count as persisted once the records outlive the process.
+    pub(crate) written: Readies,
+    /// Those that wait for an fsync, this one if `sync` or an earlier one.
+    pub(crate) waiting: Readies,
     pub(crate) sync: bool,
     pub(crate) committed: Vec<Committed>,
     pub(crate) messages: Vec<PeerMessage>,
@@ -251,6 +258,7 @@ impl<T> Group<T> {
             building_early: Vec::new(),
             applied,
             waiting: VecDeque::new(),
+            synced_ready: 0,
             released: Vec::new(),
             now: Duration::ZERO,
             silent_ticks: 0,
@@ -448,7 +456,7 @@ impl<T> Group<T> {
             for state in ready.take_read_states() {
                 self.extend_lease(&state.request_ctx, output);
             }
-            let mut sync = false;
+            let (mut sync, mut has_payload) = (false, false);
             if !ready.snapshot().is_empty() {
                 sync = true;
                 self.install(ready.snapshot(), output, restore);
@@ -468,17 +476,23 @@ impl<T> Group<T> {
             }
             self.node.mut_store().set_hard_state(now);
             if !entries.is_empty() {
-                sync |= self.append(&entries, output);
+                let appended = self.append(&entries, output);
+                (sync, has_payload) = (sync | appended.sync, appended.has_payload);
             }
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A ready that came back counts for all before it, so none may overtake one that still waits. Where there are other
-            // replicas, one must not forget what it said it has, even if its process is killed.
-            let is_written = !entries.is_empty() && !self.is_alone;
+            // A ready that came back counts for all before it, so none may overtake one that still waits. A replica must not
+            // forget what it said it has, even if its process is killed; one that is alone says so of payloads only.
+            let is_written = !entries.is_empty() && (has_payload || !self.is_alone);
             if self.persistent && (sync || is_written || !self.waiting.is_empty()) {
+                if sync {
+                    self.synced_ready = ready.number();
+                    output.sync = true;
+                }
                 self.waiting.push_back((ready.number(), held_back));
-                output.waiting.push((self.id, ready.number()));
-                output.sync |= sync;
+                let waits_for_sync = self.waiting.front().is_some_and(|(first, _)| *first <= self.synced_ready);
+                let readies = if waits_for_sync { &mut output.waiting } else { &mut output.written };
+                readies.push((self.id, ready.number()));
                 self.node.advance_append_async(ready);
             } else {
                 self.send(held_back, output);

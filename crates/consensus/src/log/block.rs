@@ -1,16 +1,17 @@
 //! A block: what one write to the log holds.
 //!
 //! ```text
-//! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 number | u64 durable | u32 length | records | zeros
+//! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 number | u64 durable | u64 batch | u32 length | records | zeros
 //! ```
 //!
 //! Integers are little-endian. Numbers count blocks over all segments from 1. `durable` is the number of the last block
-//! that was durable when this one was written. Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
+//! that was durable when this one was written, `batch` that of the last batch whose records are all in this block or before it.
+//! Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
 
 use bytes::BufMut;
 
 const MAGIC: u32 = 0x4c53_5354; // "TSSL"
-pub(super) const HEADER_LEN: usize = 36;
+pub(super) const HEADER_LEN: usize = 44;
 /// What writes past the page cache need at most.
 pub(super) const ALIGNMENT: usize = 4096;
 
@@ -19,6 +20,7 @@ pub(super) struct BlockHeader {
     pub(super) segment: u64,
     pub(super) number: u64,
     pub(super) durable: u64,
+    pub(super) batch: u64,
 }
 
 /// Leaves room for the header at the start of `out`.
@@ -34,6 +36,7 @@ pub(super) fn finish(out: &mut Vec<u8>, header: BlockHeader) {
     head.put_u64_le(header.segment);
     head.put_u64_le(header.number);
     head.put_u64_le(header.durable);
+    head.put_u64_le(header.batch);
     head.put_u32_le(length);
     let checksum = crc32c::crc32c(&out[8..]);
     out[..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -53,10 +56,10 @@ pub(super) fn read(bytes: &[u8], segment: u64) -> Option<(BlockHeader, usize)> {
     if half(0)? != MAGIC || word(8)? != segment {
         return None;
     }
-    let length = half(32)? as usize;
+    let length = half(40)? as usize;
     let checked = bytes.get(8..HEADER_LEN.checked_add(length)?)?;
     (crc32c::crc32c(checked) == half(4)?)
-        .then_some((BlockHeader { segment, number: word(16)?, durable: word(24)? }, length))
+        .then_some((BlockHeader { segment, number: word(16)?, durable: word(24)?, batch: word(32)? }, length))
 }
 
 /// Where the next whole block of `segment` at or after `from` begins.

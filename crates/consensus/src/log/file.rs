@@ -2,8 +2,8 @@
 //!
 //! A block that is to be durable at once goes past the page cache (`O_DIRECT` and `O_DSYNC`), which is one request to the
 //! disk if its place in the file has been written before. A place that is only allocated takes a second one, since the file
-//! system has to note that it holds data now; so zeros are written ahead, a stretch at a time. docs/decisions/0014 has what
-//! that saves.
+//! system has to note that it holds data now; so zeros are written ahead of small blocks, a stretch at a time. docs/decisions/0014
+//! has what that saves.
 
 use super::block::{self, ALIGNMENT};
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +14,8 @@ use std::path::Path;
 
 /// Zeros are written ahead in stretches of so many bytes.
 const STRETCH: u64 = 1 << 20;
+/// For a block of so many bytes they would cost as much as they save.
+const LARGE: usize = 128 << 10;
 
 pub(super) struct SegmentFile {
     /// Writes by way of the page cache.
@@ -40,17 +42,24 @@ impl AlignedBuffer {
     }
 }
 
+/// Reserves space, so that a full disk shows here.
+pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: a plain call on an open descriptor.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 impl SegmentFile {
     /// Creates a segment with its space allocated, so that a full disk shows here and not in the middle of a block.
     pub(super) fn create(path: &Path, bytes: u64) -> io::Result<Self> {
         let allocated = bytes.next_multiple_of(ALIGNMENT as u64);
         let cached = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-        let length = libc::off_t::try_from(allocated).map_err(io::Error::other)?;
-        // SAFETY: a plain call on an open descriptor.
-        let outcome = unsafe { libc::posix_fallocate(cached.as_raw_fd(), 0, length) };
-        if outcome != 0 {
+        if let Err(error) = allocate(&cached, allocated) {
             let _ = fs::remove_file(path);
-            return Err(io::Error::from_raw_os_error(outcome));
+            return Err(error);
         }
         cached.sync_all()?;
         let directory = path.parent().expect("a segment is in a directory");
@@ -90,7 +99,10 @@ impl SegmentFile {
 
     /// Appends a block that is durable then, if all before it are.
     pub(super) fn append_durably(&mut self, block: &[u8]) -> io::Result<()> {
-        self.fill_to(self.end + block.len() as u64)?;
+        let end = self.end + block.len() as u64;
+        if block.len() < LARGE {
+            self.fill_to(end)?;
+        }
         let Some(direct) = &self.direct else {
             self.append(block)?;
             return self.sync();
@@ -98,7 +110,7 @@ impl SegmentFile {
         let aligned = self.buffer.of_length(block.len());
         aligned.copy_from_slice(block);
         direct.write_all_at(aligned, self.end)?;
-        self.end += block.len() as u64;
+        (self.end, self.filled) = (end, self.filled.max(end));
         Ok(())
     }
 

@@ -23,23 +23,32 @@
 
 mod block;
 mod file;
+mod queue;
 mod record;
 mod recovery;
 mod segments;
+mod staging;
 mod status;
 mod writer;
 
 use crate::GroupId;
 use parking_lot::{Condvar, Mutex};
+use queue::{Queue, Queued};
 pub use record::{LogRecord, StoredEntry, StoredState};
 pub use recovery::{RecoveredGroup, decode_record, decode_segment};
+use staging::Staging;
+pub use staging::decode_staged;
 pub use status::{LogStatistics, LogStatus};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// So much is not left waiting although nobody waits for it.
+const MANY_BYTES: usize = 512 << 10;
 
 /// How the log uses its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +59,18 @@ pub struct LogConfig {
     pub soft_sync_interval: Duration,
     /// Bytes that may be queued before [`SharedLog::is_backlogged`] says so.
     pub backlog_bytes: usize,
+    /// A directory in memory for batches that nobody waits to have fsynced; `None` to have them written like others.
+    pub staging_directory: Option<PathBuf>,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, soft_sync_interval: Duration::from_millis(100), backlog_bytes: 64 << 20 }
+        Self {
+            segment_bytes: 64 << 20,
+            soft_sync_interval: Duration::from_millis(100),
+            backlog_bytes: 64 << 20,
+            staging_directory: None,
+        }
     }
 }
 
@@ -73,7 +89,7 @@ pub enum LogError {
     Failed(String),
 }
 
-/// What is called when a batch is durable, or never will be.
+/// What is called when a batch is written, and fsynced if it asked for that, or never will be.
 pub type Completion = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
 /// Records to append together.
@@ -87,9 +103,13 @@ pub struct LogBatch {
 
 /// The handle to the log; the thread behind it ends when the last handle is [closed](Self::close).
 pub struct SharedLog {
+    directory: PathBuf,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     backlog_limit: usize,
+    /// Whether there is a staging file, and whether anybody has gained by it so far.
+    stages: bool,
+    is_staging_wanted: AtomicBool,
 }
 
 pub(crate) struct Shared {
@@ -99,14 +119,16 @@ pub(crate) struct Shared {
     statistics: status::Counters,
 }
 
-#[derive(Default)]
-struct Queue {
-    batches: Vec<LogBatch>,
-    bytes: usize,
-    closing: bool,
-}
-
 impl SharedLog {
+    /// Whether what was [staged](LogConfig::staging_directory) for the log in `directory` got lost with its machine or container:
+    /// then batches may be missing that had counted and had not been fsynced.
+    ///
+    /// # Errors
+    /// Those of the file systems.
+    pub fn has_lost_staged(directory: &Path) -> io::Result<bool> {
+        staging::is_lost(directory)
+    }
+
     /// Opens the log in `directory`, creating it if there is none, and returns what it holds per group.
     ///
     /// # Errors
@@ -117,27 +139,66 @@ impl SharedLog {
     ) -> Result<(Arc<Self>, HashMap<GroupId, RecoveredGroup>), LogError> {
         let io_error = |source| LogError::Io { path: directory.to_path_buf(), source };
         std::fs::create_dir_all(directory).map_err(io_error)?;
-        let recovered = recovery::recover(directory)?;
+        let mut recovered = recovery::recover(directory)?;
+        let staged = staging::recover(directory, recovered.last_batch).map_err(io_error)?;
+        let last_number = staged.last().map_or(recovered.last_batch, |(number, _)| *number);
+        staged.iter().for_each(|(_, records)| recovered.take_in(records));
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue { last_number, ..Queue::default() }),
             wake: Condvar::new(),
             status: Mutex::new(LogStatus::Ok),
             statistics: status::Counters::default(),
         });
-        let writer = writer::Writer::new(directory, config, &recovered, shared.clone())?;
+        let mut writer = writer::Writer::new(directory, config, &recovered, shared.clone())?;
+        if !staged.is_empty() {
+            writer.write(staged.into_iter().map(Queued::again).collect()).map_err(io_error)?;
+        }
+        staging::remove(directory).map_err(io_error)?;
+        let staging = config.staging_directory.as_ref().and_then(|place| match Staging::create(directory, place) {
+            Ok(staging) => Some(staging),
+            Err(error) => {
+                tracing::warn!(place = %place.display(), %error, "no staging file there; soft writes wait for the log");
+                None
+            }
+        });
+        let stages = staging.is_some();
+        shared.queue.lock().staging = staging;
         let thread = std::thread::Builder::new().name("log".into()).spawn(move || writer.run()).map_err(io_error)?;
-        let log = Arc::new(Self { shared, thread: Mutex::new(Some(thread)), backlog_limit: config.backlog_bytes });
+        let backlog_limit = config.backlog_bytes;
+        let (directory, is_staging_wanted) = (directory.to_path_buf(), AtomicBool::new(false));
+        let log = Arc::new(Self {
+            directory,
+            shared,
+            thread: Mutex::new(Some(thread)),
+            backlog_limit,
+            stages,
+            is_staging_wanted,
+        });
         Ok((log, recovered.groups))
     }
 
     /// Queues a batch. Batches are written in the order in which they are queued.
-    pub fn submit(&self, batch: LogBatch) {
-        let bytes = batch.records.iter().map(LogRecord::encoded_len).sum::<usize>();
-        let mut queue = self.shared.queue.lock();
-        queue.bytes += bytes;
-        queue.batches.push(batch);
-        drop(queue);
-        self.shared.wake.notify_one();
+    pub fn submit(&self, LogBatch { records, sync, completion }: LogBatch) {
+        self.queue(records, sync, |_| completion);
+    }
+
+    /// Queues records together. `completion` is told whether they, and all that was queued before them, outlive this process
+    /// already, and gives what is to be called later, if anything is.
+    pub fn stage(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
+        if self.stages {
+            self.is_staging_wanted.store(true, Ordering::Relaxed);
+        }
+        self.queue(records, sync, completion);
+    }
+
+    fn queue(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
+        // Whose disk refuses must not take more and more.
+        let may_stage = self.is_staging_wanted.load(Ordering::Relaxed) && self.status() == LogStatus::Ok;
+        let laid_out = (may_stage && !records.is_empty()).then(|| staging::lay_out(&records));
+        let is_news = self.shared.queue.lock().push(records, laid_out, sync, completion);
+        if is_news {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// Whether so much is queued that producers should hold back.
@@ -173,9 +234,13 @@ impl SharedLog {
     pub fn close(&self) {
         self.shared.queue.lock().closing = true;
         self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.lock().take() {
-            // A panic of the log's thread has been reported by the panic hook already.
-            let _ = thread.join();
+        // A panic of the log's thread has been reported by the panic hook already.
+        let has_ended = self.thread.lock().take().is_some_and(|thread| thread.join().is_ok());
+        let has_all = has_ended && self.status() == LogStatus::Ok;
+        if self.shared.queue.lock().staging.take().is_some_and(|_| has_all)
+            && let Err(error) = staging::remove(&self.directory)
+        {
+            tracing::warn!(%error, "the staging file is left; the next start sees that all of it is in the log");
         }
     }
 }

@@ -26,11 +26,21 @@ pub(super) struct Recovered {
     pub(super) segments: Vec<(u64, HashMap<GroupId, u64>)>,
     /// Number of the last block.
     pub(super) last_block: u64,
+    /// Number of the last batch that is whole.
+    pub(super) last_batch: u64,
+}
+
+impl Recovered {
+    /// Takes in what was [staged](super::staging) and not in the log yet.
+    pub(super) fn take_in(&mut self, records: &[LogRecord]) {
+        let highest = &mut HashMap::new(); // of a segment that is still to be written
+        records.iter().for_each(|record| take(&mut self.groups, highest, record.clone()));
+    }
 }
 
 pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
     let numbers = segments::list(directory)?;
-    let mut recovered = Recovered { groups: HashMap::new(), segments: Vec::new(), last_block: 0 };
+    let mut recovered = Recovered { groups: HashMap::new(), segments: Vec::new(), last_block: 0, last_batch: 0 };
     let mut torn: Option<Torn> = None;
     for (position, &segment) in numbers.iter().enumerate() {
         let path = segments::path(directory, segment);
@@ -51,6 +61,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
                 return Err(LogError::Corrupt { path, offset: offset as u64, what: "a block is missing before it" });
             }
             recovered.last_block = header.number;
+            recovered.last_batch = header.batch;
             let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
             while !records.is_empty() {
                 let record = LogRecord::decode(&mut records).ok_or_else(|| LogError::Corrupt {

@@ -21,6 +21,8 @@ pub struct LogStatistics {
     pub bytes: u64,
     pub syncs: u64,
     pub sync_time: Duration,
+    /// Batches that were staged.
+    pub staged: u64,
     pub segments: u64,
     /// Bytes of all segment files.
     pub disk_bytes: u64,
@@ -32,6 +34,7 @@ pub(super) struct Counters {
     pub(super) bytes: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) sync_nanos: AtomicU64,
+    pub(super) staged: AtomicU64,
     pub(super) segments: AtomicU64,
     pub(super) disk_bytes: AtomicU64,
     pub(super) holding_space: Mutex<Vec<GroupId>>,
@@ -45,6 +48,7 @@ impl Counters {
             bytes: read(&self.bytes),
             syncs: read(&self.syncs),
             sync_time: Duration::from_nanos(read(&self.sync_nanos)),
+            staged: read(&self.staged),
             segments: read(&self.segments),
             disk_bytes: read(&self.disk_bytes),
         }

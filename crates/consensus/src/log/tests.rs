@@ -34,6 +34,36 @@ fn kill(log: Arc<SharedLog>, directory: &TempDir) -> TempDir {
     copy
 }
 
+/// A log with a staging file whose thread writes only when it must.
+fn staging(directory: &TempDir) -> LogConfig {
+    let soft_sync_interval = Duration::from_secs(3_600);
+    LogConfig { soft_sync_interval, staging_directory: Some(directory.path().to_path_buf()), ..config() }
+}
+
+/// Stages an entry. Returns whether it counts at once.
+fn stage(log: &SharedLog, group: u64, index: u64, payload_len: usize) -> bool {
+    let mut counts = false;
+    let entries = vec![entry(index, &vec![index as u8; payload_len])];
+    log.stage(vec![LogRecord::Entries { group: GroupId(group), entries }], false, |is_staged| {
+        counts = is_staged;
+        None
+    });
+    counts
+}
+
+/// What a kill would leave just now, of a log whose thread is idle and has its staging file beside its segments.
+fn left_by_a_kill(directory: &TempDir) -> TempDir {
+    let copy = TempDir::new().unwrap();
+    for file in std::fs::read_dir(directory.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    let mark = copy.path().join("staging");
+    let path = std::path::PathBuf::from(std::fs::read_to_string(&mark).unwrap());
+    std::fs::write(mark, copy.path().join(path.file_name().unwrap()).to_str().unwrap()).unwrap();
+    copy
+}
+
 /// Until what was submitted is durable, and what follows from it (space, statistics) done as well.
 fn settle(log: &SharedLog) {
     log.wait_synced().unwrap();
@@ -222,4 +252,95 @@ fn entries_larger_than_a_segment_fit() {
     let (_log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
     assert_eq!(indexes(&groups[&GroupId(1)]), [1, 2]);
     assert_eq!(groups[&GroupId(1)].entries[0].payload.len(), 100_000);
+}
+
+#[test]
+fn what_is_staged_outlives_the_process_and_goes_on() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &staging(&directory)).unwrap();
+    let blocks = log.statistics().blocks;
+    append(&log, 2, 1..2, 10); // nobody stages yet
+    log.wait_synced().unwrap();
+    assert!((1..=50).all(|index| stage(&log, 1, index, 100)));
+    append(&log, 2, 2..3, 10);
+    assert!(stage(&log, 1, 40, 7), "a new leader's entry takes the place of eleven");
+    assert_eq!(log.statistics().blocks, blocks + 1, "the log's thread let them wait");
+    let mut killed = left_by_a_kill(&directory);
+    for round in 0..3 {
+        let config = staging(&killed);
+        let (log, groups) = SharedLog::open(killed.path(), &config).unwrap();
+        assert_eq!(indexes(&groups[&GroupId(1)]), (1..=40 + round).collect::<Vec<_>>(), "round {round}");
+        assert_eq!(groups[&GroupId(1)].entries[39].payload.len(), 7);
+        assert_eq!(indexes(&groups[&GroupId(2)]), [1, 2]);
+        assert!(stage(&log, 1, 41 + round, 1));
+        let next = left_by_a_kill(&killed);
+        log.close();
+        killed = next;
+    }
+}
+
+/// As much as does not fit waits for the log, nothing that comes behind it counts before it, and all comes back at any time.
+#[test]
+fn more_than_can_be_staged_waits_for_the_log() {
+    let directory = TempDir::new().unwrap();
+    let config = LogConfig { segment_bytes: 64 << 20, ..staging(&directory) };
+    let (log, _) = SharedLog::open(directory.path(), &config).unwrap();
+    assert!(stage(&log, 1, 1, 100));
+    assert!(!stage(&log, 1, 2, 5 << 20), "it is longer than a half");
+    log.wait_synced().unwrap();
+    for index in 3..12 {
+        assert!(stage(&log, 1, index, 3 << 20), "the log has all before it");
+        log.wait_synced().unwrap();
+    }
+    assert!(stage(&log, 1, 12, 100));
+    let killed = left_by_a_kill(&directory);
+    let (_log, groups) = SharedLog::open(killed.path(), &staging(&killed)).unwrap();
+    assert_eq!(indexes(&groups[&GroupId(1)]), (1..=12).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_log_that_was_closed_leaves_no_staging_file() {
+    let (directory, memory) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (log, _) = SharedLog::open(directory.path(), &staging(&memory)).unwrap();
+    assert!(stage(&log, 1, 1, 100));
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 1);
+    log.close();
+    assert_eq!(std::fs::read_dir(memory.path()).unwrap().count(), 0);
+    assert!(!SharedLog::has_lost_staged(directory.path()).unwrap());
+    let (log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert_eq!(indexes(&groups[&GroupId(1)]), [1]);
+    assert!(!stage(&log, 1, 2, 100), "without a place for one nothing counts at once");
+}
+
+/// A kill after any block, with what was staged while the log's thread wrote: everything comes back.
+#[test]
+fn a_kill_between_any_two_blocks_loses_nothing_that_was_staged() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &staging(&directory)).unwrap();
+    assert!((1..=40).all(|index| stage(&log, 1, index, 1_000 + 900 * (index as usize % 5))));
+    log.wait_synced().unwrap();
+    let killed = left_by_a_kill(&directory);
+    let segments = segments::list(killed.path()).unwrap();
+    let (mut cuts, mut short) = (0, 0);
+    for &segment in segments.iter().rev() {
+        let path = segments::path(killed.path(), segment);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let mut ends = vec![0];
+        while let Some((_, length)) = block::read(&bytes[ends[ends.len() - 1]..], segment) {
+            ends.push(block::after(ends[ends.len() - 1] + block::HEADER_LEN + length).min(bytes.len()));
+        }
+        for end in ends.into_iter().rev() {
+            bytes[end..].fill(0);
+            std::fs::write(&path, &bytes).unwrap();
+            let recovered = recovery::recover(killed.path()).unwrap();
+            short += usize::from(recovered.groups.get(&GroupId(1)).is_none_or(|group| group.entries.len() < 40));
+            let again = left_by_a_kill(&killed);
+            let (_log, groups) = SharedLog::open(again.path(), &config()).unwrap();
+            assert_eq!(indexes(&groups[&GroupId(1)]), (1..=40).collect::<Vec<_>>(), "segment {segment}, {end} bytes");
+            assert_eq!(groups[&GroupId(1)].entries[3].payload.len(), 1_000 + 900 * 4);
+            cuts += 1;
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+    assert!(segments.len() > 5 && cuts > 20 && short > 20, "{} segments, {cuts} cuts, {short} short", segments.len());
 }

@@ -2,9 +2,10 @@
 
 use super::block::{self, BlockHeader};
 use super::file::SegmentFile;
+use super::queue::Queued;
 use super::record::{LogRecord, StoredState};
 use super::recovery::{Recovered, RecoveredGroup};
-use super::{Completion, LogBatch, LogConfig, LogError, LogStatus, Shared, segments};
+use super::{Completion, LogConfig, LogError, LogStatus, Shared, segments};
 use crate::GroupId;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
@@ -30,6 +31,8 @@ pub(super) struct Writer {
     /// Number of the last block written, and of the last one that is durable.
     last_block: u64,
     durable_block: u64,
+    /// Number of the last batch that is whole in the blocks written.
+    last_batch: u64,
     groups: HashMap<GroupId, GroupState>,
     /// Highest index per group in the segment being written.
     highest: HashMap<GroupId, u64>,
@@ -67,6 +70,7 @@ impl Writer {
             segment,
             last_block: recovered.last_block,
             durable_block: recovered.last_block,
+            last_batch: recovered.last_batch,
             groups: groups
                 .map(|(id, group)| {
                     let RecoveredGroup { state, truncated, ref members, .. } = *group;
@@ -86,8 +90,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         loop {
             let (batches, closing) = self.next_batches();
-            let outcome = self.write(batches);
-            if let Err(error) = outcome {
+            if let Err(error) = self.write(batches) {
                 return self.fail(&error);
             }
             if closing {
@@ -99,33 +102,34 @@ impl Writer {
         }
     }
 
-    /// Waits for batches, for the time of a delayed fsync, or for the end.
-    fn next_batches(&self) -> (Vec<LogBatch>, bool) {
+    /// Waits for batches that are waited for or have waited long enough, for the time of a delayed fsync, or for the end.
+    fn next_batches(&self) -> (Vec<Queued>, bool) {
         let mut queue = self.shared.queue.lock();
-        while queue.batches.is_empty() && !queue.closing {
-            match self.unsynced_since {
+        while !queue.is_urgent && !queue.closing {
+            let since = self.unsynced_since.into_iter().chain(queue.batches.first().map(|first| first.since)).min();
+            match since.map(|since| since + self.config.soft_sync_interval) {
                 None => self.shared.wake.wait(&mut queue),
-                Some(since) => {
-                    let due = since + self.config.soft_sync_interval;
-                    if self.shared.wake.wait_until(&mut queue, due).timed_out() {
-                        break;
-                    }
-                }
+                Some(due) if self.shared.wake.wait_until(&mut queue, due).timed_out() => break,
+                Some(_) => {}
             }
         }
-        queue.bytes = 0;
-        (std::mem::take(&mut queue.batches), queue.closing)
+        queue.take()
     }
 
-    fn write(&mut self, batches: Vec<LogBatch>) -> io::Result<()> {
+    /// Writes batches, and is done with them then.
+    pub(super) fn write(&mut self, batches: Vec<Queued>) -> io::Result<()> {
         let mut completions: Vec<Completion> = Vec::new();
         let is_due = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
-        let sync = is_due || batches.iter().any(|batch| batch.sync);
+        // What was staged had its time.
+        let sync = is_due || batches.iter().any(|batch| batch.sync || batch.is_staged);
+        let staged = batches.iter().filter(|batch| batch.is_staged).count() as u64;
+        let only_here = batches.iter().filter(|batch| batch.is_only_here()).count();
         // A block of its own is not durable before those that wait for an fsync.
         let durably = sync && self.durable_block == self.last_block;
         let mut has_truncated = false;
         let block_limit = BLOCK_BYTES.min(usize::try_from(self.config.segment_bytes / 4).unwrap_or(BLOCK_BYTES));
         block::begin(&mut self.block);
+        let mut whole = self.last_batch;
         for batch in batches {
             for record in &batch.records {
                 has_truncated |= matches!(
@@ -135,18 +139,22 @@ impl Writer {
                 record.encode(&mut self.block);
                 self.remember(record);
                 if self.block.len() >= block_limit {
-                    self.write_block(durably)?;
+                    self.write_block(durably, whole)?;
                     block::begin(&mut self.block);
                 }
             }
+            whole = batch.number;
             completions.extend(batch.completion);
         }
-        if self.block.len() > block::HEADER_LEN {
-            self.write_block(durably)?;
+        // One whose last record ended a block is known as whole only by the next block.
+        if self.block.len() > block::HEADER_LEN || whole > self.last_batch {
+            self.write_block(durably, whole)?;
         }
         if sync {
             self.sync()?;
         }
+        self.shared.queue.lock().only_here -= only_here;
+        self.shared.statistics.staged.fetch_add(staged, Ordering::Relaxed);
         for completion in completions {
             completion(Ok(()));
         }
@@ -178,15 +186,15 @@ impl Writer {
         }
     }
 
-    /// Writes `self.block`, beginning a new segment first if it would not fit.
-    fn write_block(&mut self, durably: bool) -> io::Result<()> {
+    /// Writes `self.block`, beginning a new segment first if it would not fit. With it, all batches up to number `whole` are.
+    fn write_block(&mut self, durably: bool, whole: u64) -> io::Result<()> {
         if !self.file.is_empty() && !self.file.has_room_for(self.block.len()) {
             let block = std::mem::take(&mut self.block);
             self.begin_segment(block.len())?;
             self.block = block;
         }
         let number = self.last_block + 1;
-        let header = BlockHeader { segment: self.segment, number, durable: self.durable_block };
+        let header = BlockHeader { segment: self.segment, number, durable: self.durable_block, batch: whole };
         block::finish(&mut self.block, header);
         let began = Instant::now();
         if durably {
@@ -197,7 +205,7 @@ impl Writer {
             retry_while_full(&self.shared, || self.file.append(&self.block))?;
             self.unsynced_since.get_or_insert(began);
         }
-        self.last_block = number;
+        (self.last_block, self.last_batch) = (number, whole);
         let statistics = &self.shared.statistics;
         statistics.blocks.fetch_add(1, Ordering::Relaxed);
         statistics.bytes.fetch_add(self.block.len() as u64, Ordering::Relaxed);
@@ -232,13 +240,13 @@ impl Writer {
                 LogRecord::Members { group, index, members }.encode(&mut self.block);
             }
         }
-        self.write_block(true)
+        self.write_block(true, self.last_batch)
     }
 
     fn write_closing_mark(&mut self) -> io::Result<()> {
         self.sync()?;
         block::begin(&mut self.block);
-        self.write_block(true)
+        self.write_block(true, self.last_batch)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -304,9 +312,7 @@ impl Writer {
             while queue.batches.is_empty() && !queue.closing {
                 self.shared.wake.wait(&mut queue);
             }
-            let closing = queue.closing;
-            queue.bytes = 0;
-            let batches = std::mem::take(&mut queue.batches);
+            let (batches, closing) = queue.take();
             drop(queue);
             for completion in batches.into_iter().filter_map(|batch| batch.completion) {
                 completion(Err(LogError::Failed(message.clone())));

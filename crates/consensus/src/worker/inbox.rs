@@ -2,7 +2,7 @@
 
 use crate::GroupId;
 use crate::group::message::PeerMessage;
-use crate::group::{GroupSettings, GroupView, MemberChange};
+use crate::group::{GroupSettings, GroupView, MemberChange, Readies};
 use crate::log::RecoveredGroup;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) enum Message<C> {
     Command(GroupId, C),
     Start(GroupStart),
     Remove(GroupId),
-    Persisted(Vec<(GroupId, u64)>),
+    Persisted(Readies),
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),

@@ -110,6 +110,8 @@ pub struct LogSection {
     pub segment_bytes: u64,
     pub limit_bytes: u64,
     pub soft_sync_interval_ms: u64,
+    /// Empty for none.
+    pub staging_directory: PathBuf,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,7 +202,12 @@ impl Default for AdminSection {
 
 impl Default for LogSection {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, limit_bytes: 1 << 30, soft_sync_interval_ms: 100 }
+        Self {
+            segment_bytes: 64 << 20,
+            limit_bytes: 1 << 30,
+            soft_sync_interval_ms: 100,
+            staging_directory: PathBuf::from("/dev/shm"),
+        }
     }
 }
 

@@ -84,9 +84,11 @@ fn a_table_that_is_purged_while_it_is_written_harms_no_other() {
 #[test]
 fn a_clean_shutdown_keeps_everything_and_exits_with_zero() {
     let data = TempDir::new().unwrap();
-    let mut node = Node::start(data.path(), &[]);
+    let mut node = Node::start(data.path(), &["log.staging_directory=/dev/shm"]);
     node.cli("table create m --engine memory --durability soft");
     let mut client = node.client();
+    let staging = std::fs::read_to_string(data.path().join("log/staging")).unwrap();
+    assert!(staging.starts_with("/dev/shm/tessera-") && std::fs::exists(&staging).unwrap(), "{staging}");
     for table in 0..2 {
         client.run(&format!("SELECT {table}"));
         for number in 0..500 {
@@ -94,6 +96,7 @@ fn a_clean_shutdown_keeps_everything_and_exits_with_zero() {
         }
     }
     assert_eq!(node.process.terminate(), Some(0));
+    assert!(!std::fs::exists(&staging).unwrap());
     let node = Node::start(data.path(), &[]);
     let mut client = node.client();
     for table in 0..2 {

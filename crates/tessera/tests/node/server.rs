@@ -124,6 +124,8 @@ impl Node {
     /// `command` ends with `start`.
     pub fn spawn_with(mut command: Command, data: &Path, redis_port: u16, admin_port: u16, settings: &[&str]) -> Self {
         command.arg("--data-dir").arg(data);
+        // Nobody would remove what a killed node leaves in memory.
+        command.arg("--set").arg(format!("log.staging_directory={}", data.display()));
         // Small enough that segments end and checkpoints happen during tests.
         for setting in ["logging.filter=warn", "log.segment_bytes=4194304", "rocksdb.block_cache_bytes=33554432"] {
             command.args(["--set", setting]);

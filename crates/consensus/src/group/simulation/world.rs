@@ -265,13 +265,11 @@ impl World {
             if !output.snapshots_wanted.is_empty() {
                 group.offer_snapshot(replica.state.applied, replica.state.to_snapshot());
             }
-            let number = output.waiting.last().map(|(_, number)| *number);
-            // What need not be fsynced counts as soon as it is written, unless what is before it waits for that.
-            let waits = output.sync || replica.disk.unsynced.iter().any(|(_, number)| number.is_some());
-            let is_written = number.filter(|_| !waits);
-            if !output.records.is_empty() || number.is_some() {
+            let last = |readies: &Readies| readies.last().map(|(_, number)| *number);
+            let (is_written, waits) = (last(&output.written), last(&output.waiting));
+            if !output.records.is_empty() || waits.is_some() {
                 // A snapshot's place in the log is on disk as soon as its state is.
-                replica.disk.unsynced.push((output.records, number.filter(|_| waits)));
+                replica.disk.unsynced.push((output.records, waits));
             }
             is_written.into_iter().for_each(|number| group.persisted(number));
             let committed = std::mem::take(&mut output.committed);

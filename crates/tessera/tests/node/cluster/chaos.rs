@@ -1,8 +1,8 @@
 //! Nodes killed, stopped for a while and drained, links cut, tables split, while clients go on.
 //!
 //! Clients read and write registers through whatever node they like. What they saw must have an order
-//! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability and the read modes
-//! that promise it.
+//! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability, or soft since only
+//! processes end, and the read modes that promise it.
 //!
 //! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer.
 
@@ -25,6 +25,7 @@ const TABLES: &[(&str, &str)] = &[
     ("rocks", "--engine rocksdb --durability hard --replicas 3"),
     ("memory", "--engine memory --durability hard --replicas 3"),
     ("pair", "--engine rocksdb --durability hard --replicas 2"),
+    ("soft", "--engine memory --durability soft --replicas 2"),
 ];
 const KEYS: u32 = 12;
 /// Records that nobody changes, so that copying a table takes a while.

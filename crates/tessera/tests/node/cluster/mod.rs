@@ -86,8 +86,12 @@ impl Cluster {
         }
         command.arg("start");
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let directory = self.data.path().join(at.to_string());
+        let directory = self.data_directory(at);
         self.nodes[at] = Some(Node::spawn_with(command, &directory, redis, admin, &settings));
+    }
+
+    fn data_directory(&self, at: usize) -> std::path::PathBuf {
+        self.data.path().join(at.to_string())
     }
 
     fn host(&self, at: usize) -> String {

@@ -22,6 +22,12 @@ fn assert_there(client: &mut Client, numbers: &[u32]) {
     }
 }
 
+fn table_client(cluster: &Cluster, at: usize, table: &str) -> Client {
+    let mut client = cluster.client(at);
+    client.run(&format!("TABLE {table}"));
+    client
+}
+
 /// Two replicas and a witness, on both engines and without a log: whichever node is lost, all goes on with everything.
 #[test]
 fn two_replicas_and_a_witness_go_on_without_any_one_node() {
@@ -253,4 +259,35 @@ fn a_single_copy_without_a_log_moves_and_begins_anew() {
     cluster.wait_until_whole();
     wait_for("all partitions serve", WHOLE, || (write_numbers(&mut client, 0..200).len() == 200).then_some(()));
     assert_there(&mut client, &written);
+}
+
+/// What a node had staged is lost with its machine, or its container. Its replicas may have forgotten, and others take their
+/// place, even if the process ends again before that; a node that is only killed goes on as it was.
+#[test]
+fn a_node_whose_staged_writes_are_lost_gets_other_replicas() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability soft --partitions 2 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let mut written = write_numbers(&mut table_client(&cluster, 0, "t"), 0..100);
+    let before = cluster.replicas_of(0, "t");
+    cluster.kill(1);
+    cluster.start_node(1);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.replicas_of(0, "t"), before, "it has everything");
+    written.extend(write_numbers(&mut table_client(&cluster, 0, "t"), 100..200));
+    cluster.kill(1);
+    let mark = cluster.data_directory(1).join("log/staging");
+    std::fs::remove_file(std::fs::read_to_string(&mark).unwrap()).unwrap();
+    cluster.start_node(1);
+    let boot = cluster.data_directory(1).join("boot.json");
+    let has_lost =
+        || std::fs::read_to_string(&boot).ok().filter(|text| text.contains("\"has_lost\": true")).map(|_| ());
+    wait_for("the loss is written down", WHOLE, has_lost);
+    cluster.kill(1);
+    cluster.start_node(1);
+    wait_for("others take their place", WHOLE, || (cluster.replicas_of(0, "t") != before).then_some(()));
+    cluster.wait_until_whole();
+    wait_for("that is written down", WHOLE, || has_lost().is_none().then_some(()));
+    assert_eq!(written.len(), 200, "all nodes were there");
+    assert_there(&mut table_client(&cluster, 1, "t"), &written);
 }
