@@ -5,7 +5,8 @@
 //!
 //! **The design.** One thread owns one sequence of segment files. It takes whatever batches have queued while it was
 //! busy and writes them as one block, durably if any asked for that; that is the whole group commit: it never waits for
-//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk.
+//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk. Those that need not be fsynced at
+//! once are [staged](staging) in memory, where they outlive the process; they are written with others, or after a while.
 //!
 //! **Recovery** must tell three things apart, since only the first may be repaired silently:
 //! - a *torn tail*: blocks that were being written when the machine died. They were never acknowledged as durable and

@@ -344,3 +344,19 @@ fn a_kill_between_any_two_blocks_loses_nothing_that_was_staged() {
     }
     assert!(segments.len() > 5 && cuts > 20 && short > 20, "{} segments, {cuts} cuts, {short} short", segments.len());
 }
+
+#[test]
+fn what_was_staged_when_the_disk_failed_is_there_after_the_next_start() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &staging(&directory)).unwrap();
+    assert!((1..=30).all(|index| stage(&log, 1, index, 1_000)));
+    let (segment, _) = newest_segment(&directory);
+    let obstacle = segments::path(directory.path(), segment + 1);
+    std::fs::create_dir(&obstacle).unwrap();
+    assert!(matches!(log.wait_synced(), Err(LogError::Failed(_))));
+    assert!(!stage(&log, 1, 31, 1_000), "nothing counts any more");
+    log.close();
+    std::fs::remove_dir(&obstacle).unwrap();
+    let (_log, groups) = SharedLog::open(directory.path(), &staging(&directory)).unwrap();
+    assert_eq!(indexes(&groups[&GroupId(1)]), (1..=30).collect::<Vec<_>>());
+}

@@ -307,6 +307,8 @@ impl Writer {
         let message = format!("{}: {error}", self.directory.display());
         tracing::error!(%message, "the log failed; writes are refused until the node is restarted");
         *self.shared.status.lock() = LogStatus::Failed(message.clone());
+        // What it holds is for the next start, and must not be written over.
+        self.shared.queue.lock().staging = None;
         loop {
             let mut queue = self.shared.queue.lock();
             while queue.batches.is_empty() && !queue.closing {
