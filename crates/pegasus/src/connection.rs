@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tessera_face::buffers;
+use tessera_face::{Input, buffers};
 use tessera_store::Leader;
 use tessera_types::Admitted;
 use tokio::net::TcpStream;
@@ -99,9 +99,7 @@ impl Connection {
         }
         self.run_gets(gathered.gets);
         Sent::send(&self.server, &self.outbox, gathered.writes);
-        if self.input.is_empty() {
-            self.input = BytesMut::new(); // an idle connection has no buffer
-        }
+        self.input.drop_room(); // an idle connection has none
         Ok(())
     }
 

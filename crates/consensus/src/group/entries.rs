@@ -16,6 +16,7 @@ const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
 /// What was put into the log.
+#[derive(Default)]
 pub(super) struct Appended {
     /// Whether one of the entries asks for an fsync.
     pub(super) sync: bool,

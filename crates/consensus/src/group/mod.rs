@@ -20,6 +20,7 @@ use crate::log::{LogRecord, RecoveredGroup, StoredState};
 use crate::{Committed, GroupId};
 use ahash::{AHashMap, RandomState};
 use bytes::BytesMut;
+use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
@@ -456,7 +457,7 @@ impl<T> Group<T> {
             for state in ready.take_read_states() {
                 self.extend_lease(&state.request_ctx, output);
             }
-            let (mut sync, mut has_payload) = (false, false);
+            let mut sync = false;
             if !ready.snapshot().is_empty() {
                 sync = true;
                 self.install(ready.snapshot(), output, restore);
@@ -475,15 +476,13 @@ impl<T> Group<T> {
                 output.records.push(LogRecord::State { group: self.id, state });
             }
             self.node.mut_store().set_hard_state(now);
-            if !entries.is_empty() {
-                let appended = self.append(&entries, output);
-                (sync, has_payload) = (sync | appended.sync, appended.has_payload);
-            }
+            let appended = if entries.is_empty() { Appended::default() } else { self.append(&entries, output) };
+            sync |= appended.sync;
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
             // A ready that came back counts for all before it, so none may overtake one that still waits. A replica must not
             // forget what it said it has, even if its process is killed; one that is alone says so of payloads only.
-            let is_written = !entries.is_empty() && (has_payload || !self.is_alone);
+            let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
             if self.persistent && (sync || is_written || !self.waiting.is_empty()) {
                 if sync {
                     self.synced_ready = ready.number();

@@ -48,9 +48,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// So much is not left waiting although nobody waits for it.
-const MANY_BYTES: usize = 512 << 10;
-
 /// How the log uses its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
@@ -152,7 +149,7 @@ impl SharedLog {
         });
         let mut writer = writer::Writer::new(directory, config, &recovered, shared.clone())?;
         if !staged.is_empty() {
-            writer.write(staged.into_iter().map(Queued::again).collect()).map_err(io_error)?;
+            writer.write(&mut staged.into_iter().map(Queued::again).collect::<Vec<_>>()).map_err(io_error)?;
         }
         staging::remove(directory).map_err(io_error)?;
         let staging = config.staging_directory.as_ref().and_then(|place| match Staging::create(directory, place) {
@@ -195,8 +192,10 @@ impl SharedLog {
     fn queue(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
         // Whose disk refuses must not take more and more.
         let may_stage = self.is_staging_wanted.load(Ordering::Relaxed) && self.status() == LogStatus::Ok;
-        let laid_out = (may_stage && !records.is_empty()).then(|| staging::lay_out(&records));
-        let is_news = self.shared.queue.lock().push(records, laid_out, sync, completion);
+        let bytes = records.iter().map(LogRecord::encoded_len).sum();
+        let laid_out = (may_stage && !records.is_empty()).then(|| staging::lay_out(&records, bytes));
+        let batch = Queued::new(records, sync);
+        let is_news = self.shared.queue.lock().push(batch, bytes, laid_out, completion);
         if is_news {
             self.shared.wake.notify_one();
         }

@@ -1,9 +1,12 @@
 //! Batches on their way to the log's thread.
 
+use super::Completion;
 use super::record::LogRecord;
 use super::staging::Staging;
-use super::{Completion, MANY_BYTES};
 use std::time::Instant;
+
+/// So much is not left waiting although nobody waits for it.
+const MANY_BYTES: usize = 512 << 10;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -30,9 +33,14 @@ pub(super) struct Queued {
 }
 
 impl Queued {
+    /// One that has no number yet.
+    pub(super) fn new(records: Vec<LogRecord>, sync: bool) -> Self {
+        Self { number: 0, records, sync, is_staged: false, since: Instant::now(), completion: None }
+    }
+
     /// One that an earlier process had staged.
     pub(super) fn again((number, records): (u64, Vec<LogRecord>)) -> Self {
-        Self { number, records, sync: true, is_staged: true, since: Instant::now(), completion: None }
+        Self { number, is_staged: true, ..Self::new(records, true) }
     }
 
     pub(super) fn is_only_here(&self) -> bool {
@@ -41,28 +49,28 @@ impl Queued {
 }
 
 impl Queue {
-    /// Adds a batch, staged if it comes [laid out](super::staging::lay_out) for that and there is room. `completion` is told whether
-    /// it and all before it outlive the process now. Returns whether the log's thread should hear of it.
+    /// Adds a batch of so many bytes, staged if it comes [laid out](super::staging::lay_out) for that and there is room.
+    /// `completion` is told whether it and all before it outlive the process now. Returns whether the log's thread should hear
+    /// of it.
     pub(super) fn push(
         &mut self,
-        records: Vec<LogRecord>,
+        mut batch: Queued,
+        bytes: usize,
         laid_out: Option<Vec<u8>>,
-        sync: bool,
         completion: impl FnOnce(bool) -> Option<Completion>,
     ) -> bool {
         // Nothing is left to wait for what came late, and to count on it.
         let may_count = self.staging.is_some() && !self.closing;
-        self.last_number += u64::from(!records.is_empty());
-        let number = self.last_number;
+        self.last_number += u64::from(!batch.records.is_empty());
+        batch.number = self.last_number;
         let staging = self.staging.as_mut().filter(|_| may_count).zip(laid_out);
-        let is_staged = staging.is_some_and(|(staging, batch)| staging.append(number, batch));
+        batch.is_staged = staging.is_some_and(|(staging, laid_out)| staging.append(batch.number, laid_out));
         let was_empty = self.batches.is_empty();
-        self.bytes += records.iter().map(LogRecord::encoded_len).sum::<usize>();
-        let mut queued = Queued { number, records, sync, is_staged, since: Instant::now(), completion: None };
-        self.only_here += usize::from(queued.is_only_here());
-        queued.completion = completion(may_count && self.only_here == 0);
-        self.is_urgent |= !is_staged || sync || queued.completion.is_some() || self.bytes >= MANY_BYTES;
-        self.batches.push(queued);
+        self.bytes += bytes;
+        self.only_here += usize::from(batch.is_only_here());
+        batch.completion = completion(may_count && self.only_here == 0);
+        self.is_urgent |= !batch.is_staged || batch.sync || batch.completion.is_some() || self.bytes >= MANY_BYTES;
+        self.batches.push(batch);
         self.is_urgent || was_empty
     }
 

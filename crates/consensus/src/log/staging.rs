@@ -40,9 +40,8 @@ pub(super) struct Staging {
     held: u64,
 }
 
-/// Lays out a batch whose number is not known yet.
-pub(super) fn lay_out(records: &[LogRecord]) -> Vec<u8> {
-    let length = records.iter().map(LogRecord::encoded_len).sum::<usize>();
+/// Lays out a batch of records that take `length` bytes, whose number is not known yet.
+pub(super) fn lay_out(records: &[LogRecord], length: usize) -> Vec<u8> {
     let mut batch = Vec::with_capacity(HEAD + length);
     batch.resize(HEAD, 0);
     records.iter().for_each(|record| record.encode(&mut batch));
@@ -202,6 +201,11 @@ mod tests {
         }]
     }
 
+    fn laid_out(number: u64, bytes: usize) -> Vec<u8> {
+        let records = records(number, bytes);
+        lay_out(&records, records[0].encoded_len())
+    }
+
     /// One that does not keep its process' successor off.
     fn create(directory: &TempDir) -> Staging {
         let staging = Staging::create(directory.path(), directory.path()).unwrap();
@@ -249,7 +253,7 @@ mod tests {
                 match step {
                     Step::Batch(bytes) => {
                         number += 1;
-                        if !staging.append(number, lay_out(&records(number, bytes))) {
+                        if !staging.append(number, laid_out(number, bytes)) {
                             prop_assert!(bytes > 0);
                             unstaged.push(number);
                         }
@@ -272,10 +276,10 @@ mod tests {
     fn damage_ends_what_comes_back() {
         let directory = TempDir::new().unwrap();
         let mut staging = create(&directory);
-        (1..=4).for_each(|number| assert!(staging.append(number, lay_out(&records(number, 50)))));
+        (1..=4).for_each(|number| assert!(staging.append(number, laid_out(number, 50))));
         let path = in_use(directory.path()).unwrap().unwrap();
         let sound = fs::read(&path).unwrap();
-        let length = lay_out(&records(1, 50)).len();
+        let length = laid_out(1, 50).len();
         for at in 0..4 * length {
             let mut damaged = sound.clone();
             damaged[at] ^= 1 << (at % 8);

@@ -5,7 +5,7 @@ use super::file::SegmentFile;
 use super::queue::Queued;
 use super::record::{LogRecord, StoredState};
 use super::recovery::{Recovered, RecoveredGroup};
-use super::{Completion, LogConfig, LogError, LogStatus, Shared, segments};
+use super::{LogConfig, LogError, LogStatus, Shared, segments};
 use crate::GroupId;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
@@ -89,13 +89,13 @@ impl Writer {
 
     pub(super) fn run(mut self) {
         loop {
-            let (batches, closing) = self.next_batches();
-            if let Err(error) = self.write(batches) {
-                return self.fail(&error);
+            let (mut batches, closing) = self.next_batches();
+            if let Err(error) = self.write(&mut batches) {
+                return self.fail(&error, batches);
             }
             if closing {
                 if let Err(error) = self.write_closing_mark() {
-                    self.fail(&error);
+                    self.fail(&error, Vec::new());
                 }
                 return;
             }
@@ -116,9 +116,8 @@ impl Writer {
         queue.take()
     }
 
-    /// Writes batches, and is done with them then.
-    pub(super) fn write(&mut self, batches: Vec<Queued>) -> io::Result<()> {
-        let mut completions: Vec<Completion> = Vec::new();
+    /// Writes batches and tells their completions. After an error nobody has been told who waits for an fsync.
+    pub(super) fn write(&mut self, batches: &mut [Queued]) -> io::Result<()> {
         let is_due = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
         // What was staged had its time.
         let sync = is_due || batches.iter().any(|batch| batch.sync || batch.is_staged);
@@ -130,7 +129,7 @@ impl Writer {
         let block_limit = BLOCK_BYTES.min(usize::try_from(self.config.segment_bytes / 4).unwrap_or(BLOCK_BYTES));
         block::begin(&mut self.block);
         let mut whole = self.last_batch;
-        for batch in batches {
+        for batch in &*batches {
             for record in &batch.records {
                 has_truncated |= matches!(
                     record,
@@ -144,7 +143,6 @@ impl Writer {
                 }
             }
             whole = batch.number;
-            completions.extend(batch.completion);
         }
         // One whose last record ended a block is known as whole only by the next block.
         if self.block.len() > block::HEADER_LEN || whole > self.last_batch {
@@ -155,7 +153,7 @@ impl Writer {
         }
         self.shared.queue.lock().only_here -= only_here;
         self.shared.statistics.staged.fetch_add(staged, Ordering::Relaxed);
-        for completion in completions {
+        for completion in batches.iter_mut().filter_map(|batch| batch.completion.take()) {
             completion(Ok(()));
         }
         if has_truncated {
@@ -302,26 +300,25 @@ impl Writer {
         }
     }
 
-    /// Refuses everything from now on. Completions of what was queued are told; they were never durable.
-    fn fail(&self, error: &io::Error) {
+    /// Refuses everything from now on, `batches` first, which were being written. Their completions are told.
+    fn fail(&self, error: &io::Error, mut batches: Vec<Queued>) {
         let message = format!("{}: {error}", self.directory.display());
         tracing::error!(%message, "the log failed; writes are refused until the node is restarted");
         *self.shared.status.lock() = LogStatus::Failed(message.clone());
         // What it holds is for the next start, and must not be written over.
         self.shared.queue.lock().staging = None;
         loop {
+            for completion in batches.into_iter().filter_map(|batch| batch.completion) {
+                completion(Err(LogError::Failed(message.clone())));
+            }
             let mut queue = self.shared.queue.lock();
             while queue.batches.is_empty() && !queue.closing {
                 self.shared.wake.wait(&mut queue);
             }
-            let (batches, closing) = queue.take();
-            drop(queue);
-            for completion in batches.into_iter().filter_map(|batch| batch.completion) {
-                completion(Err(LogError::Failed(message.clone())));
-            }
-            if closing {
+            if queue.batches.is_empty() {
                 return;
             }
+            (batches, _) = queue.take();
         }
     }
 }
