@@ -1,8 +1,8 @@
 //! The life of a connection. Requests pipeline, and replies go out as they finish: reads run at once, where the connection
-//! lives, adjacent GETs together; the writes that one read of the connection brought travel to the partitions' loops
+//! lives, [adjacent GETs](calls::make_gets) together; the writes that one read of the connection brought travel to the partitions' loops
 //! together; what another node must do becomes a task of its own.
 
-use crate::calls::{self, Read, Request};
+use crate::calls::{self, Request};
 use crate::execute::{DataCall, DataCalls, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::Outbox;
@@ -21,17 +21,8 @@ use tokio::net::TcpStream;
 
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
-/// GETs that run together: their values are in memory at one time.
-const GETS: usize = 16;
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
-
-/// What one read of the connection brought and is done together, each of one table.
-struct Gathered {
-    received: Instant,
-    gets: DataCalls,
-    writes: DataCalls,
-}
 
 pub(crate) struct Connection {
     server: Arc<PegasusServer>,
@@ -74,13 +65,18 @@ impl Connection {
     /// Carries out every whole request of the input.
     async fn process(&mut self) -> io::Result<()> {
         buffers::take(&mut self.output);
-        let mut gathered = Gathered { received: Instant::now(), gets: DataCalls::new(), writes: DataCalls::new() };
+        let (received, mut writes) = (Instant::now(), DataCalls::new());
         loop {
             let unwanted = self.unwanted.min(self.input.len());
             self.input.advance(unwanted);
             self.unwanted -= unwanted;
+            if let Some(bytes) = calls::make_gets(&self.server, &self.input, received, &mut self.output) {
+                self.input.advance(bytes);
+                self.write_out_much().await?;
+                continue;
+            }
             match frame::take(&mut self.input, self.server.config.write_bytes) {
-                Ok(Taken::Request(frame)) => self.take_request(frame, &mut gathered)?,
+                Ok(Taken::Request(frame)) => self.take_request(frame, received, &mut writes)?,
                 Ok(Taken::TooLong(frame, rest)) => {
                     self.unwanted = rest;
                     let (call, _) = read_call(&frame).ok_or_else(unreadable)?;
@@ -93,20 +89,17 @@ impl Connection {
                 }
                 Err(error) => return Err(invalid(&format!("no request of a Pegasus client: {error:?}"))),
             }
-            if self.output.len() >= REPLY_BYTES {
-                self.write_out().await?;
-            }
+            self.write_out_much().await?;
         }
-        self.run_gets(gathered.gets);
-        Sent::send(&self.server, &self.outbox, gathered.writes);
+        Sent::send(&self.server, &self.outbox, writes);
         self.input.drop_room(); // an idle connection has none
         Ok(())
     }
 
-    fn take_request(&mut self, frame: Frame, gathered: &mut Gathered) -> io::Result<()> {
+    fn take_request(&mut self, frame: Frame, received: Instant, writes: &mut DataCalls) -> io::Result<()> {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
-        match understand(&self.server, &frame, gathered.received).ok_or_else(unreadable)? {
-            Understood::Data(call) => self.carry_out(call, gathered),
+        match understand(&self.server, &frame, received).ok_or_else(unreadable)? {
+            Understood::Data(call) => self.carry_out(call, writes),
             Understood::Meta(call) => {
                 let server = self.server.clone();
                 self.reply_later(async move { meta::answer(&server, &call, &frame).await });
@@ -120,20 +113,20 @@ impl Connection {
         Ok(())
     }
 
-    fn carry_out(&mut self, call: Box<DataCall>, gathered: &mut Gathered) {
+    fn carry_out(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
         if let Request::ClearScanner(context) = call.request {
             return self.server.scanners.forget(context);
         }
         let is_write = matches!(call.request, Request::Write(_));
         let place = match is_write {
             true => call.table.leader_of(call.partition),
-            false => call.table.reader_of(call.partition, call.reads()),
+            false => call.table.reader_of(call.partition, call.frame.meta.reads()),
         };
         if place != Leader::Here {
             return self.reach(call);
         }
         match call.admission() {
-            Admitted::Now => self.carry_out_here(call, gathered),
+            Admitted::Now => self.carry_out_here(call, writes),
             admission => {
                 let server = self.server.clone();
                 self.reply_later(async move { forward::reach_later(&server, call, admission).await });
@@ -141,38 +134,19 @@ impl Connection {
         }
     }
 
-    fn carry_out_here(&mut self, call: Box<DataCall>, gathered: &mut Gathered) {
-        match &call.request {
-            Request::Read(Read::Get(_)) => {
-                let is_other = gathered.gets.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table));
-                if is_other || gathered.gets.len() >= GETS {
-                    self.run_gets(std::mem::take(&mut gathered.gets));
-                }
-                return gathered.gets.push(call);
-            }
-            Request::Write(_) => {}
-            _ => match call.read(&self.server) {
+    /// `writes` have gathered so far, of one table.
+    fn carry_out_here(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
+        if !matches!(call.request, Request::Write(_)) {
+            match call.read(&self.server) {
                 Some(Err(Failure::Elsewhere)) => return self.reach(call),
                 Some(outcome) => return call.reply(&self.server, outcome, &mut self.output),
                 None => {}
-            },
+            }
         }
-        if gathered.writes.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table)) {
-            Sent::send(&self.server, &self.outbox, std::mem::take(&mut gathered.writes));
+        if writes.first().is_some_and(|first| !Arc::ptr_eq(&first.table, &call.table)) {
+            Sent::send(&self.server, &self.outbox, std::mem::take(writes));
         }
-        gathered.writes.push(call);
-    }
-
-    /// Runs the GETs of one table that have gathered, together, so that their cache misses overlap.
-    fn run_gets(&mut self, calls: DataCalls) {
-        let (began, server, output) = (self.output.len(), &*self.server, &mut self.output);
-        let now = Instant::now();
-        let outcome = calls::get_many(&calls, &mut |call, value| call.reply_value(server, value, now, output));
-        if outcome.is_err() {
-            // Some may be led elsewhere by now: each finds out for itself.
-            self.output.truncate(began);
-            calls.into_iter().for_each(|call| self.reach(call));
-        }
+        writes.push(call);
     }
 
     /// Carries out a request again that was not done.
@@ -198,6 +172,10 @@ impl Connection {
             let reply = reply.await;
             outbox.reply(|out| out.extend_from_slice(&reply));
         });
+    }
+
+    async fn write_out_much(&mut self) -> io::Result<()> {
+        if self.output.len() >= REPLY_BYTES { self.write_out().await } else { Ok(()) }
     }
 
     /// Writes the replies that are ready; fails if the client takes none of them for too long.

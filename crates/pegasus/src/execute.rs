@@ -6,8 +6,6 @@ use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::slow_log;
 use crate::status::Failure;
-use crate::stored_key;
-use crate::wire::Blob;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +23,6 @@ pub(crate) struct DataCall {
     pub(crate) request: Request,
     pub(crate) table: Arc<Table>,
     pub(crate) partition: u32,
-    /// Of [`Self::key`].
-    hash: u64,
     received: Instant,
     /// `None` for a table that admits everything.
     admissions: Option<Arc<Admissions>>,
@@ -52,13 +48,13 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
     let (call, arguments) = read_call(frame)?;
     let Some(parsed) = calls::parse(call.name(), arguments) else { return Some(Understood::Meta(call)) };
     let understood = parsed.map_err(Failure::from).and_then(|request| {
-        let (table, partition, hash) = locate(server, frame, &request)?;
-        Ok((request, table, partition, hash))
+        let (table, partition) = locate(server, frame, &request)?;
+        Ok((request, table, partition))
     });
     Some(match understood {
-        Ok((request, table, partition, hash)) => {
+        Ok((request, table, partition)) => {
             let (frame, admissions) = (frame.clone(), table.admissions());
-            let call = DataCall { frame, call, request, table, partition, hash, received, admissions };
+            let call = DataCall { frame, call, request, table, partition, received, admissions };
             Understood::Data(Box::new(call))
         }
         Err(failure) => {
@@ -73,8 +69,8 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
     })
 }
 
-/// The table and the partition that a request is for, and the hash of its key.
-fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32, u64), Failure> {
+/// The table and the partition that a request is for.
+fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(Arc<Table>, u32), Failure> {
     let not_found = Failure::Header("ERR_OBJECT_NOT_FOUND");
     let id = u32::try_from(frame.meta.table).map_err(|_| not_found.clone())?;
     let table = server.store.table_numbered(TableNumber(id)).ok_or_else(|| not_found.clone())?;
@@ -82,9 +78,8 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     if asked >= table.schema().partitions {
         return Err(not_found);
     }
-    let key = request.key()?;
     // The client believes that the table has another number of partitions.
-    if key.is_some_and(|key| table.partition_of(&key) != asked) {
+    if request.key()?.is_some_and(|key| table.partition_of(&key) != asked) {
         return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
     }
     if let Request::Read(Read::BatchGet(batch)) = request {
@@ -95,22 +90,10 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
             return Err(Failure::Header("ERR_PARENT_PARTITION_MISUSED"));
         }
     }
-    let hash = key.map_or(0, |key| key.hash());
-    Ok((table, asked, hash))
+    Ok((table, asked))
 }
 
 impl DataCall {
-    /// The key of a GET.
-    pub(crate) fn key(&self) -> Option<RecordKey<'_>> {
-        let Request::Read(Read::Get(Blob(key))) = &self.request else { return None };
-        stored_key::split(key).map(|(hash_key, sort_key)| RecordKey::with_hash(self.hash, hash_key, sort_key))
-    }
-
-    pub(crate) fn reads(&self) -> ReadMode {
-        // The client asks a replica that need not lead, because the one that does is slow.
-        if self.frame.meta.is_backup_request { ReadMode::Outdated } else { ReadMode::Single }
-    }
-
     fn origin<'a>(&self, server: &'a PegasusServer) -> Origin<'a> {
         Origin {
             table: self.frame.meta.table,
@@ -132,19 +115,17 @@ impl DataCall {
         let began = out.len();
         self.write_reply(server, outcome, out);
         if !matches!(self.request, Request::Write(_)) {
-            self.note_read(Instant::now(), out.len() - began);
+            self.note_read(out.len() - began);
         }
     }
 
-    /// Appends the reply of a GET, at a time that is known.
-    pub(crate) fn reply_value(&self, server: &PegasusServer, value: Option<&[u8]>, now: Instant, out: &mut Vec<u8>) {
-        let began = out.len();
-        calls::write_value(out, &self.call, value, self.origin(server));
-        self.note_read(now, out.len() - began);
-    }
-
-    fn note_read(&self, now: Instant, bytes: usize) {
-        slow_log::note(self, now.saturating_duration_since(self.received), bytes);
+    fn note_read(&self, bytes: usize) {
+        let is_of_one = matches!(self.request, Request::Read(Read::Get(_) | Read::Ttl(_)));
+        let took = self.received.elapsed();
+        if slow_log::is_due(&self.table, is_of_one, took, bytes) {
+            let key = self.request.key().ok().flatten();
+            slow_log::note(&self.table, self.partition, self.call.name(), key, took, bytes);
+        }
         if let Some(admissions) = &self.admissions {
             admissions.note_read(bytes);
         }
@@ -179,14 +160,15 @@ impl DataCall {
         let is_of_one_record = matches!(read, Read::Get(_) | Read::Ttl(_));
         for _ in 0..READ_TRIES {
             let before = self.table.version(self.partition);
-            let outcome = Transaction::read_only(&self.table, self.partition, self.reads(), now)
+            let reads = self.frame.meta.reads();
+            let outcome = Transaction::read_only(&self.table, self.partition, reads, now)
                 .and_then(|transaction| Ok((calls::run_read(read, &transaction)?, transaction.check_lease()?)));
             match outcome {
                 Err(error) => return Some(Err(error.into())),
                 Ok((response, ())) => {
                     let is_still = before.is_some() && before == self.table.version(self.partition);
                     // No instant is promised to those who ask for what was.
-                    if is_of_one_record || is_still || self.reads() == ReadMode::Outdated {
+                    if is_of_one_record || is_still || reads == ReadMode::Outdated {
                         return Some(Ok(response));
                     }
                 }

@@ -109,7 +109,7 @@ pub(crate) async fn reach(server: &Arc<PegasusServer>, mut call: Box<DataCall>) 
                 _ => return refusal(&call, "ERR_OBJECT_NOT_FOUND"),
             }
         }
-        let place = match call.reads() {
+        let place = match call.frame.meta.reads() {
             ReadMode::Outdated if !is_write => server.store.outdated_reader_of(&call.table, call.partition),
             _ => call.table.leader_of(call.partition),
         };

@@ -9,6 +9,7 @@
 use crate::wire::{Input, Output, Wire, input, output, read_fields, record, write_field};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
+use tessera_types::ReadMode;
 use thrift::protocol::TOutputProtocol;
 
 /// Longest message besides what a write may have: names, and many small keys.
@@ -33,6 +34,13 @@ record! {
     /// What a request of version 1 says about itself.
     RequestMeta {
         1: table: i32, 2: partition: i32, 3: timeout_ms: i32, 4: partition_hash: i64, 5: is_backup_request: bool,
+    }
+}
+
+impl RequestMeta {
+    pub(crate) fn reads(&self) -> ReadMode {
+        // The client asks a replica that need not lead, because the one that does is slow.
+        if self.is_backup_request { ReadMode::Outdated } else { ReadMode::Single }
     }
 }
 
@@ -61,7 +69,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// The lengths of a request: of what stands before its message, and of all of it; `None` while too little is there to know.
-fn lengths(buffer: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
+pub(crate) fn lengths(buffer: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
     let magic = buffer.len().min(MAGIC.len());
     if buffer[..magic] != MAGIC[..magic] {
         return Err(FrameError::NotThrift);
@@ -79,6 +87,20 @@ fn lengths(buffer: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
         version => return Err(FrameError::Version(version)),
     };
     Ok(Some((before, before + message)))
+}
+
+/// Reads what stands before a message, of a length that is right.
+pub(crate) fn read_meta(header: &[u8]) -> Result<RequestMeta, FrameError> {
+    if u32_at(header, 4) > 0 {
+        return RequestMeta::read(&mut input(&header[HEADER_V1..])).map_err(|_| FrameError::Header);
+    }
+    Ok(RequestMeta {
+        table: u32_at(header, 24).cast_signed(),
+        partition: u32_at(header, 28).cast_signed(),
+        timeout_ms: u32_at(header, 32).cast_signed(),
+        partition_hash: i64::from_be_bytes(header[40..48].try_into().expect("eight bytes")),
+        is_backup_request: false,
+    })
 }
 
 /// What the beginning of a buffer turned out to be.
@@ -103,16 +125,7 @@ pub(crate) fn take(buffer: &mut BytesMut, write_bytes: usize) -> Result<Taken, F
         return Ok(Taken::Incomplete(wanted));
     }
     let bytes = buffer.split_to(wanted).freeze();
-    let meta = match u32_at(&bytes, 4) {
-        0 => RequestMeta {
-            table: u32_at(&bytes, 24).cast_signed(),
-            partition: u32_at(&bytes, 28).cast_signed(),
-            timeout_ms: u32_at(&bytes, 32).cast_signed(),
-            partition_hash: i64::from_be_bytes(bytes[40..48].try_into().expect("eight bytes")),
-            is_backup_request: false,
-        },
-        _ => RequestMeta::read(&mut input(&bytes[HEADER_V1..message_at])).map_err(|_| FrameError::Header)?,
-    };
+    let meta = read_meta(&bytes[..message_at])?;
     let frame = Frame { meta, bytes, message_at };
     Ok(if is_too_long { Taken::TooLong(frame, length - wanted) } else { Taken::Request(frame) })
 }

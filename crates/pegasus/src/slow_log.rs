@@ -1,8 +1,8 @@
 //! Reads that take long or return much go to the log, as in Pegasus.
 
-use crate::calls::{Read, Request};
-use crate::execute::DataCall;
 use std::time::Duration;
+use tessera_store::Table;
+use tessera_types::RecordKey;
 
 /// The app env with the milliseconds from which on a read is slow.
 pub(crate) const THRESHOLD: &str = "replica.slow_query_threshold";
@@ -24,25 +24,32 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     millis.ok_or_else(|| format!("'{text}' is no number of milliseconds from {} on", LEAST.as_millis()))
 }
 
-fn slow(call: &DataCall) -> Duration {
-    let settings = call.table.settings();
+fn slow(table: &Table) -> Duration {
+    let settings = table.settings();
     settings.app_envs.get(THRESHOLD).and_then(|text| parse(text).ok()).unwrap_or(SLOW)
 }
 
-/// Notes a read that took so long and was answered with so many bytes, if either is much.
-pub(crate) fn note(call: &DataCall, took: Duration, bytes: usize) {
-    let is_of_one = matches!(call.request, Request::Read(Read::Get(_) | Read::Ttl(_)));
+/// Whether a read that took so long and was answered with so many bytes is worth a line.
+pub(crate) fn is_due(table: &Table, is_of_one: bool, took: Duration, bytes: usize) -> bool {
     let many = if is_of_one { MANY_BYTES.0 } else { MANY_BYTES.1 };
-    // The first look costs nothing, and nearly always suffices.
-    if bytes < many && (took < LEAST || took < slow(call)) {
-        return;
-    }
-    let key = call.request.key().ok().flatten();
+    // The first looks cost nothing, and nearly always suffice.
+    bytes >= many || took >= LEAST && took >= slow(table)
+}
+
+/// Notes a read that [is worth it](is_due).
+pub(crate) fn note(
+    table: &Table,
+    partition: u32,
+    call: &str,
+    key: Option<RecordKey<'_>>,
+    took: Duration,
+    bytes: usize,
+) {
     let key = key.map(|key| if key.hash_key.is_empty() { key.sort_key } else { key.hash_key }).unwrap_or_default();
     tracing::warn!(
-        table = %call.table.name(),
-        partition = call.partition,
-        call = call.call.name(),
+        table = %table.name(),
+        partition,
+        call,
         key = %key[..key.len().min(SHOWN_BYTES)].escape_ascii(),
         milliseconds = took.as_millis(),
         bytes,

@@ -10,7 +10,7 @@ use crate::frame::{Call, read_argument, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
 use crate::wire::{Blob, Shared, input};
-pub(crate) use get::{get_many, write_value};
+pub(crate) use get::{Get, make_gets};
 use messages::{
     BatchGetRequest, BatchGetResponse, CheckAndMutateRequest, CheckAndSetRequest, CheckResponse, CountResponse,
     GetScannerRequest, IncrRequest, IncrResponse, MultiGetRequest, MultiGetResponse, MultiPutRequest,
@@ -57,11 +57,6 @@ pub(crate) enum Request {
 /// Reads the arguments of the data call `name`; `None` if there is no such call.
 pub(crate) fn parse(name: &str, arguments: &[u8]) -> Option<thrift::Result<Request>> {
     let name = name.strip_prefix("RPC_RRDB_RRDB_")?;
-    if name == "GET"
-        && let Some(request) = get::parse(arguments)
-    {
-        return Some(Ok(request));
-    }
     let input = &mut input(arguments);
     Some(match name {
         "GET" => read_argument(input).map(|key| Request::Read(Read::Get(key))),
