@@ -30,6 +30,7 @@ pub(crate) use elsewhere::carry_out;
 use elsewhere::{Confined, Elsewhere};
 use frame::OwnedFrame;
 use session::Session;
+use smallvec::SmallVec;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -259,24 +260,22 @@ impl Connection {
         };
         let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.choices.reads);
         let mut reply = Reply::new(&mut self.output, self.session.protocol);
-        let mut keys = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b""));
-        let has_hashes = keys.clone().any(|key| table.may_hold_sort_keys(table.partition_of(&key)));
+        let keys: SmallVec<[_; 16]> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
+        let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let outcome = if has_hashes {
             // A hash under the key is an error, and found only by looking for fields.
-            keys.try_for_each(|key| {
+            keys.iter().try_for_each(|key| {
                 if reply.len() >= REPLY_BYTES {
                     return Ok(());
                 }
                 done += 1;
-                dispatch::get(&table, &key, reads, now, &mut reply, &mut hits)
+                dispatch::get(&table, key, reads, now, &mut reply, &mut hits)
             })
-        } else if let [_] = batch {
+        } else if let [key] = &keys[..] {
             done = 1;
-            let key = keys.next().expect("one key");
-            let found = table.read(&key, reads, now, &mut |stored| reply.bulk(stored.payload));
+            let found = table.read(key, reads, now, &mut |stored| reply.bulk(stored.payload));
             found.map(|found| if found { hits += 1 } else { reply.null() })
         } else {
-            let keys: Vec<_> = keys.collect();
             table.read_many(&keys, reads, now, &mut |_, stored| {
                 if reply.len() >= REPLY_BYTES {
                     return; // read again once these are written out
