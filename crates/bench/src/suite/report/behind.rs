@@ -23,27 +23,33 @@ pub(super) fn places(material: &Material) -> Vec<String> {
 }
 
 fn peers(material: &Material) -> Vec<String> {
-    // By program, whatever its version and durability.
-    let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    // By program and number of copies, whatever its version and durability.
+    let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for result in material.results.values() {
         let Some(ours) = result.shown().and_then(per_cpu) else { continue };
         for (name, peer) in &result.peers {
-            let program = name.split_once(' ').map_or(name.as_str(), |(program, _)| program);
             let theirs = peer.shown().and_then(per_cpu);
-            ratios.entry(program).or_default().extend(theirs.map(|theirs| theirs / ours));
+            ratios.entry(kind_of(name)).or_default().extend(theirs.map(|theirs| theirs / ours));
         }
     }
-    let sentence = |(program, ratios): (&str, Vec<f64>)| {
+    let sentence = |(kind, ratios): (String, Vec<f64>)| {
         let ahead: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 1.0 + NOISE).collect();
         let (mean, most) = (mean(&ahead)?, ahead.iter().copied().fold(0.0, f64::max));
         Some(format!(
-            "{program}, one process with one copy, does more operations per CPU-second than Tessera's nodes together in {} of \
+            "{kind}, does more operations per CPU-second than Tessera's nodes together in {} of \
              {} cells where both were measured: {mean:.1} times as many on average, {most:.1} at most.",
             ahead.len(),
             ratios.len()
         ))
     };
     ratios.into_iter().filter_map(sentence).collect()
+}
+
+/// What a peer is, of its name: `PROGRAM VERSION, COPIES, DURABILITY`.
+fn kind_of(name: &str) -> String {
+    let mut parts = name.split(", ");
+    let program = parts.next().and_then(|program| program.split(' ').next()).unwrap_or(name);
+    [program].into_iter().chain(parts.next()).collect::<Vec<_>>().join(", ")
 }
 
 fn limiter(material: &Material) -> Vec<String> {
@@ -112,4 +118,19 @@ fn rethinkdb(material: &Material) -> Vec<String> {
         }));
     }
     sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind_of;
+
+    #[test]
+    fn peers_of_one_kind_are_told_together() {
+        assert_eq!(
+            kind_of("redis-server 7.0.15, two copies (asynchronous), volatile"),
+            "redis-server, two copies (asynchronous)"
+        );
+        assert_eq!(kind_of("redis at 10.0.0.9:6379, as it was set up"), "redis, as it was set up");
+        assert_eq!(kind_of("one"), "one");
+    }
 }

@@ -1,22 +1,20 @@
 //! Other servers beside Tessera: the same workloads through the same driver, in the same run.
 
+mod servers;
+
 use super::cell::Cell;
 use crate::driver::{Protocol, Route};
 use crate::workload::RecordShape;
 use anyhow::{Context, bail};
+use servers::{Server, ServerSet};
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-const REDIS_PORT: u16 = 9_979;
-const MEMCACHED_PORT: u16 = 9_978;
-/// Of the first member's clients; other members, and members among themselves, follow.
-const ETCD_PORT: u16 = 9_970;
-const ETCD_MEMBERS: u16 = 3;
 const READY: Duration = Duration::from_secs(10);
 /// One process is nobody's peer in a large cluster.
 const MOST_NODES: u16 = 3;
@@ -72,13 +70,16 @@ impl Peer {
     pub fn of(cell: &Cell, named: &[PeerAddress], data: &Path) -> anyhow::Result<Vec<Self>> {
         let mut peers = Vec::new();
         if is_comparable(cell) {
-            peers.extend(redis_server(&cell.table.durability, &data.join("redis"))?);
+            let copies = cell.cluster.nodes.min(cell.table.replicas.into());
+            let mut sets = vec![servers::redis(&cell.table.durability, copies)];
             if is_for_memcached(cell) {
-                peers.extend(memcached(&data.join("memcached"))?);
+                sets.push(servers::memcached());
             }
             if is_for_etcd(cell) {
-                let is_replicated = cell.table.replicas > 1 && cell.cluster.nodes > 1;
-                peers.extend(etcd(if is_replicated { ETCD_MEMBERS } else { 1 }, &data.join("etcd"))?);
+                sets.push(servers::etcd(copies));
+            }
+            for set in sets.into_iter().flatten() {
+                peers.push(Self::start(set, data)?);
             }
         }
         peers.extend(named.iter().filter(|at| takes(at.protocol, cell)).map(|at| {
@@ -88,30 +89,37 @@ impl Peer {
         Ok(peers)
     }
 
-    /// Starts processes, each of which listens on a port.
-    fn start(protocol: Protocol, name: String, commands: Vec<(Command, u16)>, data: &Path) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(data)?;
-        let addresses = commands.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
-        let mut processes = Processes { children: Vec::new(), data: data.to_path_buf() };
-        // What they say matters only if they do not start.
-        let said = data.join("said");
-        let log = File::create(&said).with_context(|| said.display().to_string())?;
-        for (mut command, _) in commands {
-            command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    /// Starts servers with their data in a directory.
+    fn start(set: ServerSet, data: &Path) -> anyhow::Result<Self> {
+        let ServerSet { protocol, name, servers } = set;
+        let data = data.join(protocol.to_string());
+        let (mut addresses, mut starting) = (Vec::new(), Vec::new());
+        let mut processes = Processes { children: Vec::new(), data: data.clone() };
+        for Server { mut command, port, is_replica } in servers {
+            let directory = data.join(port.to_string());
+            std::fs::create_dir_all(&directory)?;
+            // What it says matters only if it does not start.
+            let said = directory.join("said");
+            let log = File::create(&said).with_context(|| said.display().to_string())?;
+            command.current_dir(&directory).process_group(0);
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             processes.children.push(command.spawn().with_context(|| format!("{name} cannot be started"))?);
+            addresses.extend((!is_replica).then(|| format!("127.0.0.1:{port}")));
+            starting.push((port, is_replica, said));
+        }
+        let began = Instant::now();
+        for (port, is_replica, said) in starting {
+            while !Server::is_ready(port, is_replica) {
+                if began.elapsed() >= READY {
+                    let said = std::fs::read_to_string(&said).unwrap_or_default();
+                    let last = said.lines().next_back().unwrap_or("nothing was said");
+                    bail!("{name} does not answer at port {port}: {last}");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
         let at = PeerAddress { protocol, addresses, table: String::new() };
-        let peer = Self { name, at, processes: Some(processes) };
-        let began = Instant::now();
-        while !peer.at.addresses.iter().all(|address| TcpStream::connect(address).is_ok()) {
-            if began.elapsed() >= READY {
-                let said = std::fs::read_to_string(&said).unwrap_or_default();
-                let last = said.lines().next_back().unwrap_or("nothing was said");
-                bail!("{} does not answer at {}: {last}", peer.name, peer.at.addresses.join(","));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(peer)
+        Ok(Self { name, at, processes: Some(processes) })
     }
 
     /// Where its requests go.
@@ -167,57 +175,6 @@ fn is_for_etcd(cell: &Cell) -> bool {
     cell.table.durability == "hard" && takes(Protocol::Etcd, cell)
 }
 
-fn redis_server(durability: &str, data: &Path) -> anyhow::Result<Option<Peer>> {
-    let Some(version) = version("redis-server", "v=") else { return Ok(None) };
-    let (append_only, sync, durability) = match durability {
-        "none" => ("no", "no", "volatile"),
-        "soft" => ("yes", "everysec", "appendfsync everysec"),
-        _ => ("yes", "always", "appendfsync always"),
-    };
-    let mut command = Command::new("redis-server");
-    command.args(["--port", &REDIS_PORT.to_string(), "--save", "", "--appendonly", append_only, "--appendfsync", sync]);
-    command.arg("--dir").arg(data).args(["--bind", "127.0.0.1", "--loglevel", "warning"]);
-    let name = format!("redis-server {version}, one copy, {durability}");
-    Peer::start(Protocol::Redis, name, vec![(command, REDIS_PORT)], data).map(Some)
-}
-
-fn memcached(data: &Path) -> anyhow::Result<Option<Peer>> {
-    let Some(version) = version("memcached", "memcached ") else { return Ok(None) };
-    let mut command = Command::new("memcached");
-    // It refuses to run as root unless told who else to be.
-    command.args(["-l", "127.0.0.1", "-p", &MEMCACHED_PORT.to_string(), "-m", "4096", "-u", "nobody"]);
-    let name = format!("memcached {version}, one copy, volatile");
-    Peer::start(Protocol::Memcached, name, vec![(command, MEMCACHED_PORT)], data).map(Some)
-}
-
-fn etcd(members: u16, data: &Path) -> anyhow::Result<Option<Peer>> {
-    let Some(version) = version("etcd", "etcd Version: ") else { return Ok(None) };
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let ports = |member: u16| (ETCD_PORT + member, ETCD_PORT + ETCD_MEMBERS + member);
-    let cluster: Vec<String> = (0..members).map(|member| format!("m{member}={}", url(ports(member).1))).collect();
-    let command = |member: u16| {
-        let (clients, peers) = ports(member);
-        let mut command = Command::new("etcd");
-        command.args(["--name", &format!("m{member}"), "--initial-cluster", &cluster.join(",")]);
-        command.args(["--listen-client-urls", &url(clients), "--advertise-client-urls", &url(clients)]);
-        command.args(["--listen-peer-urls", &url(peers), "--initial-advertise-peer-urls", &url(peers)]);
-        // It keeps what is written over, and refuses more than 2 GiB unless told so.
-        command.args(["--log-level", "error", "--quota-backend-bytes", &(8_u64 << 30).to_string()]);
-        command.arg("--data-dir").arg(data.join(member.to_string()));
-        (command, clients)
-    };
-    let copies = if members == 1 { "one copy" } else { "three copies" };
-    let name = format!("etcd {version}, {copies}, fsync");
-    Peer::start(Protocol::Etcd, name, (0..members).map(command).collect(), data).map(Some)
-}
-
-/// The version of a server that is installed, which follows `mark` where it tells.
-fn version(program: &str, mark: &str) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    Some(said.split_once(mark)?.1.split_whitespace().next()?.to_string())
-}
-
 impl Drop for Processes {
     fn drop(&mut self) {
         for child in &mut self.children {
@@ -231,6 +188,16 @@ impl Drop for Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replicated_server_is_asked_at_its_primary() {
+        let data = tempfile::TempDir::new().unwrap();
+        let peer = Peer::start(servers::redis("none", 2).expect("redis-server is installed"), data.path()).unwrap();
+        assert!(peer.name.contains("two copies (asynchronous), volatile"), "{}", peer.name);
+        assert_eq!((peer.pids().len(), peer.at.addresses.len()), (2, 1));
+        drop(peer);
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0, "its data goes with it");
+    }
 
     #[test]
     fn peers_are_named_by_protocol_and_address() {
