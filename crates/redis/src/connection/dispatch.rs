@@ -5,7 +5,7 @@ use super::batch::{self, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::session::{self, Session};
-use crate::commands::{Call, Command, CommandError, FanOut, Run, SessionCommand};
+use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
 use crate::resp::Reply;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -16,40 +16,6 @@ use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// How often a read that several writes overtook is tried here before the partition's owner makes it.
 const READ_TRIES: usize = 4;
-
-/// GET on a table that may hold hashes.
-pub(super) fn get(
-    table: &Table,
-    key: &RecordKey<'_>,
-    reads: ReadMode,
-    now: UnixMillis,
-    reply: &mut Reply<'_>,
-    hits: &mut u64,
-) -> Result<(), RequestError> {
-    let mut is_field = false;
-    let found = table.read(key, reads, now, &mut |stored| {
-        is_field = stored.is_field;
-        if !is_field {
-            reply.bulk(stored.payload);
-        }
-    })?;
-    if found && !is_field {
-        *hits += 1;
-        return Ok(());
-    }
-    let mut transaction = Transaction::read_only(table, table.partition_of(key), reads, now)?;
-    let mut unread = Vec::new();
-    let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, reply.protocol()) };
-    let value = call.value(key.hash_key);
-    transaction.check_lease()?;
-    match value {
-        Ok(None) => reply.null(),
-        Ok(Some(_)) => reply.error(&CommandError::WRONG_TYPE.line()),
-        Err(CommandError::Request(error)) => return Err(error),
-        Err(error) => reply.error(&error.line()),
-    }
-    Ok(())
-}
 
 /// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
 /// whose keys are together, stay whole.

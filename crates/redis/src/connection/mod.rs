@@ -15,6 +15,7 @@ mod cluster_command;
 mod dispatch;
 mod elsewhere;
 mod frame;
+mod gets;
 mod server_commands;
 mod session;
 mod stream;
@@ -22,7 +23,7 @@ mod table_commands;
 mod transactions;
 
 use crate::clients::Client;
-use crate::commands::{self, Command, CommandError, Run, SessionCommand};
+use crate::commands::{self, Command, Run, SessionCommand};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -30,7 +31,6 @@ pub(crate) use elsewhere::carry_out;
 use elsewhere::{Confined, Elsewhere};
 use frame::OwnedFrame;
 use session::Session;
-use smallvec::SmallVec;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 pub(crate) use stream::Stream;
 use tessera_face::buffers;
-use tessera_types::{RecordKey, RequestError, UnixMillis};
+use tessera_types::UnixMillis;
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
@@ -209,100 +209,6 @@ impl Connection {
 
     fn reply(&mut self) -> Reply<'_> {
         Reply::new(&mut self.output, self.session.protocol)
-    }
-
-    /// The key, if the frame is a GET that may run in a batch.
-    #[inline]
-    fn plain_get(&self, input: &[u8], frame: &Frame) -> Option<Range<usize>> {
-        let [name, key] = &frame.arguments[..] else { return None };
-        let is_get = input[name.clone()].eq_ignore_ascii_case(b"get");
-        let is_throttled = || self.session.table.as_ref().is_some_and(|table| table.admissions().is_some());
-        if !is_get || !self.session.reads_freely || is_throttled() {
-            return None;
-        }
-        if self.may_forward() {
-            let table = self.session.table.as_ref()?;
-            let partition = table.partition_of(&RecordKey::new(&input[key.clone()], b""));
-            if !self.elsewhere.is_empty()
-                || table.reader_of(partition, self.session.choices.reads) != tessera_store::Leader::Here
-            {
-                return None;
-            }
-        }
-        Some(key.clone())
-    }
-
-    /// Runs the GETs that have gathered.
-    async fn run_gets(&mut self, input: &[u8], now: UnixMillis) -> io::Result<()> {
-        if self.gets.is_empty() {
-            return Ok(());
-        }
-        self.settle().await;
-        let gets = std::mem::take(&mut self.gets);
-        let mut done = 0;
-        while done < gets.len() {
-            done += self.run_get_batch(input, &gets[done..], now);
-            self.reach_elsewhere().await;
-            if self.output.len() >= REPLY_BYTES {
-                self.write_out().await?;
-            }
-        }
-        self.gets = gets;
-        self.gets.clear();
-        Ok(())
-    }
-
-    /// Runs GETs until the replies are large enough to be written out. Returns how many.
-    fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
-        let Some(table) = self.session.table() else {
-            batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
-            return batch.len();
-        };
-        let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.choices.reads);
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
-        let keys: SmallVec<[_; 16]> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
-        let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
-        let outcome = if has_hashes {
-            // A hash under the key is an error, and found only by looking for fields.
-            keys.iter().try_for_each(|key| {
-                if reply.len() >= REPLY_BYTES {
-                    return Ok(());
-                }
-                done += 1;
-                dispatch::get(&table, key, reads, now, &mut reply, &mut hits)
-            })
-        } else if let [key] = &keys[..] {
-            done = 1;
-            let found = table.read(key, reads, now, &mut |stored| reply.bulk(stored.payload));
-            found.map(|found| if found { hits += 1 } else { reply.null() })
-        } else {
-            table.read_many(&keys, reads, now, &mut |_, stored| {
-                if reply.len() >= REPLY_BYTES {
-                    return; // read again once these are written out
-                }
-                done += 1;
-                match stored {
-                    Some(stored) => {
-                        hits += 1;
-                        reply.bulk(stored.payload);
-                    }
-                    None => reply.null(),
-                }
-            })
-        };
-        if let Err(error) = outcome {
-            self.output.truncate(began);
-            if error == RequestError::NotReady && self.may_forward() {
-                self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
-                return batch.len();
-            }
-            let line = CommandError::Request(error).line();
-            batch.iter().for_each(|_| self.reply().error(&line));
-            return batch.len();
-        }
-        self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
-        self.server.read_misses.fetch_add(done as u64 - hits, Ordering::Relaxed);
-        done
     }
 
     async fn write_out(&mut self) -> io::Result<()> {

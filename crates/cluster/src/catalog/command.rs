@@ -1,0 +1,153 @@
+//! What can be done to the catalog, and why not.
+
+use super::{CopyReport, Site};
+use serde::{Deserialize, Serialize};
+use tessera_types::{NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis};
+
+/// A change to the catalog.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub enum CatalogCommand {
+    Create {
+        name: String,
+        schema: TableSchema,
+        settings: TableSettings,
+    },
+    Alter {
+        name: String,
+        settings: TableSettings,
+        /// What they were when that was decided: another change must not be lost.
+        #[serde(default)]
+        before: Option<TableSettings>,
+    },
+    SetReplicas {
+        name: String,
+        replicas: u8,
+    },
+    /// Splits a table into twice as many partitions.
+    Split {
+        name: String,
+        partitions: u32,
+    },
+    /// Gives up splitting a table, as long as it has not begun to take effect.
+    CancelSplit {
+        name: String,
+    },
+    /// How far a partition's leader is with copying it for a split.
+    Copy {
+        table: TableId,
+        partition: u32,
+        /// A number that nobody else uses.
+        attempt: u64,
+        report: CopyReport,
+    },
+    Rename {
+        name: String,
+        to: String,
+    },
+    Drop {
+        name: String,
+        purge_at: UnixMillis,
+    },
+    /// Makes a dropped table active again, under `to` if its old name is taken.
+    Recall {
+        number: TableNumber,
+        to: Option<String>,
+    },
+    /// Forgets dropped tables whose time has come.
+    Purge {
+        now: UnixMillis,
+    },
+    /// Lets a new node in, and gives it its number.
+    AddNode {
+        site: Site,
+    },
+    /// A node is found elsewhere now.
+    SetSite {
+        node: NodeId,
+        site: Site,
+    },
+    /// Moves a node's replicas elsewhere, or no longer.
+    Drain {
+        node: NodeId,
+        is_draining: bool,
+    },
+    /// Forgets a node that holds no replica.
+    RemoveNode {
+        node: NodeId,
+    },
+    /// Wants a partition's replicas on these nodes; the first is to lead. Two replicas may have a witness for the third vote.
+    Place {
+        table: TableId,
+        partition: u32,
+        nodes: Vec<NodeId>,
+        witness: Option<NodeId>,
+    },
+    /// These replicas may have forgotten what they voted and promised. Others are to take their places, which get
+    /// everything from those that are left; see [`Changed::Renewed`] for when too few are.
+    Renew {
+        lost: Vec<(TableId, u32, ReplicaId)>,
+    },
+    /// A partition's group has these members now.
+    Moved {
+        table: TableId,
+        partition: u32,
+        members: Vec<ReplicaId>,
+    },
+}
+
+/// What a command was about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Changed {
+    Other,
+    Table(TableId),
+    Node(NodeId),
+    /// Replicas were [lost](CatalogCommand::Renew). Where a majority would be, nobody has more than they do: on a table with
+    /// a log those named here go on as they are; one without a log begins anew, empty.
+    Renewed {
+        go_on: Vec<(TableId, u32)>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum CatalogError {
+    #[error(transparent)]
+    Name(#[from] TableNameError),
+    #[error("a table named '{0}' exists")]
+    Exists(String),
+    #[error("no such table: {0}")]
+    NoSuchTable(String),
+    #[error("table '{0}' is being split")]
+    Splitting(String),
+    #[error("table '{0}' is not being split")]
+    NotSplitting(String),
+    #[error("the split of table '{0}' is about to take effect; try again in a moment")]
+    SplitTakesEffect(String),
+    #[error("a table is split into twice its partitions: {0}")]
+    SplitInto(u32),
+    #[error("another copy of the partition has begun, or all is copied")]
+    CopyOvertaken,
+    #[error("table '{0}' was altered by somebody else at the same time; try again")]
+    AlteredMeanwhile(String),
+    #[error("the cluster has {0} tables, the limit `tables`")]
+    TooManyTables(usize),
+    #[error("a table has 1 to {0} partitions (the limit `partitions_per_table`)")]
+    Partitions(u32),
+    #[error("a rocksdb table keeps its records on disk: durability is hard or soft")]
+    DurabilityOfEngine,
+    #[error("table 0, 'default', can be neither dropped nor renamed: connections that choose no table use it")]
+    DefaultTable,
+    #[error("a partition has 1 to {0} replicas")]
+    Replicas(u8),
+    #[error("node {0} holds a replica of partition {2} of table {1} that is of the other kind, witness or not")]
+    OtherKind(NodeId, TableId, u32),
+    #[error("no such node: {0}")]
+    NoSuchNode(NodeId),
+    #[error("node {0} still holds {1} replicas; drain it first, or wait until they have moved")]
+    NodeInUse(NodeId, usize),
+    #[error("the last node that is not draining cannot be drained or removed")]
+    LastNode,
+    #[error("there is no partition {1} of table {0}")]
+    NoSuchPartition(TableId, u32),
+}

@@ -1,0 +1,87 @@
+//! What is known of nodes, tables and partitions.
+
+use super::Split;
+use serde::{Deserialize, Serialize};
+use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
+
+/// Where a node is: addresses, each as `HOST:PORT`, and what it shares its fate with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// For other nodes.
+    pub peer: String,
+    pub redis: String,
+    pub admin: String,
+    /// For clients of Apache Pegasus; empty if there is no such port.
+    #[serde(default)]
+    pub pegasus: String,
+    /// A rack, a room, a data centre: replicas are kept apart by it. Empty for a zone of its own.
+    #[serde(default)]
+    pub zone: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEntry {
+    pub id: NodeId,
+    pub site: Site,
+    /// Its replicas are to move elsewhere.
+    #[serde(default)]
+    pub is_draining: bool,
+}
+
+/// Where a partition's replicas are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The group's first members.
+    pub founders: Vec<ReplicaId>,
+    /// Who is to be a member; the first is to lead.
+    pub wanted: Vec<ReplicaId>,
+    /// Who was a member when that was last known. Other than `wanted` while replicas move.
+    pub members: Vec<ReplicaId>,
+}
+
+impl Placement {
+    pub fn is_moving(&self) -> bool {
+        let (mut wanted, mut members) = (self.wanted.clone(), self.members.clone());
+        wanted.sort_unstable();
+        members.sort_unstable();
+        wanted != members
+    }
+
+    /// The replica that a node holds, or is to hold.
+    pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
+        // A node that is to get a new replica in the place of a lost one lets go of the lost one first.
+        self.wanted.iter().chain(&self.members).find(|replica| replica.node == node).copied()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableEntry {
+    pub id: TableId,
+    pub number: TableNumber,
+    pub name: String,
+    pub schema: TableSchema,
+    pub settings: TableSettings,
+    pub state: TableState,
+    /// By partition.
+    pub placement: Vec<Placement>,
+    #[serde(default)]
+    pub split: Option<Split>,
+}
+
+impl TableEntry {
+    pub fn is_dropped(&self) -> bool {
+        matches!(self.state, TableState::Dropped { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "is")]
+pub enum TableState {
+    Active,
+    /// Takes what another one is split into, and its place when it has all; out of reach until then.
+    Growing,
+    /// Out of reach, with its records kept until `purge_at`.
+    Dropped {
+        purge_at: UnixMillis,
+    },
+}

@@ -1,0 +1,95 @@
+//! INFO.
+
+use super::super::Connection;
+use super::REDIS_VERSION;
+use std::sync::atomic::Ordering;
+
+impl Connection {
+    pub(super) fn info(&mut self, sections: &[&[u8]]) {
+        let server = self.server.clone();
+        let statistics = server.store.statistics();
+        let wants = |name: &str| {
+            sections.is_empty()
+                || sections.iter().any(|section| {
+                    [name, "all", "default", "everything"]
+                        .iter()
+                        .any(|known| section.eq_ignore_ascii_case(known.as_bytes()))
+                })
+        };
+        let mut text = String::new();
+        let mut section = |name: &str, lines: Vec<(String, String)>| {
+            if wants(name) {
+                let title = name[..1].to_uppercase() + &name[1..];
+                text += &format!("# {title}\r\n");
+                lines.iter().for_each(|(key, value)| text += &format!("{key}:{value}\r\n"));
+                text += "\r\n";
+            }
+        };
+        let line = |key: &str, value: &dyn ToString| (key.to_string(), value.to_string());
+        let uptime = server.started.elapsed().as_secs();
+        section(
+            "server",
+            vec![
+                line("redis_version", &REDIS_VERSION),
+                line("tessera_version", &env!("CARGO_PKG_VERSION")),
+                line("redis_mode", &"standalone"),
+                line("process_id", &std::process::id()),
+                line("tcp_port", &server.config.port),
+                line("uptime_in_seconds", &uptime),
+                line("uptime_in_days", &(uptime / 86_400)),
+            ],
+        );
+        section(
+            "clients",
+            vec![
+                line("connected_clients", &server.clients.count()),
+                line("maxclients", &server.max_clients.load(Ordering::Relaxed)),
+                line("blocked_clients", &0),
+            ],
+        );
+        section(
+            "memory",
+            vec![
+                line("used_memory", &statistics.memory_used_bytes),
+                line("used_memory_rss", &resident_bytes()),
+                line("maxmemory", &statistics.memory_limit_bytes),
+                line("mem_allocator", &"mimalloc"),
+            ],
+        );
+        section(
+            "persistence",
+            vec![
+                line("loading", &u8::from(!server.store.is_serving())),
+                line("log_bytes", &statistics.log.disk_bytes),
+                line("log_segments", &statistics.log.segments),
+                line("log_syncs", &statistics.log.syncs),
+            ],
+        );
+        section(
+            "stats",
+            vec![
+                line("total_connections_received", &server.clients.total.load(Ordering::Relaxed)),
+                line("rejected_connections", &server.clients.refused.load(Ordering::Relaxed)),
+                line("total_commands_processed", &server.commands.load(Ordering::Relaxed)),
+                line("keyspace_hits", &server.read_hits.load(Ordering::Relaxed)),
+                line("keyspace_misses", &server.read_misses.load(Ordering::Relaxed)),
+                line("expired_keys", &statistics.tables.iter().map(|table| table.engine.expired_removed).sum::<u64>()),
+                line("evicted_keys", &statistics.tables.iter().map(|table| table.engine.evicted).sum::<u64>()),
+            ],
+        );
+        section("replication", vec![line("role", &"master"), line("connected_slaves", &0)]);
+        let keyspace = statistics.tables.iter().map(|table| {
+            let keys = table.engine.hash_keys.unwrap_or(table.engine.records);
+            (format!("db{}", table.number), format!("keys={keys},expires=0,avg_ttl=0,name={}", table.name))
+        });
+        section("keyspace", keyspace.collect());
+        self.reply().verbatim(&text);
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0);
+    // SAFETY: a plain query of a system constant.
+    pages * u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}

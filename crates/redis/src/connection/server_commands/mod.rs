@@ -1,0 +1,130 @@
+//! Commands on the connection and the server.
+
+mod access;
+mod client;
+mod command;
+mod config;
+mod info;
+mod slow_log;
+
+use super::frame::OwnedFrame;
+use super::{Connection, session::Session};
+use crate::commands::{self, Command, CommandError, SessionCommand as S};
+use crate::resp::Reply;
+use std::io;
+use tessera_types::{ReadMode, RecordKey, UnixMillis};
+
+/// What INFO and HELLO tell as the version of Redis whose commands these are: clients choose features by it.
+const REDIS_VERSION: &str = "7.4.0";
+
+impl Connection {
+    pub(super) async fn run_session(
+        &mut self,
+        which: S,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        now: UnixMillis,
+    ) -> io::Result<()> {
+        let args = frame.arguments();
+        let outcome = match which {
+            S::Acl => self.acl(&args),
+            S::Auth => self.auth(&args),
+            S::Client => self.client_command(&args),
+            S::Cluster => self.cluster(&args),
+            S::Command => self.command_command(&args),
+            S::Config => self.config(&args),
+            S::DbSize => {
+                self.db_size(command, frame).await;
+                Ok(())
+            }
+            S::Discard => {
+                self.discard();
+                Ok(())
+            }
+            S::Acks => self.acks(&args),
+            S::Durability => self.durability(&args),
+            S::Exec => {
+                let _: () = self.exec().await;
+                Ok(())
+            }
+            S::Flush => self.flush(command, frame).await,
+            S::Hello => self.hello(&args),
+            S::Info => {
+                self.info(&args[1..]);
+                Ok(())
+            }
+            S::Keys => self.keys(args[1], now).await,
+            S::Latency => self.latency(&args),
+            S::Memory => self.keyed_subcommand(command, frame, b"USAGE", commands::memory_usage, now).await,
+            S::Multi => {
+                self.multi();
+                Ok(())
+            }
+            S::Object if args[1].eq_ignore_ascii_case(b"DIGEST") => {
+                self.keyed_subcommand(command, frame, b"DIGEST", commands::object_digest, now).await
+            }
+            S::Object => self.keyed_subcommand(command, frame, b"ENCODING", commands::object_encoding, now).await,
+            S::Quit => {
+                self.reply().ok();
+                self.closing = true;
+                Ok(())
+            }
+            S::RandomKey => self.random_key(command, frame, now).await,
+            S::Reads => self.reads(&args),
+            S::Reset => {
+                self.session = Session::new(&self.server);
+                self.session.show(&self.client);
+                self.reply().simple("RESET");
+                Ok(())
+            }
+            S::Scan => self.scan(&args, now),
+            S::Select => self.select(args[1]).await,
+            S::SlowLog => self.slow_log(&args),
+            S::Table => self.choose_by_name(&args).await,
+            S::Unwatch => {
+                self.unwatch();
+                Ok(())
+            }
+            S::Watch => {
+                let _: () = self.watch(&args[1..], now).await;
+                Ok(())
+            }
+        };
+        if let Err(error) = outcome {
+            self.reply().error(&error.line());
+        }
+        Ok(())
+    }
+
+    /// MEMORY USAGE key, OBJECT ENCODING key.
+    async fn keyed_subcommand(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        name: &[u8],
+        run: fn(&mut commands::Call<'_, '_>) -> Result<(), CommandError>,
+        now: UnixMillis,
+    ) -> Result<(), CommandError> {
+        let args = frame.arguments();
+        if !args[1].eq_ignore_ascii_case(name) {
+            return Err(unknown_subcommand_named(&command.name.to_uppercase(), args[1]));
+        }
+        if args.len() < 3 {
+            let subcommand = String::from_utf8_lossy(name).to_lowercase();
+            return Err(CommandError::arity(&format!("{}|{subcommand}", command.name)));
+        }
+        let Some(table) = self.session.table() else {
+            return Err(CommandError::text(super::session::NO_TABLE));
+        };
+        let key = RecordKey::new(args[2], b"");
+        let partition = table.partition_of(&key);
+        let mut transaction = tessera_store::Transaction::read_only(&table, partition, ReadMode::Single, now)?;
+        let reply = Reply::new(&mut self.output, self.session.protocol);
+        run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })
+    }
+}
+
+pub(super) fn unknown_subcommand_named(command: &str, subcommand: &[u8]) -> CommandError {
+    let subcommand = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]);
+    CommandError::Reply(format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.").into())
+}
