@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 BUILD_PACKAGES := g++ make libclang1-14 libclang-common-14-dev protobuf-compiler python3
-TEST_PACKAGES := redis-server redis-tools openssl iproute2
+TEST_PACKAGES := redis-server redis-tools openssl iproute2 libfaketime
 PEER_PACKAGES := redis-server memcached etcd-server
 CARGO := cargo
 TESSERA := target/release/tessera

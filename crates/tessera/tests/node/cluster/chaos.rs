@@ -1,4 +1,4 @@
-//! Nodes killed, stopped for a while and drained, links cut, tables split, while clients go on.
+//! Nodes killed, stopped for a while and drained, links cut and made slow, clocks set, tables split, while clients go on.
 //!
 //! Clients read and write registers through whatever node they like. What they saw must have an order
 //! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability, or soft since only
@@ -7,9 +7,11 @@
 //! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer.
 
 use super::Cluster;
+use super::clock::Clocks;
 use super::linearizability::{self, Operation};
 use super::net::Net;
 use crate::resp_client::{Client, Value, encode, words};
+use crate::server::wait_for;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -33,6 +35,9 @@ const STILL: usize = 10_000;
 const STILL_BYTES: usize = 1_000;
 /// Tables are split until they have so many.
 const MOST_PARTITIONS: u64 = 32;
+
+/// How long a clock may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Load {
     began: Instant,
@@ -138,6 +143,8 @@ struct Faults {
     replica_changes: u32,
     splits: u32,
     cuts: u32,
+    slow_links: u32,
+    clock_steps: u32,
 }
 
 fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
@@ -147,8 +154,19 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
     if random.random_bool(0.3) {
         split(cluster, random, another, faults);
     }
-    if cluster.net.is_some() && random.random_bool(0.6) {
-        return cut(cluster, random, at, pause, faults);
+    if let Some(net) = &cluster.net {
+        match random.random_range(0..10) {
+            0..4 => return cut(cluster, random, at, pause, faults),
+            4..6 => return slow(net, random, at, pause, faults),
+            _ => {}
+        }
+    }
+    if let Some(clocks) = cluster.clocks.as_ref().filter(|_| random.random_bool(0.5)) {
+        let most = [1, 60, 3_600, 100 * 86_400].choose(random).expect("there are some");
+        clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
+        std::thread::park_timeout(pause);
+        faults.clock_steps += 1;
+        return;
     }
     match random.random_range(0..10) {
         0..4 => {
@@ -224,6 +242,16 @@ fn cut(cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration, f
     faults.cuts += 1;
 }
 
+/// Delays and loses a part of what a node is sent, or sends, or both.
+fn slow(net: &Net, random: &mut StdRng, at: usize, pause: Duration, faults: &mut Faults) {
+    let (rate, delay) = (random.random_range(100..4_000), random.random_range(20..600));
+    let directions: &[bool] = [&[true][..], &[false], &[true, false]].choose(random).expect("there are some");
+    directions.iter().for_each(|is_incoming| net.slow(at, *is_incoming, rate, delay));
+    std::thread::park_timeout(pause);
+    net.heal();
+    faults.slow_links += 1;
+}
+
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
     chaos(Cluster::start(3));
@@ -237,6 +265,23 @@ fn what_clients_see_has_an_order_whatever_happens_to_links() {
     };
     net.enter();
     chaos(Cluster::start_in(Some(net), 4));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_clocks() {
+    let Some(clocks) = Clocks::new() else {
+        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
+        return;
+    };
+    let cluster = Cluster::start_with_clocks(clocks, 3);
+    let mut client = cluster.client(0);
+    client.run("SET short-lived value EX 1800");
+    cluster.set_clocks(3_600);
+    wait_for("what expires in half an hour is gone in an hour", PATIENCE, || {
+        (client.run("GET short-lived") == Value::Null).then_some(())
+    });
+    cluster.set_clocks(0);
+    chaos(cluster);
 }
 
 fn chaos(mut cluster: Cluster) {

@@ -4,6 +4,7 @@ mod admission;
 mod availability;
 mod benchmark;
 mod chaos;
+mod clock;
 mod linearizability;
 mod net;
 mod replicas;
@@ -14,6 +15,7 @@ mod traffic;
 
 use crate::resp_client::Client;
 use crate::server::{Node, free_port, tessera, wait_for};
+use clock::Clocks;
 use net::Net;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ pub(crate) struct Cluster {
     pegasus_ports: Vec<u16>,
     /// Nodes are hosts of their own there; else all are on loopback.
     net: Option<Net>,
+    /// Nodes have clocks of their own; else all have the machine's.
+    clocks: Option<Clocks>,
 }
 
 impl Cluster {
@@ -57,13 +61,28 @@ impl Cluster {
     fn start_all(data: TempDir, net: Option<Net>, count: usize, pegasus_ports: Vec<u16>) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let mut cluster = Self { data, ports, nodes, pegasus_ports, net };
-        for at in 0..count {
-            cluster.start_node(at);
+        Self { data, ports, nodes, pegasus_ports, net, clocks: None }.started()
+    }
+
+    fn start_with_clocks(clocks: Clocks, count: usize) -> Self {
+        let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
+        let nodes = (0..count).map(|_| None).collect();
+        let data = TempDir::new().unwrap();
+        Self { data, ports, nodes, pegasus_ports: Vec::new(), net: None, clocks: Some(clocks) }.started()
+    }
+
+    fn set_clocks(&self, seconds: i64) {
+        let clocks = self.clocks.as_ref().expect("nodes have clocks of their own");
+        (0..self.nodes.len()).for_each(|at| clocks.set(&self.data_directory(at), seconds));
+    }
+
+    fn started(mut self) -> Self {
+        for at in 0..self.nodes.len() {
+            self.start_node(at);
             // One after the other, so that node numbers follow.
-            wait_for("the node joins", WHOLE, || (cluster.known_nodes(at)? == at + 1).then_some(()));
+            wait_for("the node joins", WHOLE, || (self.known_nodes(at)? == at + 1).then_some(()));
         }
-        cluster
+        self
     }
 
     fn start_node(&mut self, at: usize) {
@@ -87,6 +106,9 @@ impl Cluster {
         command.arg("start");
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let directory = self.data_directory(at);
+        if let Some(clocks) = &self.clocks {
+            clocks.give(&mut command, &directory);
+        }
         self.nodes[at] = Some(Node::spawn_with(command, &directory, redis, admin, &settings));
     }
 

@@ -1,5 +1,5 @@
-//! Hosts with addresses, and links between them that can be cut: network namespaces, joined by a bridge in one more, in
-//! which the test's own threads live. Needs root, and `ip` of iproute2.
+//! Hosts with addresses, and links between them that can be cut or made slow: network namespaces, joined by a bridge in one
+//! more, in which the test's own threads live. Needs root, and `ip` and `tc` of iproute2.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -13,7 +13,11 @@ pub struct Net {
 }
 
 fn ip(arguments: &str) -> bool {
-    let mut command = Command::new("ip");
+    run("ip", arguments)
+}
+
+fn run(program: &str, arguments: &str) -> bool {
+    let mut command = Command::new(program);
     command.args(arguments.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
@@ -72,7 +76,28 @@ impl Net {
         ip(&format!("-n {} route add blackhole {}/32", self.name(from), self.address(to)));
     }
 
+    /// What a host is sent, or what it sends, goes no faster than so many kbit a second from now on: it is delayed by up to so
+    /// many milliseconds, and lost where that is not enough.
+    pub fn slow(&self, at: usize, is_incoming: bool, rate: u32, delay: u32) {
+        let (name, device) = self.device(at, is_incoming);
+        let made = run(
+            "tc",
+            &format!("-n {name} qdisc add dev {device} root tbf rate {rate}kbit burst 5kb latency {delay}ms"),
+        );
+        assert!(made, "a link cannot be made slow");
+    }
+
+    /// Where everything passes that a host is sent, or sends.
+    fn device(&self, at: usize, is_incoming: bool) -> (String, String) {
+        if is_incoming { (self.hub(), format!("port{at}")) } else { (self.name(at), "eth0".into()) }
+    }
+
     pub fn heal(&self) {
+        for at in 0..self.hosts {
+            for (name, device) in [self.device(at, true), self.device(at, false)] {
+                run("tc", &format!("-n {name} qdisc del dev {device} root"));
+            }
+        }
         for from in 0..self.hosts {
             for to in (0..self.hosts).filter(|to| *to != from) {
                 ip(&format!("-n {} route del blackhole {}/32", self.name(from), self.address(to)));
