@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 BUILD_PACKAGES := g++ make libclang1-14 libclang-common-14-dev protobuf-compiler python3
-TEST_PACKAGES := redis-server redis-tools openssl iproute2 libfaketime
+TEST_PACKAGES := redis-server redis-tools openssl iproute2 libfaketime e2fsprogs mount
 PEER_PACKAGES := redis-server memcached etcd-server
 CARGO := cargo
 TESSERA := target/release/tessera
@@ -47,7 +47,7 @@ peers: ## Install the servers that the suite measures beside Tessera
 published: build peers ## Measure every published table and figure, at a small scale (docs/report/published)
 	target/release/tessera bench suite published --output docs/report/published
 
-crash: test-deps ## Kill a node 200 times under load and check what it acknowledged
+crash: test-deps ## Kill a node, and cut its power, 200 times each under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
 chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED=1, and check what clients saw

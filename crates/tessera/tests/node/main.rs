@@ -4,6 +4,7 @@ mod cluster;
 mod connections;
 mod crash;
 mod differential;
+mod disk;
 mod operations;
 mod pegasus;
 mod resp_client;

@@ -1,7 +1,8 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
+use crate::disk::SmallDisk;
 use crate::resp_client::Value;
-use crate::server::{Node, SmallDisk, free_port, set_ports, tessera, wait_for};
+use crate::server::{Node, free_port, set_ports, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;

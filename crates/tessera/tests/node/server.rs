@@ -2,7 +2,7 @@
 
 use crate::resp_client::{Client, Value};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -176,28 +176,5 @@ impl RedisPeer {
         let process = Process::start(&mut command);
         wait_for("redis-server answers", START, || Client::connect(port).ok());
         Self { _process: process, _directory: directory, port }
-    }
-}
-
-/// A file system of its own, for the time of a test.
-pub struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` without the right to mount one.
-    pub fn mount(at: PathBuf, bytes: usize) -> Option<Self> {
-        std::fs::create_dir_all(&at).unwrap();
-        let size = format!("size={bytes}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(at))
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -1,8 +1,9 @@
 //! What clients notice when a node is killed, stopped, drained, stands still, or has a full disk.
 
 use super::{Cluster, WHOLE};
+use crate::disk::SmallDisk;
 use crate::resp_client::{Client, Value};
-use crate::server::{SmallDisk, wait_for};
+use crate::server::wait_for;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;

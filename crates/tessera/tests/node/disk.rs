@@ -1,0 +1,92 @@
+//! File systems for the time of a test. They need the right to mount.
+
+use crate::server::wait_for;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a file system may be busy after its last user ended.
+const BUSY: Duration = Duration::from_secs(30);
+
+fn succeeds(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+/// A small one, in memory.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` without the right to mount one.
+    pub fn mount(at: PathBuf, bytes: usize) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let size = format!("size={bytes}");
+        succeeds(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&at)).then_some(Self(at))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// One in a file, whose power can be cut: what was written and not synced is gone then, the file system's own journal
+/// included. Only the thread that made it, and what that starts, can see it.
+pub struct DiskWithPower {
+    image: PathBuf,
+    at: PathBuf,
+}
+
+impl DiskWithPower {
+    /// `None` without the right to mount one.
+    pub fn mount(directory: &Path, bytes: u64) -> Option<Self> {
+        let disk = Self { image: directory.join("image"), at: directory.join("disk") };
+        // Hosts of other tests would go on using it, since each of them gets a copy of what is mounted.
+        // SAFETY: a plain system call.
+        let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+        if !is_apart || !succeeds(Command::new("mount").args(["--make-rprivate", "/"])) {
+            return None;
+        }
+        std::fs::create_dir_all(&disk.at).unwrap();
+        File::create(&disk.image).unwrap().set_len(bytes).unwrap();
+        let is_made = succeeds(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk.image)) && disk.try_mount();
+        is_made.then_some(disk)
+    }
+
+    fn try_mount(&self) -> bool {
+        succeeds(Command::new("mount").args(["-o", "loop"]).arg(&self.image).arg(&self.at))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+
+    /// From now on nothing reaches the disk, and everything is told that it fails.
+    pub fn cut_power(&self) {
+        /// Linux: `EXT4_IOC_SHUTDOWN`, and its flag to leave the journal as it is.
+        const SHUT_DOWN: libc::c_ulong = 0x8004_587d;
+        const WITHOUT_JOURNAL: u32 = 2;
+        let directory = File::open(&self.at).unwrap();
+        // SAFETY: a plain system call with a descriptor that is open and a number that outlives it.
+        let outcome = unsafe { libc::ioctl(directory.as_raw_fd(), SHUT_DOWN, &WITHOUT_JOURNAL) };
+        assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// What had reached the disk is there again. Nobody may use it meanwhile.
+    pub fn power_up(&self) {
+        wait_for("the disk can be unmounted", BUSY, || succeeds(Command::new("umount").arg(&self.at)).then_some(()));
+        assert!(self.try_mount(), "the disk cannot be mounted");
+    }
+}
+
+impl Drop for DiskWithPower {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
