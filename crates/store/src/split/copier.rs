@@ -16,7 +16,7 @@ use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_engine::{EngineError, Visit};
-use tessera_types::{RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Durability, RecordKey, StoredValue, UnixMillis};
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
@@ -221,7 +221,10 @@ impl Copier {
             outflow.unseal();
             let (seal, sealed) = Seal::new();
             let seal: Arc<dyn Operation> = Arc::new(seal);
-            self.store.write(&self.table, WriteOptions::default(), &seal, [self.partition]);
+            // The catalog is told on the strength of it, and does not forget that when power is cut.
+            let durability = self.table.schema.is_persistent().then_some(Durability::Hard);
+            let options = WriteOptions { durability, ..WriteOptions::default() };
+            self.store.write(&self.table, options, &seal, [self.partition]);
             match sealed.await {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),

@@ -1,4 +1,5 @@
-//! Nodes killed, stopped for a while and drained, links cut and made slow, clocks set, tables split, while clients go on.
+//! Nodes killed, stopped for a while and drained, their power and links cut, links made slow, clocks set, tables split, while
+//! clients go on.
 //!
 //! Clients read and write registers through whatever node they like. What they saw must have an order
 //! ([`linearizability`]), for tables on both engines, with a witness and without, with hard durability, or soft since only
@@ -23,7 +24,10 @@ use std::time::{Duration, Instant};
 /// What clients did, by table and key.
 type Histories = Mutex<HashMap<(usize, u32), Vec<Operation>>>;
 
-const TABLES: &[(&str, &str)] = &[
+/// Names of tables and how they are made; the last one is soft.
+type Tables = &'static [(&'static str, &'static str)];
+
+const TABLES: Tables = &[
     ("rocks", "--engine rocksdb --durability hard --replicas 3"),
     ("memory", "--engine memory --durability hard --replicas 3"),
     ("pair", "--engine rocksdb --durability hard --replicas 2"),
@@ -40,6 +44,7 @@ const MOST_PARTITIONS: u64 = 32;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Load {
+    tables: Tables,
     began: Instant,
     /// Host and port of each node.
     addresses: Vec<(String, u16)>,
@@ -65,9 +70,9 @@ impl Load {
         while !self.stop.load(Ordering::Relaxed) {
             if connection.is_none() || random.random_bool(0.02) {
                 let (host, port) = self.addresses.choose(&mut random).unwrap();
-                let table = random.random_range(0..TABLES.len());
+                let table = random.random_range(0..self.tables.len());
                 connection = Client::connect_to(host, *port).ok().map(|client| (client, table));
-                let choose = [b"TABLE".to_vec(), TABLES[table].0.as_bytes().to_vec()];
+                let choose = [b"TABLE".to_vec(), self.tables[table].0.as_bytes().to_vec()];
                 // Half of the clients trust leases, the others have reads confirmed.
                 let reads = if seed.is_multiple_of(2) { "READS majority" } else { "READS single" };
                 if let Some((client, _)) = &mut connection {
@@ -128,7 +133,7 @@ impl Load {
     fn check(&self, seed: u64) {
         for ((table, key), operations) in self.histories.lock().unwrap().iter() {
             if let Err(contradiction) = linearizability::check(operations) {
-                panic!("seed {seed}: {} register{key}: {contradiction}", TABLES[*table].0);
+                panic!("seed {seed}: {} register{key}: {contradiction}", self.tables[*table].0);
             }
         }
     }
@@ -145,14 +150,16 @@ struct Faults {
     cuts: u32,
     slow_links: u32,
     clock_steps: u32,
+    power_cuts: u32,
+    blackouts: u32,
 }
 
-fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
+fn disturb(cluster: &mut Cluster, tables: Tables, random: &mut StdRng, faults: &mut Faults) {
     let at = random.random_range(0..cluster.nodes.len());
     let pause = Duration::from_millis(random.random_range(300..2_500));
     let another = (at + 1) % cluster.nodes.len();
     if random.random_bool(0.3) {
-        split(cluster, random, another, faults);
+        split(cluster, tables, random, another, faults);
     }
     if let Some(net) = &cluster.net {
         match random.random_range(0..10) {
@@ -166,6 +173,17 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
         clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
         std::thread::park_timeout(pause);
         faults.clock_steps += 1;
+        return;
+    }
+    if !cluster.disks.is_empty() && random.random_bool(0.6) {
+        let all: Vec<usize> = (0..cluster.nodes.len()).collect();
+        let of = if random.random_bool(0.1) { &all[..] } else { &all[at..=at] };
+        cluster.cut_power(of);
+        std::thread::park_timeout(pause);
+        of.iter().for_each(|at| cluster.start_node(*at));
+        faults.power_cuts += u32::from(of.len() == 1);
+        faults.blackouts += u32::from(of.len() > 1);
+        std::thread::park_timeout(pause);
         return;
     }
     match random.random_range(0..10) {
@@ -201,8 +219,8 @@ fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults) {
 }
 
 /// Begins to split a table, which goes on while other things happen.
-fn split(cluster: &Cluster, random: &mut StdRng, at: usize, faults: &mut Faults) {
-    let (name, _) = TABLES.choose(random).expect("there are tables");
+fn split(cluster: &Cluster, tables: Tables, random: &mut StdRng, at: usize, faults: &mut Faults) {
+    let (name, _) = tables.choose(random).expect("there are tables");
     let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
     let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
     let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < MOST_PARTITIONS) else {
@@ -254,7 +272,7 @@ fn slow(net: &Net, random: &mut StdRng, at: usize, pause: Duration, faults: &mut
 
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
-    chaos(Cluster::start(3));
+    chaos(Cluster::start(3), TABLES);
 }
 
 #[test]
@@ -264,7 +282,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_links() {
         return;
     };
     net.enter();
-    chaos(Cluster::start_in(Some(net), 4));
+    chaos(Cluster::start_in(Some(net), 4), TABLES);
 }
 
 #[test]
@@ -281,19 +299,29 @@ fn what_clients_see_has_an_order_whatever_happens_to_clocks() {
         (client.run("GET short-lived") == Value::Null).then_some(())
     });
     cluster.set_clocks(0);
-    chaos(cluster);
+    chaos(cluster, TABLES);
 }
 
-fn chaos(mut cluster: Cluster) {
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_power() {
+    // A soft write may be lost when power is.
+    let hard = &TABLES[..TABLES.len() - 1];
+    match Cluster::start_with_power(3) {
+        Some(cluster) => chaos(cluster, hard),
+        None => eprintln!("skipped: mounting file systems needs root and loop devices"),
+    }
+}
+
+fn chaos(mut cluster: Cluster, tables: Tables) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = number("TESSERA_CHAOS_SECONDS").unwrap_or(15);
     let seed = number("TESSERA_SEED").unwrap_or(1);
     let mut random = StdRng::seed_from_u64(seed);
-    for (name, options) in TABLES {
+    for (name, options) in tables {
         cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
     }
     cluster.wait_until_whole();
-    for (name, _) in TABLES {
+    for (name, _) in tables {
         let mut client = cluster.client(0);
         client.run(&format!("TABLE {name}"));
         let value = vec![b'v'; STILL_BYTES];
@@ -304,6 +332,7 @@ fn chaos(mut cluster: Cluster) {
         }
     }
     let load = Arc::new(Load {
+        tables,
         began: Instant::now(),
         addresses: (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect(),
         histories: Mutex::default(),
@@ -322,13 +351,13 @@ fn chaos(mut cluster: Cluster) {
         .collect();
     let mut faults = Faults::default();
     while load.began.elapsed() < Duration::from_secs(seconds) {
-        disturb(&mut cluster, &mut random, &mut faults);
+        disturb(&mut cluster, tables, &mut random, &mut faults);
     }
     cluster.wait_until_whole();
     load.stop.store(true, Ordering::Relaxed);
     clients.into_iter().for_each(|client| client.join().unwrap());
     // What is there in the end counts too.
-    for (table, (name, _)) in TABLES.iter().enumerate() {
+    for (table, (name, _)) in tables.iter().enumerate() {
         let mut client = cluster.client(0);
         client.run(&format!("TABLE {name}"));
         (0..KEYS).for_each(|key| assert!(load.operate(&mut client, table, key, false)));

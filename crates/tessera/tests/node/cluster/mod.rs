@@ -13,6 +13,7 @@ mod rules;
 mod split;
 mod traffic;
 
+use crate::disk::DiskWithPower;
 use crate::resp_client::Client;
 use crate::server::{Node, free_port, tessera, wait_for};
 use clock::Clocks;
@@ -24,8 +25,10 @@ use tempfile::TempDir;
 /// How long a cluster may take to be whole.
 const WHOLE: Duration = Duration::from_secs(90);
 
+/// Of a disk of a node's own.
+const DISK_BYTES: u64 = 2 << 30;
+
 pub(crate) struct Cluster {
-    data: TempDir,
     /// Ports of each: Redis, admin, and for other nodes.
     ports: Vec<(u16, u16, u16)>,
     nodes: Vec<Option<Node>>,
@@ -35,6 +38,9 @@ pub(crate) struct Cluster {
     net: Option<Net>,
     /// Nodes have clocks of their own; else all have the machine's.
     clocks: Option<Clocks>,
+    /// Nodes have disks of their own; else all have the machine's.
+    disks: Vec<DiskWithPower>,
+    data: TempDir,
 }
 
 impl Cluster {
@@ -59,16 +65,26 @@ impl Cluster {
     }
 
     fn start_all(data: TempDir, net: Option<Net>, count: usize, pegasus_ports: Vec<u16>) -> Self {
-        let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
-        let nodes = (0..count).map(|_| None).collect();
-        Self { data, ports, nodes, pegasus_ports, net, clocks: None }.started()
+        Self { pegasus_ports, net, ..Self::planned(data, count) }.started()
     }
 
     fn start_with_clocks(clocks: Clocks, count: usize) -> Self {
+        Self { clocks: Some(clocks), ..Self::planned(TempDir::new().unwrap(), count) }.started()
+    }
+
+    /// `None` without the right to mount disks.
+    fn start_with_power(count: usize) -> Option<Self> {
+        let data = TempDir::new().unwrap();
+        let disk = |at: usize| DiskWithPower::mount(&data.path().join(format!("power-{at}")), DISK_BYTES);
+        let disks = (0..count).map(disk).collect::<Option<Vec<_>>>()?;
+        Some(Self { disks, ..Self::planned(data, count) }.started())
+    }
+
+    /// One of which no node runs yet.
+    fn planned(data: TempDir, count: usize) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let data = TempDir::new().unwrap();
-        Self { data, ports, nodes, pegasus_ports: Vec::new(), net: None, clocks: Some(clocks) }.started()
+        Self { data, ports, nodes, pegasus_ports: Vec::new(), net: None, clocks: None, disks: Vec::new() }
     }
 
     fn set_clocks(&self, seconds: i64) {
@@ -90,6 +106,9 @@ impl Cluster {
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
         settings.push("cluster.balance_interval_seconds=5".into());
+        if !self.disks.is_empty() {
+            settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
+        }
         settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
         if at > 0 {
             settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));
@@ -113,7 +132,24 @@ impl Cluster {
     }
 
     fn data_directory(&self, at: usize) -> std::path::PathBuf {
-        self.data.path().join(at.to_string())
+        self.disks.get(at).map_or(self.data.path().join(at.to_string()), |disk| disk.path().join("data"))
+    }
+
+    /// What a node stages is lost with the power.
+    fn memory_of(&self, at: usize) -> std::path::PathBuf {
+        let place = self.data.path().join(format!("memory-{at}"));
+        std::fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    /// Cuts the power of some nodes at once. They are not started again.
+    fn cut_power(&mut self, of: &[usize]) {
+        of.iter().for_each(|at| self.disks[*at].cut_power());
+        for at in of {
+            self.kill(*at);
+            std::fs::remove_dir_all(self.memory_of(*at)).unwrap();
+            self.disks[*at].power_up();
+        }
     }
 
     fn host(&self, at: usize) -> String {
