@@ -39,3 +39,16 @@ impl Clocks {
         std::fs::rename(new, file).unwrap();
     }
 }
+
+/// The library leaves files in memory when its process is killed.
+impl Drop for Clocks {
+    fn drop(&mut self) {
+        for file in std::fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+            let name = file.file_name().into_string().unwrap_or_default();
+            let process = name.strip_prefix("faketime_shm_").or(name.strip_prefix("sem.faketime_sem_"));
+            if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
