@@ -14,6 +14,11 @@ fn succeeds(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
+/// Takes a file system away, whoever still uses it.
+fn take_away(at: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(at).status();
+}
+
 /// A small one, in memory.
 pub struct SmallDisk(PathBuf);
 
@@ -32,7 +37,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        take_away(&self.0);
     }
 }
 
@@ -87,6 +92,6 @@ impl DiskWithPower {
 
 impl Drop for DiskWithPower {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        take_away(&self.at);
     }
 }

@@ -91,33 +91,34 @@ impl Peer {
 
     /// Starts servers with their data in a directory.
     fn start(set: ServerSet, data: &Path) -> anyhow::Result<Self> {
-        let ServerSet { protocol, name, servers } = set;
+        let ServerSet { protocol, name, mut servers } = set;
         let data = data.join(protocol.to_string());
-        let (mut addresses, mut starting) = (Vec::new(), Vec::new());
+        let place = |server: &Server| data.join(server.port.to_string());
         let mut processes = Processes { children: Vec::new(), data: data.clone() };
-        for Server { mut command, port, is_replica } in servers {
-            let directory = data.join(port.to_string());
+        for server in &mut servers {
+            let directory = place(server);
             std::fs::create_dir_all(&directory)?;
             // What it says matters only if it does not start.
             let said = directory.join("said");
             let log = File::create(&said).with_context(|| said.display().to_string())?;
+            let command = &mut server.command;
             command.current_dir(&directory).process_group(0);
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             processes.children.push(command.spawn().with_context(|| format!("{name} cannot be started"))?);
-            addresses.extend((!is_replica).then(|| format!("127.0.0.1:{port}")));
-            starting.push((port, is_replica, said));
         }
         let began = Instant::now();
-        for (port, is_replica, said) in starting {
-            while !Server::is_ready(port, is_replica) {
+        for server in &servers {
+            while !server.is_ready() {
                 if began.elapsed() >= READY {
-                    let said = std::fs::read_to_string(&said).unwrap_or_default();
+                    let said = std::fs::read_to_string(place(server).join("said")).unwrap_or_default();
                     let last = said.lines().next_back().unwrap_or("nothing was said");
-                    bail!("{name} does not answer at port {port}: {last}");
+                    bail!("{name} does not answer at port {}: {last}", server.port);
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
+        let primaries = servers.iter().filter(|server| !server.is_replica);
+        let addresses = primaries.map(|server| format!("127.0.0.1:{}", server.port)).collect();
         let at = PeerAddress { protocol, addresses, table: String::new() };
         Ok(Self { name, at, processes: Some(processes) })
     }

@@ -30,8 +30,9 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Whether a server that was started answers, and has heard from its primary.
-    pub(super) fn is_ready(port: u16, is_replica: bool) -> bool {
+    /// Whether it was started and answers, and has heard from its primary.
+    pub(super) fn is_ready(&self) -> bool {
+        let Self { port, is_replica, .. } = *self;
         let ask = || -> io::Result<String> {
             let mut stream = TcpStream::connect(("127.0.0.1", port))?;
             let mut said = String::new();
