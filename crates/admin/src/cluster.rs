@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tessera_store::{CatalogCommand, CopyState, PartitionTraffic, Placement, Split, Store, TableState};
-use tessera_types::{ClusterId, NodeId, RequestError, TableId, TableNumber};
+use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
 /// A node not heard of for so long is called silent.
 const SILENT_SECONDS: f64 = 5.0;
@@ -50,7 +50,10 @@ struct TablePlacement {
     replicas: u8,
     /// Partitions without a leader that this node knows of: they take no requests.
     leaderless: usize,
-    /// Partitions with fewer replicas than there are to be, or with some, or the witness, on silent nodes.
+    /// Likewise, of the new partitions while the table is being split: the split waits for them.
+    growing_leaderless: usize,
+    /// Partitions with fewer replicas than there are to be, or with some, or the witness, on silent nodes, or about to be
+    /// replaced since they have forgotten.
     under_replicated: usize,
     moving: usize,
     split: Option<SplitInfo>,
@@ -122,6 +125,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             partitions: entry.placement.len(),
             replicas: entry.schema.replicas,
             leaderless: 0,
+            growing_leaderless: entry.split.as_ref().map_or(0, |split| store.leaderless(split.into)),
             under_replicated: 0,
             moving: 0,
             split: entry.split.as_ref().map(SplitInfo::of),
@@ -143,8 +147,8 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             }
             let keepers = placement.members.iter().filter(|replica| !replica.is_witness()).count();
             let is_short = keepers < usize::from(entry.schema.replicas);
-            let is_one_silent = placement.members.iter().any(|replica| is_silent(replica.node));
-            table.under_replicated += usize::from(is_short || is_one_silent);
+            let is_out = |replica: &ReplicaId| is_silent(replica.node) || placement.is_lost(*replica);
+            table.under_replicated += usize::from(is_short || placement.members.iter().any(is_out));
             table.moving += usize::from(placement.is_moving());
         }
         tables.push(table);
@@ -191,6 +195,10 @@ impl ClusterInfo {
             let TablePlacement { name, partitions, replicas, .. } = table;
             if table.leaderless > 0 {
                 issues.push(format!("table {name}: {} of {partitions} partitions have no leader", table.leaderless));
+            }
+            if table.growing_leaderless > 0 {
+                let count = table.growing_leaderless;
+                issues.push(format!("table {name}: {count} of the new partitions of its split have no leader"));
             }
             if table.under_replicated > 0 {
                 let under = table.under_replicated;

@@ -2,11 +2,14 @@
 
 mod command;
 mod entries;
+mod lost;
 mod split;
 
 use crate::placement;
 pub use command::{CatalogCommand, CatalogError, Changed};
 pub use entries::{NodeEntry, Placement, Site, TableEntry, TableState};
+use lost::Lost;
+pub use lost::LostReplica;
 use serde::{Deserialize, Serialize};
 pub use split::{CopyReport, CopyState, Split};
 use std::collections::BTreeMap;
@@ -210,17 +213,16 @@ impl Catalog {
                 self.placement(*table, *partition)?.wanted = wanted;
                 Ok(Changed::Table(*table))
             }
-            CatalogCommand::Renew { lost } => {
-                let mut go_on = Vec::new();
-                for (table, partition, replica) in lost {
-                    if !self.renew(*table, *partition, *replica) {
-                        go_on.push((*table, *partition));
-                    }
-                }
-                Ok(Changed::Renewed { go_on })
+            CatalogCommand::Lost { replicas } => {
+                replicas.iter().for_each(|lost| self.lose(lost));
+                Ok(Changed::Other)
+            }
+            CatalogCommand::Led { groups } => {
+                groups.iter().for_each(|(table, partition, leader)| self.led(*table, *partition, *leader));
+                Ok(Changed::Other)
             }
             CatalogCommand::Moved { table, partition, members } => {
-                self.placement(*table, *partition)?.members.clone_from(members);
+                self.placement(*table, *partition)?.moved(members);
                 Ok(Changed::Table(*table))
             }
         }
@@ -237,38 +239,13 @@ impl Catalog {
         if is_witness { ReplicaId::new_witness(node, incarnation) } else { ReplicaId { node, incarnation } }
     }
 
-    /// Puts another replica in the place of one that was lost, or others in the place of all. Returns false if the lost one
-    /// is to go on.
-    fn renew(&mut self, table: TableId, partition: u32, lost: ReplicaId) -> bool {
-        let Ok(placement) = self.placement(table, partition).cloned() else { return true };
-        if placement.on(lost.node) != Some(lost) {
-            return true; // it has been renewed, or is to go
-        }
-        let is_left = |member: &&ReplicaId| **member != lost && placement.on(member.node) == Some(**member);
-        let remain = placement.members.iter().filter(is_left).count();
-        let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
-        let mut after = placement.clone();
-        if remain > placement.members.len() / 2 {
-            let other = self.new_replica(lost.node, lost.is_witness());
-            after.wanted.iter_mut().filter(|wanted| **wanted == lost).for_each(|wanted| *wanted = other);
-        } else if is_volatile {
-            let renewed = placement.wanted.iter().map(|old| self.new_replica(old.node, old.is_witness()));
-            after.founders = renewed.collect();
-            after.wanted.clone_from(&after.founders);
-            after.members.clone_from(&after.founders);
-        } else {
-            return false;
-        }
-        self.placement(table, partition).map(|placement| *placement = after).is_ok()
-    }
-
     /// Replicas for each partition of a new table.
     fn place_new_table(&mut self, schema: &TableSchema) -> Vec<Placement> {
         let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas));
         let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
             let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
-            Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas }
+            Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas, lost: Vec::new() }
         });
         placement.collect()
     }

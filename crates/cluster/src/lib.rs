@@ -10,8 +10,8 @@ mod members;
 mod placement;
 
 pub use catalog::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, NodeEntry, Placement, Site, Split,
-    TableEntry, TableState,
+    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, LostReplica, NodeEntry, Placement, Site,
+    Split, TableEntry, TableState,
 };
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,

@@ -107,6 +107,7 @@ mod tests {
             applied: 0,
             lag: Vec::new(),
             owed_bytes: 0,
+            stranded: Vec::new(),
         };
         for steps in 0..10 {
             match next_step(&view, &wanted) {

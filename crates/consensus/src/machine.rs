@@ -72,7 +72,8 @@ pub trait StateMachine {
         None
     }
 
-    /// A snapshot of another replica's has come for the group. Returns true if [`prepare`](Self::prepare) needs nothing more;
+    /// A snapshot of another replica's has come for the group. An empty one says that the state stays as it is, and is that of
+    /// `index` from now on: see [`crate::Inbox::bridge`]. Returns true if [`prepare`](Self::prepare) needs nothing more;
     /// else what it needs is being fetched, in the place of what was fetched for an earlier one, and
     /// [`crate::Inbox::fetched`] will tell.
     fn fetch(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {

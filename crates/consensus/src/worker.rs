@@ -143,6 +143,12 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
+                Message::Bridge(id, replica) => {
+                    if let Some(group) = self.groups.get_mut(&id) {
+                        group.bridge(replica);
+                        touch(&mut self.touched, group);
+                    }
+                }
                 Message::Snapshot(id, index, snapshot) => {
                     if let Some(group) = self.groups.get_mut(&id) {
                         group.offer_snapshot(index, snapshot);

@@ -11,8 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, Catalog, CatalogCommand, Changed, Step, next_catalog_step, next_moves, next_step, next_trade,
-    replacement,
+    CATALOG_GROUP, Catalog, CatalogCommand, Step, next_catalog_step, next_moves, next_step, next_trade, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
@@ -86,7 +85,7 @@ impl Rounds {
             tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
         }
         if self.began.elapsed() >= FORGETFUL {
-            self.renew_lost_replicas().await;
+            self.tell_what_is_lost().await;
         }
         self.leave_leading_to_sound_disks().await;
         self.host().tell_fetches();
@@ -102,12 +101,18 @@ impl Rounds {
             // It fails only if it panics, which is reported.
             let _ = tokio::task::spawn_blocking(move || host.tell_traffic()).await;
         }
-        let mut done = Vec::new();
+        let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for inbox in &self.host().inboxes.clone() {
-            for view in look(inbox).await.into_iter().filter(|view| view.is_serving) {
-                self.move_on(&view, &mut done);
+            for view in look(inbox).await {
+                if view.is_serving {
+                    self.move_on(&view, &mut done);
+                }
+                led.extend(self.host().tells_that_it_leads(&view));
+                lost.extend(self.host().rescue(&view));
             }
         }
+        done.extend((!led.is_empty()).then_some(CatalogCommand::Led { groups: led }));
+        done.extend((!lost.is_empty()).then_some(CatalogCommand::Lost { replicas: lost }));
         for command in done {
             self.change(command).await;
         }
@@ -165,25 +170,25 @@ impl Rounds {
         }
     }
 
-    async fn change(&self, command: CatalogCommand) -> Option<Changed> {
+    async fn change(&self, command: CatalogCommand) {
         match self.store.change_catalog(command.clone()).await {
-            Ok(Ok(changed)) => return Some(changed),
+            Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!(?command, %error, "refused by the catalog"),
             Err(RequestError::ShuttingDown) => {}
             Err(error) => tracing::debug!(?command, %error, "the catalog could not be changed; trying again"),
         }
-        None
     }
 
-    async fn renew_lost_replicas(&self) {
-        let lost = self.host().lost_replicas();
-        if lost.is_empty() {
+    async fn tell_what_is_lost(&self) {
+        let replicas = self.host().lost_here();
+        if replicas.is_empty() {
             return self.host().note_renewed();
         }
-        tracing::info!(replicas = lost.len(), "what was here has forgotten its votes; others are to take its place");
-        if let Some(Changed::Renewed { go_on }) = self.change(CatalogCommand::Renew { lost }).await {
-            go_on.into_iter().for_each(|(table, partition)| self.host().go_on(table, partition));
-        }
+        tracing::info!(
+            replicas = replicas.len(),
+            "what was here has forgotten its votes; others are to take its place"
+        );
+        self.change(CatalogCommand::Lost { replicas }).await;
     }
 
     /// What the node that leads the catalog does for the cluster.
@@ -200,6 +205,10 @@ impl Rounds {
         let patience = host.config.replace_after;
         let is_silent = |node: &NodeId| *node != host.identity.node && silence(*node) >= patience;
         let silent: BTreeSet<NodeId> = nodes.iter().copied().filter(is_silent).collect();
+        let lost = host.lost_elsewhere(&silent);
+        if !lost.is_empty() {
+            self.change(CatalogCommand::Lost { replicas: lost }).await;
+        }
         let tables = catalog.tables().filter(|table| !table.is_dropped());
         let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
         let mut moves = next_moves(&catalog, &silent, MOVES.saturating_sub(moving));

@@ -17,6 +17,7 @@ mod host;
 mod hot_keys;
 mod identity;
 mod lease;
+mod lost;
 mod machine;
 mod maintenance;
 mod meter;

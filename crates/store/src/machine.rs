@@ -289,6 +289,10 @@ impl StateMachine for PartitionsMachine {
 
     fn fetch(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
         let host = self.host.clone();
+        if snapshot.is_empty() {
+            host.stop_fetching(group);
+            return true;
+        }
         let hosted = self.host(group);
         if let (Some(HostedPartition { table, partition, .. }), Some(file)) = (hosted, Description::decode(snapshot)) {
             host.fetch_snapshot(table, *partition, index, file);
@@ -302,15 +306,18 @@ impl StateMachine for PartitionsMachine {
 
     fn prepare(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
         let host = self.host.clone();
-        let (Some(HostedPartition { table, partition, overlay, .. }), Some(file)) =
-            (self.host(group), Description::decode(snapshot))
-        else {
+        let Some(HostedPartition { table, partition, overlay, .. }) = self.host(group) else { return true };
+        let file = Description::decode(snapshot);
+        if file.is_none() && !snapshot.is_empty() {
             return true;
-        };
+        }
         *overlay = Overlay::default();
         let (table, partition) = (table.clone(), *partition);
         let replace = move || {
-            snapshot::replace_records(&host, &table, partition, index, file);
+            match file {
+                Some(file) => snapshot::replace_records(&host, &table, partition, index, file),
+                None => snapshot::keep_records(&host, &table, partition, index),
+            }
             table.partitions[partition as usize].inbox.prepared(group, index);
         };
         // It takes as long as the partition is large.

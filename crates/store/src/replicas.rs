@@ -3,11 +3,11 @@
 //! goes on with what an earlier one left behind.
 //!
 //! A replica whose votes are not all on disk when its process ends, or its machine, has forgotten some. It must not go on as
-//! itself: the catalog is asked to put another one in its place, see [`Renew`](tessera_cluster::CatalogCommand::Renew).
+//! itself, and waits until the catalog has decided what [becomes of it](crate::lost).
 
 use crate::boot;
 use crate::host::Host;
-use crate::table::{Table, group_of, partition_of_group};
+use crate::table::{Table, group_of};
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use std::collections::btree_map::Entry;
@@ -90,8 +90,9 @@ impl Host {
                     self.leave(held, group, &table, partition);
                 }
                 let Some(due) = due.filter(|_| !held.running.contains(&group)) else { continue };
-                if held.earlier.contains(&group) && self.has_forgotten(&entry.schema, placement) {
-                    continue; // until the catalog has another one in its place
+                let has_forgotten = held.earlier.contains(&group) && self.has_forgotten(&entry.schema, placement);
+                if has_forgotten && !placement.goes_on(due) {
+                    continue; // until the catalog has another one in its place, or lets it go on
                 }
                 if let Entry::Vacant(place) = held.replicas.entry(group.0) {
                     if self.replicas.is_leaving(group) {
@@ -129,7 +130,7 @@ impl Host {
 
     /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
     /// for itself.
-    fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
+    pub(crate) fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
         let is_alone = placement.members.len() == 1 && placement.members == placement.wanted;
         !is_alone
             && match schema.durability {
@@ -139,17 +140,10 @@ impl Host {
             }
     }
 
-    /// Replicas here in whose place others are to come.
-    pub(crate) fn lost_replicas(&self) -> Vec<(TableId, u32, ReplicaId)> {
-        let (held, catalog) = (self.replicas.held.lock(), self.catalog.load());
-        let lost = held.earlier.iter().filter_map(|group| {
-            let (table, partition) = partition_of_group(*group)?;
-            let entry = catalog.get(table)?;
-            let placement = entry.placement.get(partition as usize)?;
-            let replica = held.replicas.get(&group.0)?;
-            self.has_forgotten(&entry.schema, placement).then_some((table, partition, *replica))
-        });
-        lost.collect()
+    /// Replicas that are from before this process began, and were not started since.
+    pub(crate) fn earlier_replicas(&self) -> Vec<(GroupId, ReplicaId)> {
+        let held = self.replicas.held.lock();
+        held.earlier.iter().filter_map(|group| Some((*group, *held.replicas.get(&group.0)?))).collect()
     }
 
     /// Writes down that no replica is left that may have forgotten, once that is so.
@@ -160,11 +154,6 @@ impl Host {
                 Err(error) => tracing::warn!(%error, "that replicas are renewed is not written down; trying again"),
             }
         }
-    }
-
-    /// A replica that has forgotten goes on all the same: so have most others.
-    pub(crate) fn go_on(&self, table: TableId, partition: u32) {
-        self.replicas.held.lock().earlier.remove(&group_of(table, partition));
     }
 
     /// Lets the log forget what it holds of a group that was not started.

@@ -191,6 +191,12 @@ impl Store {
         !tables.by_id.is_empty() && tables.by_id.values().all(led)
     }
 
+    /// Partitions without a leader, of any table that is open here, one that takes what another is split into among them.
+    pub fn leaderless(&self, id: TableId) -> usize {
+        let Some(table) = self.host.registry.any(id) else { return 0 };
+        (0..table.schema.partitions).filter(|partition| table.known_leader(*partition).is_none()).count()
+    }
+
     pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
         self.host.registry.tables.load().by_id.get(&id).cloned()
     }

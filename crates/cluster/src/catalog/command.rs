@@ -1,6 +1,6 @@
 //! What can be done to the catalog, and why not.
 
-use super::{CopyReport, Site};
+use super::{CopyReport, LostReplica, Site};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis};
 
@@ -83,10 +83,13 @@ pub enum CatalogCommand {
         nodes: Vec<NodeId>,
         witness: Option<NodeId>,
     },
-    /// These replicas may have forgotten what they voted and promised. Others are to take their places, which get
-    /// everything from those that are left; see [`Changed::Renewed`] for when too few are.
-    Renew {
-        lost: Vec<(TableId, u32, ReplicaId)>,
+    /// These replicas may have [forgotten](super::lost) what they voted and promised, and wait.
+    Lost {
+        replicas: Vec<LostReplica>,
+    },
+    /// These replicas lead their groups and serve, so others can take the places of those that were lost.
+    Led {
+        groups: Vec<(TableId, u32, ReplicaId)>,
     },
     /// A partition's group has these members now.
     Moved {
@@ -103,11 +106,6 @@ pub enum Changed {
     Other,
     Table(TableId),
     Node(NodeId),
-    /// Replicas were [lost](CatalogCommand::Renew). Where a majority would be, nobody has more than they do: on a table with
-    /// a log those named here go on as they are; one without a log begins anew, empty.
-    Renewed {
-        go_on: Vec<(TableId, u32)>,
-    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What is known of nodes, tables and partitions.
 
-use super::Split;
+use super::{Lost, Split};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
 
@@ -37,6 +37,9 @@ pub struct Placement {
     pub wanted: Vec<ReplicaId>,
     /// Who was a member when that was last known. Other than `wanted` while replicas move.
     pub members: Vec<ReplicaId>,
+    /// Who has [forgotten](super::lost) what it promised, as long as nobody leads.
+    #[serde(default)]
+    pub(super) lost: Vec<Lost>,
 }
 
 impl Placement {
@@ -45,6 +48,13 @@ impl Placement {
         wanted.sort_unstable();
         members.sort_unstable();
         wanted != members
+    }
+
+    /// The group has these members now.
+    pub(super) fn moved(&mut self, members: &[ReplicaId]) {
+        self.members = members.to_vec();
+        let here = [&self.wanted[..], members].concat();
+        self.lost.retain(|lost| here.contains(&lost.replica));
     }
 
     /// The replica that a node holds, or is to hold.

@@ -1,7 +1,7 @@
 use super::*;
 use tessera_types::UnixMillis;
 
-fn schema(engine: EngineKind) -> TableSchema {
+pub(super) fn schema(engine: EngineKind) -> TableSchema {
     TableSchema {
         engine,
         partitions: 4,
@@ -69,42 +69,4 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(catalog, before);
     catalog.apply(&create("a"), &limits).unwrap();
     assert_eq!(catalog.apply(&create("b"), &limits), Err(CatalogError::TooManyTables(2)));
-}
-
-#[test]
-fn a_lost_replica_is_renewed_unless_a_majority_is() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
-    let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
-    for _ in 0..2 {
-        apply(CatalogCommand::AddNode { site: Site::default() });
-    }
-    let of = |name: &str, engine| CatalogCommand::Create {
-        name: name.into(),
-        schema: TableSchema { replicas: 3, ..schema(engine) },
-        settings: TableSettings::default(),
-    };
-    assert_eq!(apply(of("volatile", EngineKind::Memory)), Changed::Table(TableId(1)));
-    assert_eq!(apply(of("logged", EngineKind::Rocksdb)), Changed::Table(TableId(2)));
-    for (table, is_volatile) in [(TableId(1), true), (TableId(2), false)] {
-        let at = |catalog: &Catalog| catalog.get(table).unwrap().placement[0].clone();
-        let mut renew = |replica| match catalog
-            .apply(&CatalogCommand::Renew { lost: vec![(table, 0, replica)] }, &Limits::default())
-        {
-            Ok(Changed::Renewed { go_on }) => (go_on.is_empty(), at(&catalog)),
-            other => panic!("{other:?}"),
-        };
-        let (_, first) = renew(ReplicaId { node: NodeId(1), incarnation: 9_999 });
-        let (is_renewed, second) = renew(first.members[0]);
-        assert!(is_renewed && second.wanted[1..] == first.wanted[1..] && second.members == first.members);
-        assert!(second.wanted[0] != first.wanted[0] && second.wanted[0].node == first.wanted[0].node);
-        assert_eq!(renew(first.members[0]), (true, second.clone()), "once");
-        let (is_renewed, third) = renew(second.members[1]);
-        assert_eq!(is_renewed, is_volatile);
-        if is_volatile {
-            assert_eq!((&third.founders, &third.members), (&third.wanted, &third.wanted), "it begins anew");
-            assert!(third.wanted.iter().all(|replica| !second.wanted.contains(replica)));
-        } else {
-            assert_eq!(third, second, "it goes on");
-        }
-    }
 }

@@ -60,6 +60,11 @@ impl PeerMessage {
         (snapshot.get_metadata().index, snapshot.data.get(8..).unwrap_or_default())
     }
 
+    /// Whether it is a snapshot without a state: a witness needs none, others [keep](crate::Inbox::bridge) theirs.
+    pub(crate) fn keeps_state(&self) -> bool {
+        self.message.msg_type() == MessageType::MsgSnapshot && self.snapshot().1.is_empty()
+    }
+
     pub(crate) fn has_entries(&self) -> bool {
         !self.message.entries.is_empty()
     }

@@ -151,6 +151,8 @@ pub struct GroupView {
     pub lag: Vec<(ReplicaId, u64)>,
     /// Of a leader: bytes of entries that a replica with records lacks, about.
     pub owed_bytes: u64,
+    /// Of a witness that leads: replicas that are heard of and lack what it no longer has. They wait for another leader.
+    pub stranded: Vec<ReplicaId>,
 }
 
 /// What Raft had ready and is to hear of again: groups, each with the number of its ready.
@@ -355,6 +357,7 @@ impl<T> Group<T> {
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
+        let message = if self.bridges_to_more(&message) { self.commit_what_is_here(message) } else { message };
         let PeerMessage { message, payloads, rests, progress, .. } = message;
         let (kind, from) = (message.msg_type(), message.from);
         if self.replica().is_witness() {
@@ -382,6 +385,7 @@ impl<T> Group<T> {
             && metadata.index > raft.raft_log.committed
             && !raft.raft_log.match_term(metadata.index, metadata.term)
             && is_member
+            && !self.bridges_to_more(message)
     }
 
     /// Whether Raft has taken a snapshot that is not [collected](Self::collect) yet.
@@ -415,6 +419,7 @@ impl<T> Group<T> {
             applied: self.applied,
             lag: others.map(|(id, progress)| (from_raft(*id), last - progress.matched.min(last))).collect(),
             owed_bytes: self.owed_bytes(),
+            stranded: self.stranded(),
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct GroupStorage {
     term_starts: Vec<(u64, u64)>,
     /// Index, term and state of what was [offered](Self::offer_snapshot).
     snapshot: Option<(u64, u64, Vec<u8>)>,
+    /// Of a witness: who gets a snapshot without a state, and [goes on](super::witness) with its own.
+    bridged: Option<u64>,
     /// Raft asked for a snapshot that was not there.
     pub(crate) wants_snapshot: Cell<bool>,
 }
@@ -62,6 +64,7 @@ impl GroupStorage {
             bytes_seen: 0,
             term_starts: vec![truncated],
             snapshot: None,
+            bridged: None,
             wants_snapshot: Cell::new(false),
         };
         storage.append(entries.into_iter().map(|StoredEntry { index, term, kind, payload }| Held {
@@ -180,6 +183,10 @@ impl GroupStorage {
         self.snapshot = None;
     }
 
+    pub(crate) fn bridge(&mut self, to: Option<u64>) {
+        self.bridged = to;
+    }
+
     /// Names the members of now, not of then, and begins with the index of the entry that made them so.
     fn snapshot_of(&self, index: u64, term: u64, state: &[u8]) -> Snapshot {
         let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
@@ -240,8 +247,9 @@ impl Storage for GroupStorage {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
-        if super::from_raft(to).is_witness() && self.truncated.0 >= request_index {
-            // It keeps no state, only the log, which is here from there on.
+        let needs_no_state = super::from_raft(to).is_witness() || self.bridged == Some(to);
+        if needs_no_state && self.truncated.0 >= request_index {
+            // A witness keeps no state, only the log, which is here from there on.
             return Ok(self.snapshot_of(self.truncated.0, self.truncated.1, &[]));
         }
         let fits = |(index, ..): &&(u64, u64, Vec<u8>)| *index >= request_index && *index >= self.truncated.0;

@@ -4,10 +4,13 @@
 //! have it. The witness keeps each entry until both replicas have it, so that whichever of them is left can have what it
 //! lacks. If only the witness has everything it wins the election, sends the other one what that lacks, and hands over to
 //! it; it serves nothing meanwhile. Of a replica that stays away the witness keeps as much as a leader does, no more: who
-//! lags further is to be replaced by somebody who gets a snapshot.
+//! lags further is stranded with the witness. It waits for another one with records to lead, which replaces it by somebody
+//! who gets a snapshot. If there is none, since those have forgotten what the witness counted on, whoever decides that has
+//! the leader [bridge](Group::bridge) the gap.
 
-use super::{Group, MemberChange, PassOutput, from_raft, to_raft};
+use super::{Group, MemberChange, PassOutput, PeerMessage, from_raft, to_raft};
 use crate::log::LogRecord;
+use raft::SnapshotStatus;
 use raft::eraftpb::{Message, MessageType};
 use std::time::Duration;
 use tessera_types::ReplicaId;
@@ -37,7 +40,7 @@ impl<T> Group<T> {
         keepers.map(|(_, progress)| progress.matched).min().unwrap_or(0)
     }
 
-    /// What a leader tells with a message; see [`PeerMessage`](super::PeerMessage).
+    /// What a leader tells with a message; see [`PeerMessage`].
     pub(super) fn tells_progress(&self, message: &Message) -> u64 {
         let tells = matches!(message.msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
         match tells && self.is_leader() {
@@ -103,10 +106,53 @@ impl<T> Group<T> {
                 && others.all(|id| !stays(&id) || matched(id) >= here))
     }
 
+    /// Of a witness that leads: replicas with records that are there and that it cannot bring up to date.
+    pub(super) fn stranded(&self) -> Vec<ReplicaId> {
+        if !self.is_leader() || !self.replica().is_witness() {
+            return Vec::new();
+        }
+        let truncated = self.node.store().truncated().0;
+        // Raft has asked the replica where its log ends, and would send it what follows.
+        let is_stranded = |id: &ReplicaId| {
+            let progress = self.node.raft.prs().get(to_raft(*id));
+            !id.is_witness() && progress.is_some_and(|it| it.recent_active && it.next_idx <= truncated)
+        };
+        self.members().0.into_iter().filter(is_stranded).collect()
+    }
+
+    /// Has this witness, if it leads, let a [stranded](Self::stranded) replica go on with the state that it has, as if it
+    /// reflected all that the witness has dropped: those entries are lost, later ones are not. Only for a group in which nobody
+    /// has more than that replica any more.
+    pub(crate) fn bridge(&mut self, replica: ReplicaId) {
+        if self.stranded().contains(&replica) {
+            let to = to_raft(replica);
+            self.node.mut_store().bridge(Some(to));
+            // What was sent before may have come to nothing.
+            self.node.report_snapshot(to, SnapshotStatus::Failure);
+            self.node.raft.send_append(to);
+        }
+    }
+
+    /// Whether this replica's state would [stay as it is](Self::bridge) although its log goes on behind that.
+    pub(super) fn bridges_to_more(&self, message: &PeerMessage) -> bool {
+        let log = &self.node.raft.raft_log;
+        message.keeps_state() && !self.replica().is_witness() && log.last_index() > log.committed
+    }
+
+    /// Nobody has more than this replica, so what is in its log counts. The leader will ask again to bridge what follows.
+    pub(super) fn commit_what_is_here(&self, bridge: PeerMessage) -> PeerMessage {
+        let Message { from, to, term, .. } = bridge.message;
+        let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.node.raft.raft_log.last_index());
+        PeerMessage { message: Message { msg_type: kind, from, to, term, commit, ..Default::default() }, ..bridge }
+    }
+
     /// A witness that leads lets a replica lead that has everything.
     pub(super) fn lead_no_longer_than_needed(&mut self) {
         // Not only once something is committed: a member whom only a snapshot helps gets none from a witness.
-        if !self.is_leader() || !self.replica().is_witness() || self.node.raft.lead_transferee.is_some() {
+        if !self.is_leader() {
+            return self.node.mut_store().bridge(None);
+        }
+        if !self.replica().is_witness() || self.node.raft.lead_transferee.is_some() {
             return;
         }
         let last = self.node.raft.raft_log.last_index();

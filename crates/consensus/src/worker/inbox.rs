@@ -28,6 +28,7 @@ pub(super) enum Message<C> {
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),
+    Bridge(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
     ForgetSnapshot(GroupId),
     /// What the snapshot of that index takes is there, or cannot be had.
@@ -118,6 +119,12 @@ impl<C> Inbox<C> {
     /// Asks another replica to lead, if this one does.
     pub fn hand_over(&self, group: GroupId, to: ReplicaId) {
         self.push(Message::HandOver(group, to));
+    }
+
+    /// Has a witness, if this replica is one that leads, let another one go on that lacks what the witness has dropped, with the
+    /// state that it has. Only where nobody has more any more: what is between the two is lost.
+    pub fn bridge(&self, group: GroupId, replica: ReplicaId) {
+        self.push(Message::Bridge(group, replica));
     }
 
     /// Gives a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.

@@ -19,7 +19,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tessera_engine::EngineError;
+use tessera_engine::{Applied, EngineError};
 use tessera_types::NodeId;
 
 /// What a leader offers.
@@ -81,19 +81,35 @@ pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index:
         // Nothing of it rests on this node's log.
         table.engine.make_durable(partition, &|| Ok(()))
     };
-    let mut is_replaced = false;
-    while !is_replaced && !host.replicas.is_leaving(group) {
-        match replace() {
-            Ok(()) => is_replaced = true,
+    let is_replaced = try_again(host, table, partition, replace);
+    state.version.fetch_add(1, Ordering::AcqRel);
+    state.is_readable.store(is_replaced, Ordering::Release);
+    incoming::remove_file(host, file.number);
+}
+
+/// Takes a partition's records, as they are, for those of a log up to `index`. That is on disk when this returns, as far as it
+/// [can be](replace_records).
+pub(crate) fn keep_records(host: &Host, table: &Table, partition: u32, index: u64) {
+    let (applied, name) = (table.engine.applied_index(partition), table.name.load());
+    tracing::warn!(table = %name, partition, applied, index, "no replica has what was written in between any more; power failed on all");
+    try_again(host, table, partition, || {
+        table.engine.write(&[Applied { partition, index, payloads: &[] }])?;
+        table.engine.make_durable(partition, &|| Ok(()))
+    });
+}
+
+/// Returns whether it was done. It is not if the replica is to go.
+fn try_again(host: &Host, table: &Table, partition: u32, work: impl Fn() -> Result<(), EngineError>) -> bool {
+    while !host.replicas.is_leaving(group_of(table.id, partition)) {
+        match work() {
+            Ok(()) => return true,
             Err(error) => {
                 tracing::error!(table = %table.name.load(), partition, %error, "a snapshot cannot be taken; trying again");
                 std::thread::sleep(PAUSE);
             }
         }
     }
-    state.version.fetch_add(1, Ordering::AcqRel);
-    state.is_readable.store(is_replaced, Ordering::Release);
-    incoming::remove_file(host, file.number);
+    false
 }
 
 /// A request for a piece of a file: its number, where the piece begins, and how many bytes are wanted at most.

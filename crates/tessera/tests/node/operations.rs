@@ -2,7 +2,7 @@
 
 use crate::disk::SmallDisk;
 use crate::resp_client::Value;
-use crate::server::{Node, free_port, set_ports, tessera, wait_for};
+use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::process::Output;
@@ -220,14 +220,7 @@ fn metrics_and_health_are_served() {
     let data = TempDir::new().unwrap();
     let node = Node::start(data.path(), &[]);
     node.client().run("SET k v");
-    let get = |path: &str| {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", node.admin_port)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
+    let get = |path: &str| http_get(node.admin_port, path).unwrap();
     assert!(get("/healthz").starts_with("HTTP/1.1 200"));
     assert!(get("/readyz").starts_with("HTTP/1.1 200"));
     let metrics = get("/metrics");

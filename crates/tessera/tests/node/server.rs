@@ -1,6 +1,7 @@
 //! Real servers for the time of a test.
 
 use crate::resp_client::{Client, Value};
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -177,4 +178,13 @@ impl RedisPeer {
         wait_for("redis-server answers", START, || Client::connect(port).ok());
         Self { _process: process, _directory: directory, port }
     }
+}
+
+/// What an admin port answers, with its head.
+pub fn http_get(port: u16, path: &str) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
 }

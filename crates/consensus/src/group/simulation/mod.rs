@@ -264,6 +264,65 @@ fn what_a_witness_was_spared_outlasts_either_replica() {
     }
 }
 
+/// Both replicas have forgotten the newest entries, which the witness had dropped since they had them. It waits with the one
+/// that is left until somebody says that nobody has more; then the group goes on, with what only the witness has.
+#[test]
+fn a_witness_bridges_what_all_replicas_have_forgotten() {
+    for seed in 0..100 {
+        let mut world = World::new(seed, Kind { has_witnesses: true, log: Log::Relaxed, ..STEADY });
+        let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
+        let write = |world: &mut World, count: usize| {
+            let before = world.answers.acknowledged.len();
+            while world.answers.acknowledged.len() < before + count {
+                world.write();
+                world.step();
+            }
+            world.answers.acknowledged[before..].to_vec()
+        };
+        world.loss = 0.0;
+        run(&mut world, 1_000);
+        assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+        let early = write(&mut world, 5);
+        run(&mut world, 2_000);
+        let disks = [0, 1].map(|at| world.replicas[at].disk.clone());
+        let forgotten = write(&mut world, 5);
+        run(&mut world, 2_000); // the witness hears of them and drops them
+        world.cut.extend([(1, 2), (2, 3)]);
+        let kept = write(&mut world, 5);
+        world.cut.clear();
+        for (at, disk) in disks.into_iter().enumerate() {
+            world.replicas[at].group = None;
+            world.replicas[at].disk = disk;
+        }
+        world.network.clear();
+        world.agreed.clear();
+        world.answers = Answers::default();
+        world.start(1);
+        run(&mut world, 5_000);
+        let (second, mut was_stranded) = (world.replicas[1].id, false);
+        assert_eq!(world.readers, [], "seed {seed}: {}", world.describe());
+        // First what is in its own log counts, so it takes more than one time.
+        for _ in 0..100 {
+            let witness = world.replicas[2].group.as_mut().expect("it is up");
+            was_stranded |= witness.view().stranded == [second];
+            witness.bridge(second);
+            run(&mut world, 200);
+        }
+        assert!(was_stranded);
+        assert_eq!(world.readers, [1], "seed {seed}: the second node leads: {}", world.describe());
+        let later = write(&mut world, 5);
+        // The first node comes back as it was when its machine lost power, and learns the rest from the leader.
+        world.start(0);
+        run(&mut world, 3_000);
+        for replica in &world.replicas[..2] {
+            let has = |numbers: &[u64]| numbers.iter().filter(|number| replica.state.numbers.contains(number)).count();
+            let counts = [has(&early), has(&kept), has(&later)];
+            assert_eq!(counts, [early.len(), kept.len(), later.len()], "seed {seed}: {}", world.describe());
+            assert_eq!(has(&forgotten), 0, "seed {seed}: nobody had them");
+        }
+    }
+}
+
 /// What every replica has, no witness keeps.
 #[test]
 fn a_witness_forgets_what_everybody_has() {

@@ -239,7 +239,10 @@ impl World {
             let mut output = PassOutput::default();
             let (state, disk, snapshots) = (&mut replica.state, &mut replica.disk, &mut self.snapshots);
             group.collect(&mut output, &mut |_, index, snapshot| {
-                *state = State { applied: index, numbers: numbers(snapshot) };
+                *state = match snapshot {
+                    [] => State { applied: index, ..std::mem::take(state) },
+                    _ => State { applied: index, numbers: numbers(snapshot) },
+                };
                 // Restoring is durable before it returns.
                 disk.checkpoint = state.clone();
                 *snapshots += 1;

@@ -15,7 +15,7 @@ mod traffic;
 
 use crate::disk::DiskWithPower;
 use crate::resp_client::Client;
-use crate::server::{Node, free_port, tessera, wait_for};
+use crate::server::{Node, free_port, http_get, tessera, wait_for};
 use clock::Clocks;
 use net::Net;
 use std::process::Command;
@@ -40,6 +40,8 @@ pub(crate) struct Cluster {
     clocks: Option<Clocks>,
     /// Nodes have disks of their own; else all have the machine's.
     disks: Vec<DiskWithPower>,
+    /// Settings of every node beside those of all tests.
+    settings: &'static [&'static str],
     data: TempDir,
 }
 
@@ -73,18 +75,19 @@ impl Cluster {
     }
 
     /// `None` without the right to mount disks.
-    fn start_with_power(count: usize) -> Option<Self> {
+    fn start_with_power(count: usize, settings: &'static [&'static str]) -> Option<Self> {
         let data = TempDir::new().unwrap();
         let disk = |at: usize| DiskWithPower::mount(&data.path().join(format!("power-{at}")), DISK_BYTES);
         let disks = (0..count).map(disk).collect::<Option<Vec<_>>>()?;
-        Some(Self { disks, ..Self::planned(data, count) }.started())
+        Some(Self { disks, settings, ..Self::planned(data, count) }.started())
     }
 
     /// One of which no node runs yet.
     fn planned(data: TempDir, count: usize) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        Self { data, ports, nodes, pegasus_ports: Vec::new(), net: None, clocks: None, disks: Vec::new() }
+        let (pegasus_ports, disks) = (Vec::new(), Vec::new());
+        Self { data, ports, nodes, pegasus_ports, net: None, clocks: None, disks, settings: &[] }
     }
 
     fn set_clocks(&self, seconds: i64) {
@@ -106,6 +109,7 @@ impl Cluster {
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
         settings.push("cluster.balance_interval_seconds=5".into());
+        settings.extend(self.settings.iter().map(|setting| (*setting).to_string()));
         if !self.disks.is_empty() {
             settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
         }
@@ -172,6 +176,13 @@ impl Cluster {
 
     pub(crate) fn pegasus_ports(&self) -> &[u16] {
         &self.pegasus_ports
+    }
+
+    /// What a metric without labels is on a node.
+    fn metric(&self, at: usize, name: &str) -> Option<f64> {
+        let text = http_get(self.ports[at].1, "/metrics")?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} "))?;
+        value.parse().ok()
     }
 
     fn known_nodes(&self, at: usize) -> Option<usize> {

@@ -295,3 +295,70 @@ fn a_node_whose_staged_writes_are_lost_gets_other_replicas() {
     assert_eq!(written.len(), 300, "all nodes were there");
     assert_there(&mut table_client(&cluster, 1, "t"), &written);
 }
+
+/// A soft table `t` of one partition: the nodes of its witness and of its two other replicas.
+fn create_pair(cluster: &Cluster) -> (usize, Vec<usize>) {
+    cluster.cli(0, "table create t --engine memory --durability soft --partitions 1 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    let members = cluster.replicas_of(0, "t").remove(0);
+    let members: Vec<&str> = members.as_array().unwrap().iter().map(|member| member.as_str().unwrap()).collect();
+    let node_of = |member: &&str| member.split('.').next().unwrap().parse::<usize>().unwrap() - 1;
+    let (witnesses, keepers): (Vec<&str>, Vec<&str>) = members.iter().partition(|member| member.ends_with('w'));
+    (node_of(&witnesses[0]), keepers.iter().map(node_of).collect())
+}
+
+/// Power fails on both replicas' nodes before anything is on their disks, and the witness has dropped what both had. What nobody
+/// has is lost then, and the table serves again. It once waited for ever for somebody who had it.
+#[test]
+fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
+    let Some(mut cluster) = Cluster::start_with_power(3, &["log.soft_sync_interval_ms=3600000"]) else {
+        eprintln!("skipped: mounting file systems needs root and loop devices");
+        return;
+    };
+    let (witness, keepers) = create_pair(&cluster);
+    assert_eq!(write_numbers(&mut table_client(&cluster, 0, "t"), 0..20).len(), 20);
+    // It is told when there is nothing else to do, and drops at once what both others have.
+    wait_for("the witness hears of the last write", WHOLE, || {
+        let staged = std::fs::read_dir(cluster.memory_of(witness)).unwrap().map(|file| file.unwrap().path());
+        let has_last = |bytes: Vec<u8>| bytes.windows(3).any(|window| window == b"n19");
+        staged.into_iter().any(|path| std::fs::read(path).is_ok_and(has_last)).then_some(())
+    });
+    cluster.cut_power(&keepers);
+    keepers.iter().for_each(|at| cluster.start_node(*at));
+    cluster.wait_until_whole();
+    let mut client = table_client(&cluster, witness, "t");
+    wait_for("the table serves again", WHOLE, || matches!(client.run("SET n19 19"), Value::Simple(_)).then_some(()));
+    let written = write_numbers(&mut client, 20..40);
+    assert_eq!(written.len(), 20);
+    assert!(matches!(table_client(&cluster, witness, "t").run("GET n0"), Value::Null), "nobody had it");
+    cluster.wait_until_whole();
+    cluster.kill(keepers[0]);
+    let mut client = table_client(&cluster, keepers[1], "t");
+    wait_for("the other one leads", WHOLE, || matches!(client.run("GET n20"), Value::Bulk(_)).then_some(()));
+    assert_there(&mut client, &written);
+}
+
+/// Of two replicas one is away for good, and power fails on the other one's node. It once gave up what its disk held for what
+/// the one that is away has.
+#[test]
+fn what_the_last_replica_has_on_its_disk_is_kept_when_power_fails() {
+    let Some(mut cluster) = Cluster::start_with_power(3, &["cluster.replace_after_seconds=4"]) else {
+        eprintln!("skipped: mounting file systems needs root and loop devices");
+        return;
+    };
+    let (witness, keepers) = create_pair(&cluster);
+    cluster.kill(keepers[1]);
+    let mut client = table_client(&cluster, witness, "t");
+    assert!(matches!(client.run("DURABILITY hard"), Value::Simple(_)));
+    wait_for("the first replica leads", WHOLE, || matches!(client.run("SET n0 0"), Value::Simple(_)).then_some(()));
+    let written = write_numbers(&mut client, 0..20);
+    assert_eq!(written.len(), 20);
+    cluster.cut_power(&keepers[..1]);
+    cluster.start_node(keepers[0]);
+    let is_led = || matches!(client.run("GET n0"), Value::Bulk(_)).then_some(());
+    wait_for("the other one is given up, and this one goes on", WHOLE, is_led);
+    assert_there(&mut client, &written);
+    cluster.start_node(keepers[1]);
+    cluster.wait_until_whole();
+    assert_there(&mut table_client(&cluster, keepers[1], "t"), &written);
+}

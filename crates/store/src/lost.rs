@@ -1,0 +1,206 @@
+//! What becomes of replicas that have forgotten what they voted and promised; the catalog [decides](tessera_cluster::CatalogCommand::Lost).
+//!
+//! Their nodes tell the catalog, and so does the node that leads the catalog for nodes that have been away for long. Whoever leads
+//! such a group, and serves, says so. If a witness leads it and nobody else can, since no replica that is left, or goes on, has
+//! what the witness has dropped, the witness lets one go on without that.
+
+use crate::host::Host;
+use crate::table::partition_of_group;
+use std::collections::BTreeSet;
+use tessera_cluster::{Catalog, LostReplica, Placement};
+use tessera_consensus::{GroupId, GroupView};
+use tessera_types::{NodeId, ReplicaId, TableId};
+
+/// What a witness that leads is to do for a group in which no other replica can.
+#[derive(Debug, PartialEq, Eq)]
+enum Rescue {
+    /// These are of no more use than those that have forgotten.
+    GiveUp(Vec<ReplicaId>),
+    /// This one is to go on with what it has.
+    Bridge(ReplicaId),
+}
+
+fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
+    let stranded = &view.stranded;
+    let is_gone = |id: &ReplicaId| placement.is_waiting(*id) || placement.on(id.node) != Some(*id);
+    let has_forgotten = |id: &ReplicaId| placement.goes_on(*id) || is_gone(id);
+    let keepers: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
+    let is_stuck = !stranded.is_empty() && keepers.iter().all(|id| stranded.contains(id) || is_gone(id));
+    if !is_stuck || !keepers.into_iter().any(has_forgotten) {
+        return None; // somebody who has more may come back
+    }
+    let heir = stranded.iter().find(|id| placement.goes_on(**id));
+    Some(heir.map_or_else(|| Rescue::GiveUp(stranded.clone()), |heir| Rescue::Bridge(*heir)))
+}
+
+fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(TableId, u32, &Placement)> {
+    let (table, partition) = partition_of_group(group)?;
+    Some((table, partition, catalog.get(table)?.placement.get(partition as usize)?))
+}
+
+impl Host {
+    /// Replicas here that have forgotten, as far as the catalog does not know.
+    pub(crate) fn lost_here(&self) -> Vec<LostReplica> {
+        let catalog = self.catalog.load();
+        let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
+            let (table, partition) = partition_of_group(group)?;
+            let entry = catalog.get(table)?;
+            let placement = entry.placement.get(partition as usize)?;
+            let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
+            is_news.then(|| LostReplica { table, partition, replica, end: self.end_of_log(group) })
+        });
+        lost.collect()
+    }
+
+    /// Term and index of the last entry that the log on disk has of a group that was not started.
+    fn end_of_log(&self, group: GroupId) -> (u64, u64) {
+        let recovered = self.recovered.lock();
+        let Some(recovered) = recovered.get(&group) else { return (0, 0) };
+        let (index, term) = recovered.truncated;
+        recovered.entries.back().map_or((term, index), |last| (last.term, last.index))
+    }
+
+    /// What the leader of a group is to tell the catalog about replicas that are waiting.
+    pub(crate) fn tells_that_it_leads(&self, view: &GroupView) -> Option<(TableId, u32, ReplicaId)> {
+        let catalog = self.catalog.load();
+        let (table, partition, placement) = placement_of(&catalog, view.id)?;
+        (view.is_serving && placement.awaits_leader()).then_some((table, partition, view.replica))
+    }
+
+    /// Has a witness that leads help a group that nobody else can lead. Returns what the catalog is to know before.
+    pub(crate) fn rescue(&self, view: &GroupView) -> Vec<LostReplica> {
+        let catalog = self.catalog.load();
+        let Some((table, partition, placement)) = placement_of(&catalog, view.id) else { return Vec::new() };
+        match rescue(view, placement) {
+            None => Vec::new(),
+            Some(Rescue::Bridge(heir)) => {
+                self.inbox_of(table, partition).bridge(view.id, heir);
+                Vec::new()
+            }
+            Some(Rescue::GiveUp(replicas)) => {
+                let lost = |replica| LostReplica { table, partition, replica, end: (0, 0) };
+                replicas.into_iter().map(lost).collect()
+            }
+        }
+    }
+
+    /// Members on nodes that have been away for long count like those that have forgotten, where these wait and nobody leads.
+    pub(crate) fn lost_elsewhere(&self, silent: &BTreeSet<NodeId>) -> Vec<LostReplica> {
+        let catalog = self.catalog.load();
+        let mut lost = Vec::new();
+        for table in catalog.tables() {
+            for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| placement.awaits_leader())
+            {
+                let away = placement.members.iter().filter(|member| silent.contains(&member.node));
+                let news =
+                    away.filter(|member| placement.on(member.node) == Some(**member) && !placement.is_lost(**member));
+                lost.extend(news.map(|replica| LostReplica {
+                    table: table.id,
+                    partition,
+                    replica: *replica,
+                    end: (0, 0),
+                }));
+            }
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::group_of;
+    use tessera_cluster::{CatalogCommand, Changed, Site};
+    use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+
+    /// A table of two replicas and a witness, and how the witness sees its group when it leads.
+    struct Partition {
+        catalog: Catalog,
+        table: TableId,
+        view: GroupView,
+    }
+
+    impl Partition {
+        fn new() -> Self {
+            let mut catalog = Catalog::of_new_cluster(Site::default());
+            let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
+            (0..2).for_each(|_| _ = apply(CatalogCommand::AddNode { site: Site::default() }));
+            let schema = TableSchema {
+                engine: EngineKind::Memory,
+                partitions: 1,
+                partitioner: Partitioner::Crc64,
+                model: Model::Kv,
+                durability: Durability::Soft,
+                replicas: 2,
+            };
+            let create = CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
+            let Changed::Table(table) = apply(create) else { panic!("a table") };
+            let voters = catalog.get(table).unwrap().placement[0].members.clone();
+            let witness = *voters.iter().find(|voter| voter.is_witness()).expect("two replicas have one");
+            let view = GroupView {
+                id: group_of(table, 0),
+                replica: witness,
+                term: 2,
+                leader: Some(witness),
+                is_serving: false,
+                voters,
+                learners: Vec::new(),
+                is_changing: false,
+                applied: 9,
+                lag: Vec::new(),
+                owed_bytes: 0,
+                stranded: Vec::new(),
+            };
+            Self { catalog, table, view }
+        }
+
+        fn keepers(&self) -> [ReplicaId; 2] {
+            let keepers: Vec<_> = self.view.voters.iter().copied().filter(|voter| !voter.is_witness()).collect();
+            keepers.try_into().expect("two")
+        }
+
+        fn lose(&mut self, replica: ReplicaId, index: u64) {
+            let lost = LostReplica { table: self.table, partition: 0, replica, end: (1, index) };
+            self.catalog.apply(&CatalogCommand::Lost { replicas: vec![lost] }, &Limits::default()).unwrap();
+        }
+
+        fn rescue(&self) -> Option<Rescue> {
+            rescue(&self.view, &self.catalog.get(self.table).unwrap().placement[0])
+        }
+    }
+
+    #[test]
+    fn what_somebody_who_is_away_may_have_is_waited_for() {
+        let mut partition = Partition::new();
+        let [first, second] = partition.keepers();
+        assert_eq!(partition.rescue(), None);
+        partition.view.stranded = vec![first];
+        assert_eq!(partition.rescue(), None, "the second is away");
+        partition.view.stranded = vec![first, second];
+        assert_eq!(partition.rescue(), None, "nobody has forgotten anything");
+    }
+
+    #[test]
+    fn one_that_lags_gives_way_to_one_that_has_forgotten_less() {
+        let mut partition = Partition::new();
+        let [laggard, second] = partition.keepers();
+        partition.lose(second, 7);
+        partition.view.stranded = vec![laggard];
+        assert_eq!(partition.rescue(), Some(Rescue::GiveUp(vec![laggard])));
+        partition.lose(laggard, 0);
+        // Now the second one goes on, which the witness has not heard of yet.
+        assert_eq!(partition.rescue(), None);
+        partition.view.stranded = vec![laggard, second];
+        assert_eq!(partition.rescue(), Some(Rescue::Bridge(second)));
+    }
+
+    #[test]
+    fn when_both_have_forgotten_the_one_that_goes_on_is_bridged() {
+        let mut partition = Partition::new();
+        let [first, second] = partition.keepers();
+        partition.lose(first, 7);
+        partition.lose(second, 5);
+        partition.view.stranded = vec![first];
+        assert_eq!(partition.rescue(), Some(Rescue::Bridge(first)));
+    }
+}
