@@ -47,6 +47,9 @@ peers: ## Install the servers that the suite measures beside Tessera
 published: build peers ## Measure every published table and figure, at a small scale (docs/report/published)
 	target/release/tessera bench suite published --output docs/report/published
 
+ycsb: build ## Measure the same server with the real YCSB and with ours (BENCHMARKS.md); installs a JDK and Maven
+	scripts/ycsb compare
+
 crash: test-deps ## Kill a node, and cut its power, 200 times each under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
@@ -60,4 +63,4 @@ failover: test-deps ## Measure how long clients wait when a node is killed, 20 t
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published crash chaos failover fuzz
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb crash chaos failover fuzz

@@ -11,6 +11,7 @@ mod execute;
 mod in_process;
 mod measure;
 mod null_server;
+mod pace;
 mod report;
 mod run;
 mod suite;

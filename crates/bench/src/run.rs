@@ -7,6 +7,7 @@
 use crate::cpu;
 use crate::driver::{Encoder, GreetingReplies, ReplyCounter, Route, request};
 use crate::measure::{self, Latencies, Second};
+use crate::pace::Pace;
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
 use anyhow::{Context, bail};
 use mio::net::TcpStream;
@@ -124,6 +125,9 @@ pub fn load(plan: &Plan, progress: &Arc<Progress>) -> anyhow::Result<Measured> {
     run(&plan, progress, || {})
 }
 
+/// Connections' tokens are below.
+const PACE: Token = Token(usize::MAX);
+
 struct Loop<'a> {
     plan: &'a Plan,
     progress: Arc<Progress>,
@@ -171,7 +175,7 @@ impl<'a> Loop<'a> {
             encoder,
             links_each,
             values: Values::new(plan.seed),
-            chooser: KeyChooser::new(plan.distribution, plan.records, 0),
+            chooser: KeyChooser::new(plan.distribution, plan.records, plan.mix.inserts(plan.operations)),
             random: SmallRng::seed_from_u64(plan.seed),
             records: plan.records,
             reads: Latencies::new(plan.limit),
@@ -196,7 +200,7 @@ impl<'a> Loop<'a> {
         let mut on_measure = Some(on_measure);
         let mut cpu_before = cpu::of_this_thread();
         let (mut measured_from, mut second_from, mut done_in_second) = (began, began, 0);
-        let mut issued = 0u64;
+        let mut pace = self.plan.rate.map(|rate| Pace::new(rate, &self.poll, PACE)).transpose()?;
         let mut events = Events::with_capacity(1024);
         loop {
             let now = Instant::now();
@@ -219,24 +223,17 @@ impl<'a> Loop<'a> {
             if (self.measuring && enough) || self.progress.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let timeout = match self.plan.rate {
-                None => {
-                    self.start_all(now)?;
-                    Duration::from_millis(50)
-                }
-                Some(rate) => {
+            match &mut pace {
+                None => self.start_all(now)?,
+                Some(pace) => {
                     // All that has become due since the last look.
-                    let due_by_now = (now - began).as_secs_f64() * rate;
-                    while (issued as f64) < due_by_now {
-                        self.due.push_back(began + Duration::from_secs_f64(issued as f64 / rate));
-                        issued += 1;
-                    }
+                    self.due.extend(std::iter::from_fn(|| pace.take_due(now)));
                     self.start_due()?;
-                    Duration::from_secs_f64((issued as f64 / rate - (now - began).as_secs_f64()).clamp(0.0, 0.05))
+                    pace.arm();
                 }
-            };
-            self.poll.poll(&mut events, Some(timeout))?;
-            for event in &events {
+            }
+            self.poll.poll(&mut events, Some(Duration::from_millis(50)))?;
+            for event in events.iter().filter(|event| event.token() != PACE) {
                 let (number, link) = (event.token().0 / self.links_each, event.token().0 % self.links_each);
                 if event.is_writable() {
                     self.connections[number].links[link].write()?;

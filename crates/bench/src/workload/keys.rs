@@ -72,9 +72,12 @@ impl Zipfian {
 }
 
 enum Generator {
-    Scrambled(Zipfian),
+    /// With the number of records that hashes fall on. YCSB has one more than there are and are to come, so that inserts do not
+    /// change which records are popular; one that is not there is drawn again.
+    Scrambled(Zipfian, u64),
     Uniform,
     Latest(Zipfian),
+    /// With the next record.
     Sequential(u64),
     Hotspot,
     /// With the rate of decay, in records.
@@ -91,13 +94,16 @@ pub struct KeyChooser {
 }
 
 impl KeyChooser {
-    /// `records` exist at the start; `offset` of `step` is where a sequential chooser begins.
-    pub fn new(distribution: KeyDistribution, records: u64, offset: u64) -> Self {
+    /// `records` exist at the start, and about so many are `to_come`.
+    pub fn new(distribution: KeyDistribution, records: u64, to_come: u64) -> Self {
         let generator = match distribution {
-            KeyDistribution::Zipfian => Generator::Scrambled(Zipfian::new(SCRAMBLED_ITEMS, SCRAMBLED_ZETA)),
+            KeyDistribution::Zipfian => {
+                Generator::Scrambled(Zipfian::new(SCRAMBLED_ITEMS, SCRAMBLED_ZETA), records + to_come + 1)
+            }
             KeyDistribution::Uniform => Generator::Uniform,
-            KeyDistribution::Latest => Generator::Latest(Zipfian::with_items(records.max(2))),
-            KeyDistribution::Sequential => Generator::Sequential(offset),
+            // As YCSB has it, the oldest of all is never chosen.
+            KeyDistribution::Latest => Generator::Latest(Zipfian::with_items(records.max(3) - 1)),
+            KeyDistribution::Sequential => Generator::Sequential(0),
             KeyDistribution::Hotspot => Generator::Hotspot,
             KeyDistribution::Exponential => {
                 Generator::Exponential(-(1.0 - EXPONENTIAL_PERCENTILE).ln() / (EXPONENTIAL_PART * records as f64))
@@ -109,7 +115,12 @@ impl KeyChooser {
     /// The next record of `records` that exist now.
     pub fn next(&mut self, records: u64, random: &mut SmallRng) -> u64 {
         match &mut self.generator {
-            Generator::Scrambled(zipfian) => fnv1a(zipfian.next(random)) % records,
+            Generator::Scrambled(zipfian, items) => loop {
+                let record = fnv1a(zipfian.next(random)) % *items;
+                if record < records {
+                    break record;
+                }
+            },
             Generator::Uniform => random.random_range(0..records),
             Generator::Latest(zipfian) => records - 1 - zipfian.next(random).min(records - 1),
             Generator::Sequential(next) => {
@@ -169,6 +180,28 @@ mod tests {
         let newest = share(exponential[143..].iter().sum());
         assert!((0.95..0.985).contains(&newest), "{newest}");
         assert!(counts(KeyDistribution::Sequential, 100, 1_000).iter().all(|count| *count == 10));
+    }
+
+    /// What YCSB 0.17's core workload drew: `scripts/ycsb draws`. Two samples of one distribution differ by more than the bound
+    /// in one of a thousand tries.
+    #[test]
+    fn records_are_drawn_as_ycsb_draws_them() {
+        let mut compared = 0;
+        for line in include_str!("ycsb_draws.txt").lines() {
+            let (name, theirs) = line.split_once(' ').unwrap();
+            let distribution = <KeyDistribution as clap::ValueEnum>::from_str(name, false).unwrap();
+            let theirs: Vec<f64> = theirs.split(' ').map(|count| count.parse().unwrap()).collect();
+            let draws: f64 = theirs.iter().sum();
+            let ours = counts(distribution, theirs.len() as u64, draws as usize);
+            let pairs = ours.iter().map(|count| *count as f64).zip(theirs).filter(|(ours, theirs)| ours + theirs > 0.0);
+            let freedom = pairs.clone().count() as f64 - 1.0;
+            let chi_squared: f64 = pairs.map(|(ours, theirs)| (ours - theirs).powi(2) / (ours + theirs)).sum();
+            // Wilson and Hilferty's approximation; 3.09 is the normal distribution's.
+            let bound = freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.09 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
+            assert!(chi_squared < bound, "{name}: {chi_squared:.0} of {bound:.0} with {freedom} degrees of freedom");
+            compared += 1;
+        }
+        assert_eq!(compared, 6);
     }
 
     #[test]

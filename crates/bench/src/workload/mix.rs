@@ -41,6 +41,12 @@ impl Mix {
         self.scan > 0.0
     }
 
+    /// As many records as YCSB expects so many operations to insert at most: twice as many as are likely. If it is not known how
+    /// many there will be, inserted records are not popular.
+    pub fn inserts(&self, operations: Option<u64>) -> u64 {
+        operations.map_or(0, |operations| (operations as f64 * self.insert * 2.0) as u64)
+    }
+
     /// A mix in proportions, which need not add up to one.
     ///
     /// # Errors

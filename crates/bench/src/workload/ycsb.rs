@@ -2,8 +2,8 @@
 //!
 //! Read are the properties of YCSB's core workload that mean something here: `recordcount`, `operationcount`, `threadcount`,
 //! `target`, `maxexecutiontime`, `fieldcount`, `fieldlength`, `readallfields`, `writeallfields`, `requestdistribution`,
-//! `insertorder`, `zeropadding`, and the proportions. Others are ignored, as bindings ignore what is for others;
-//! `fieldlengthdistribution` other than constant is refused, since the result would be another one.
+//! `insertorder`, `zeropadding`, and the proportions. Others are ignored, as bindings ignore what is for others; those
+//! that would make the result another one are refused unless they say what is done anyway.
 
 use super::{KeyDistribution, KeyNames, Mix, RecordShape};
 use anyhow::{Context, bail};
@@ -17,6 +17,19 @@ const CORE: [(&str, &str); 6] = [
     ("workloadd", "readproportion=0.95\nupdateproportion=0\ninsertproportion=0.05\nrequestdistribution=latest"),
     ("workloade", "readproportion=0\nupdateproportion=0\nscanproportion=0.95\ninsertproportion=0.05"),
     ("workloadf", "readproportion=0.5\nupdateproportion=0\nreadmodifywriteproportion=0.5"),
+];
+
+/// Properties with one value only, YCSB's default.
+const FIXED: [(&str, &str); 9] = [
+    ("fieldlengthdistribution", "constant"),
+    ("fieldnameprefix", "field"),
+    ("insertstart", "0"),
+    ("hotspotdatafraction", "0.2"),
+    ("hotspotopnfraction", "0.8"),
+    ("exponential.percentile", "95"),
+    ("exponential.frac", "0.8571428571"),
+    ("dataintegrity", "false"),
+    ("deleteproportion", "0"),
 ];
 
 /// More would make keys that servers refuse.
@@ -108,9 +121,9 @@ impl Properties {
             "ordered" => true,
             other => bail!("insertorder={other} is not known; hashed and ordered are"),
         };
-        let lengths = word("fieldlengthdistribution", "constant");
-        if lengths != "constant" {
-            bail!("fieldlengthdistribution={lengths} is not there; only constant is");
+        let fixed = FIXED.iter().find(|(key, only)| word(key, only) != *only);
+        if let Some((key, only)) = fixed {
+            bail!("{key}={} is not there; only {only} is", word(key, only));
         }
         let count = |key: &str| anyhow::Ok(self.number(key)?.map(|number| number as u64).filter(|number| *number > 0));
         let fields = count("fieldcount")?.unwrap_or(10) as usize;
@@ -148,9 +161,13 @@ mod tests {
         assert_eq!((workload.distribution, workload.target), (KeyDistribution::Exponential, Some(50.0)));
         properties.add("recordcount=6000");
         assert_eq!(properties.workload().unwrap().records, 6_000);
-        for bad in
-            ["readproportion=many", "requestdistribution=odd", "insertorder=random", "fieldlengthdistribution=zipfian"]
-        {
+        for bad in [
+            "readproportion=many",
+            "requestdistribution=odd",
+            "insertorder=random",
+            "fieldlengthdistribution=zipfian",
+            "hotspotdatafraction=0.5",
+        ] {
             let mut properties = properties.clone();
             properties.add(bad);
             assert!(properties.workload().is_err(), "{bad}");
