@@ -6,6 +6,7 @@ use crate::in_process::{EngineArgs, OpenEngine};
 use crate::null_server;
 use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan};
+use crate::search;
 use crate::suite::{self, SuiteArgs};
 use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbWorkload};
 use anyhow::{Context, bail};
@@ -32,6 +33,7 @@ Examples:
   tessera bench run --mix 1:3 --threads 15 --processes 3        the published Pegasus ratios
   tessera bench run --mix a --fields 10 --field-bytes 100       YCSB workload A
   tessera bench run --mix write --rate 5000 --limit-ms 10       open loop; latency counts from when an operation was due
+  tessera bench run --mix write --search-p99-ms 5               the highest rate with a P99 of 5 ms or less
   tessera bench run --protocol pegasus --port 34601 --table temp
   tessera bench run --protocol etcd --port 2379
   tessera bench run --protocol rethinkdb --port 28015 --table test.users --mix a --fields 10 --field-bytes 100
@@ -133,6 +135,10 @@ struct RunArgs {
     /// Operations per second in an open loop; without it the loop is closed
     #[arg(long)]
     rate: Option<f64>,
+    /// Find the highest rate of an open loop at which 99 of 100 reads, and writes, take no longer than so many milliseconds, and
+    /// measure that: a run in a closed loop, then some at rates below
+    #[arg(long, value_name = "MS", conflicts_with = "rate")]
+    search_p99_ms: Option<f64>,
     /// Write all records first
     #[arg(long)]
     load: bool,
@@ -330,8 +336,10 @@ impl RunArgs {
         if self.load_only {
             return Ok(());
         }
-        let (measured, server_cpu) = self.drive(&plan, false)?;
-        let result = RunResult::new(self.settings(&plan), &measured, server_cpu);
+        let (measured, result) = match self.search_p99_ms {
+            Some(limit) => self.search(&plan, limit)?,
+            None => self.measure(&plan)?,
+        };
         if let Some(path) = &self.json {
             std::fs::write(path, serde_json::to_vec_pretty(&result)?).with_context(|| path.display().to_string())?;
         }
@@ -347,6 +355,29 @@ impl RunArgs {
         }
         result.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
         check_errors(&measured)
+    }
+
+    fn measure(&self, plan: &Plan) -> anyhow::Result<(Measured, RunResult)> {
+        let (measured, server_cpu) = self.drive(plan, false)?;
+        let result = RunResult::new(self.settings(plan), &measured, server_cpu);
+        Ok((measured, result))
+    }
+
+    /// The run at the highest rate whose P99 was within the limit.
+    fn search(&self, plan: &Plan, p99_ms: f64) -> anyhow::Result<(Measured, RunResult)> {
+        let (measured, closed) = self.measure(&Plan { rate: None, ..plan.clone() })?;
+        check_errors(&measured)?;
+        let best = search::highest(closed.operations_per_second, search::ATTEMPTS, |rate| {
+            let (measured, result) = self.measure(&Plan { rate: Some(rate), ..plan.clone() })?;
+            check_errors(&measured)?;
+            let slowest = f64::max(result.reads.p99_ms, result.writes.p99_ms);
+            let is_good = slowest <= p99_ms && result.operations_per_second >= rate * search::KEPT_UP;
+            if !self.quiet {
+                eprintln!("{rate:.0} operations/s: P99 {slowest:.2} ms{}", if is_good { "" } else { ", too much" });
+            }
+            Ok((is_good, (measured, result)))
+        })?;
+        best.with_context(|| format!("at no rate that was tried the P99 was {p99_ms} ms or less"))
     }
 
     fn settings(&self, plan: &Plan) -> Settings {

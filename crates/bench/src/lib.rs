@@ -14,6 +14,7 @@ mod null_server;
 mod pace;
 mod report;
 mod run;
+mod search;
 mod suite;
 mod workload;
 

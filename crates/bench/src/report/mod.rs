@@ -7,6 +7,7 @@ use crate::cpu::Cores;
 use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
+use crate::search::KEPT_UP;
 use crate::workload::KeyDistribution;
 use anyhow::{Context, ensure};
 pub use page::html;
@@ -122,7 +123,7 @@ impl RunResult {
                 client_cpu_share * 100.0
             ));
         }
-        if let Some(rate) = settings.rate.filter(|rate| operations as f64 / seconds < rate * 0.98) {
+        if let Some(rate) = settings.rate.filter(|rate| operations as f64 / seconds < rate * KEPT_UP) {
             warnings.push(format!("the server did not keep up with {rate:.0} operations per second"));
         }
         let server_cpu_seconds = server_cpu.map(|cpu| cpu.as_secs_f64());

@@ -38,7 +38,7 @@ pub struct TableSpec {
 pub enum Loop {
     /// As fast as so many clients go, each waiting for its answer.
     Closed,
-    /// The highest rate within [`Limits`](super::search::Limits).
+    /// The highest rate within [`Limits`](super::limits::Limits).
     Search,
 }
 

@@ -9,12 +9,12 @@ mod cell;
 mod cluster;
 mod compare;
 mod experiments;
+mod limits;
 mod peer;
 mod published;
 mod report;
 mod result;
 mod run_cell;
-mod search;
 
 use crate::cpu::Cores;
 use crate::report::Host;
@@ -71,7 +71,8 @@ pub struct SuiteArgs {
     #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
     password: Option<String>,
     /// Measure a server that runs already beside Tessera: redis://HOST:PORT, redis-cluster://HOST:PORT,
-    /// memcached://HOST:PORT or pegasus://HOST:PORT/TABLE; may be repeated. The suite writes its records to it
+    /// memcached://HOST:PORT, etcd://HOST:PORT, pegasus://HOST:PORT/TABLE or rethinkdb://HOST:PORT/DATABASE.TABLE; may be repeated.
+    /// The suite writes its records to it
     #[arg(long, value_name = "PEER")]
     peer: Vec<PeerAddress>,
     /// Cores for the servers that the suite starts, Tessera's and peers', such as 0-2; all, if this is left out

@@ -1,7 +1,7 @@
 //! What came of a cell, as a file.
 
 use super::cell::Cell;
-use super::search::Attempt;
+use super::limits::Attempt;
 use crate::report::RunResult;
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};

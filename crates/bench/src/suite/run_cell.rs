@@ -2,14 +2,15 @@
 
 use super::cell::{Cell, Loop};
 use super::cluster::Cluster;
+use super::limits::{Attempt, PUBLISHED};
 use super::peer::{self, Peer, PeerAddress};
 use super::result::{CellResult, Measurement};
-use super::search::{self, Attempt};
 use crate::cpu::Cores;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
 use crate::report::{RunResult, Settings};
 use crate::run::Plan;
+use crate::search;
 use crate::workload::{Mix, RecordShape};
 use anyhow::{Context, bail};
 use std::path::Path;
@@ -50,10 +51,6 @@ const WARM_UP: f64 = 1.0;
 const TTL_SHARE: f64 = 14_400.0 / 32_400.0;
 /// Requests that took longer are slow.
 const LIMIT: Duration = Duration::from_millis(10);
-/// Rates that a search tries.
-const ATTEMPTS: usize = 6;
-/// Share of what was due that must have been done.
-const KEPT_UP: f64 = 0.98;
 /// For the time to go only: nodes that start in a second, bytes that are loaded in one.
 const STARTS: f64 = 1.5;
 const LOADS: f64 = 4e6;
@@ -89,7 +86,7 @@ impl Runner {
         let runs = match cell.kind {
             Loop::Closed => self.repeats,
             // Some attempts fail, and are made twice.
-            Loop::Search => 1 + ATTEMPTS + ATTEMPTS / 2,
+            Loop::Search => 1 + search::ATTEMPTS + search::ATTEMPTS / 2,
         };
         let servers = 1 + peer::count(cell, &self.peers);
         (servers * runs) as f64 * (WARM_UP + self.run_seconds(cell))
@@ -228,11 +225,11 @@ impl Runner {
                 let (closed, _) = self.run(cell, plan, pids, stop)?;
                 let try_rate = |rate| {
                     let (run, network) = self.run(cell, &Plan { rate: Some(rate), ..plan.clone() }, pids, stop)?;
-                    Ok((attempt(rate, &run, network), (run, network)))
+                    let attempted = attempt(rate, &run, network);
+                    measured.attempts.push(attempted);
+                    Ok((attempted.is_within(&PUBLISHED), (run, network)))
                 };
-                let most = closed.operations_per_second;
-                let (best, attempts) = search::highest(most, ATTEMPTS, &search::PUBLISHED, try_rate)?;
-                measured.attempts = attempts;
+                let best = search::highest(closed.operations_per_second, search::ATTEMPTS, try_rate)?;
                 if let Some((run, network)) = best {
                     measured.runs.push(run);
                     measured.network_bits_per_second = network;
@@ -291,7 +288,7 @@ fn attempt(rate: f64, run: &RunResult, network_bits_per_second: f64) -> Attempt 
         cpu_share: run.server_cpu_share().unwrap_or(0.0),
         network_bits_per_second,
         slow_share: run.share_over_limit(),
-        kept_up: run.operations_per_second >= rate * KEPT_UP,
+        kept_up: run.operations_per_second >= rate * search::KEPT_UP,
     }
 }
 
