@@ -57,10 +57,13 @@ chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED
 	TESSERA_CHAOS_SECONDS=$(or $(SECONDS),60) TESSERA_SEED=$(or $(SEED),1) \
 	  $(CARGO) test --locked --release -p tessera --test node cluster -- --nocapture
 
+pegasus-suites: build ## Run the tests that come with Pegasus' Go client against a onebox
+	scripts/pegasus-suites
+
 failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb crash chaos failover fuzz
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos failover fuzz

@@ -4,7 +4,7 @@ use crate::calls::{self, Origin, Read, Request, Response};
 use crate::frame::{Call, Frame, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
-use crate::slow_log;
+use crate::slow_log::{self, Cost, Many};
 use crate::status::Failure;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -113,18 +113,24 @@ impl DataCall {
     /// Appends the reply.
     pub(crate) fn reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
         let began = out.len();
+        let records = outcome.as_ref().map_or(0, Response::looked_at);
         self.write_reply(server, outcome, out);
         if !matches!(self.request, Request::Write(_)) {
-            self.note_read(out.len() - began);
+            self.note_read(out.len() - began, records);
         }
     }
 
-    fn note_read(&self, bytes: usize) {
-        let is_of_one = matches!(self.request, Request::Read(Read::Get(_) | Read::Ttl(_)));
-        let took = self.received.elapsed();
-        if slow_log::is_due(&self.table, is_of_one, took, bytes) {
+    fn note_read(&self, bytes: usize, records: usize) {
+        let many = match &self.request {
+            Request::Read(Read::Get(_) | Read::Ttl(_)) => Many::OF_ONE,
+            Request::Read(Read::MultiGet(_)) => Many::OF_MULTI_GET,
+            Request::Read(Read::BatchGet(_)) => Many::OF_BATCH_GET,
+            _ => Many::OF_OTHERS,
+        };
+        let cost = Cost { took: self.received.elapsed(), bytes, records };
+        if slow_log::is_due(&self.table, many, cost) {
             let key = self.request.key().ok().flatten();
-            slow_log::note(&self.table, self.partition, self.call.name(), key, took, bytes);
+            slow_log::note(&self.table, self.partition, self.call.name(), key, cost);
         }
         if let Some(admissions) = &self.admissions {
             admissions.note_read(bytes);

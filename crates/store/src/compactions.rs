@@ -1,4 +1,5 @@
-//! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are.
+//! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are. Tables with rules have
+//! those applied once a day besides.
 
 use crate::host::Host;
 use crate::peers;
@@ -102,16 +103,21 @@ impl Compactions {
     pub(crate) fn begin_due(&mut self, store: &Store, now: UnixMillis) {
         let before = std::mem::replace(&mut self.looked_at, now);
         for table in store.host.registry.open_tables() {
-            if !is_due(&table.settings(), before, now) || !self.running.lock().insert(table.id()) {
-                continue; // or the last one is still at it
+            let Some(due) = due(table.id(), &table.settings(), before, now) else { continue };
+            if !self.running.lock().insert(table.id()) {
+                continue; // the last one is still at it
             }
             let (store, running) = (store.clone(), self.running.clone());
             tokio::spawn(async move {
                 let name = table.name();
-                tracing::info!(table = %name, "compacting");
-                match store.compact(&table).await {
-                    Ok(rules) => tracing::info!(table = %name, ?rules, "compacted"),
-                    Err(error) => tracing::warn!(table = %name, %error, "a table could not be compacted"),
+                tracing::info!(table = %name, ?due, "begins");
+                let outcome = match due {
+                    Due::Compaction => store.compact(&table).await,
+                    Due::Rules => store.apply_rules(&table).await,
+                };
+                match outcome {
+                    Ok(rules) => tracing::info!(table = %name, ?due, ?rules, "done"),
+                    Err(error) => tracing::warn!(table = %name, ?due, %error, "this could not be done whole"),
                 }
                 running.lock().remove(&table.id());
             });
@@ -119,12 +125,24 @@ impl Compactions {
     }
 }
 
-/// Whether one of the times lies after `before`, and not after `now`.
-fn is_due(settings: &TableSettings, before: UnixMillis, now: UnixMillis) -> bool {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Compaction,
+    Rules,
+}
+
+/// What is due at a time that lies after `before`, and not after `now`.
+fn due(table: TableId, settings: &TableSettings, before: UnixMillis, now: UnixMillis) -> Option<Due> {
     let is_between = |time: u64| time > before.get() && time <= now.get();
     let today = now.get() - now.get() % DAY;
-    settings.compact_at.is_some_and(|time| is_between(time.get()))
-        || settings.compact_daily.iter().any(|minute| is_between(today + u64::from(*minute) * MINUTE))
+    let yesterday = today.saturating_sub(DAY);
+    let is_daily = |minute: u64| is_between(today + minute * MINUTE) || is_between(yesterday + minute * MINUTE);
+    let is_compaction = settings.compact_at.is_some_and(|time| is_between(time.get()))
+        || settings.compact_daily.iter().any(|minute| is_daily(u64::from(*minute)));
+    // Tables take turns.
+    let of_rules = u64::from(table.0) * 617 % 1_440;
+    let is_rules = || !settings.rules.is_empty() && is_daily(of_rules);
+    is_compaction.then_some(Due::Compaction).or_else(|| is_rules().then_some(Due::Rules))
 }
 
 #[cfg(test)]
@@ -139,7 +157,7 @@ mod tests {
             ..TableSettings::default()
         };
         let due = |settings: &TableSettings, before: u64, now: u64| {
-            is_due(settings, UnixMillis::new(before), UnixMillis::new(now))
+            due(TableId(1), settings, UnixMillis::new(before), UnixMillis::new(now)).is_some()
         };
         let once = settings(Some(5_000), &[]);
         assert!(!due(&once, 3_000, 4_000) && due(&once, 4_000, 5_000) && !due(&once, 5_000, 6_000));
@@ -147,6 +165,25 @@ mod tests {
         let daily = settings(None, &[60, 720]);
         assert!(due(&daily, noon - 1, noon) && !due(&daily, noon, noon + 1_000));
         assert!(due(&daily, noon - DAY - 1, noon - DAY), "the day before, too");
+        let late = settings(None, &[1_439]);
+        assert!(due(&late, 8 * DAY - 2 * MINUTE, 8 * DAY + MINUTE), "before midnight, looked at after that");
         assert!(!due(&settings(None, &[]), 0, u64::MAX / 2));
+    }
+
+    #[test]
+    fn rules_are_due_once_a_day_and_when_a_table_is_compacted() {
+        let rule = r#"[{"if": ["never_expires"], "then": "delete"}]"#;
+        let rules = TableSettings { rules: serde_json::from_str(rule).unwrap(), ..TableSettings::default() };
+        let minutes = |table: u32, settings: &TableSettings| -> Vec<(u64, Due)> {
+            let at = |minute: u64| UnixMillis::new(9 * DAY + minute * MINUTE);
+            let due = |minute| due(TableId(table), settings, at(minute), at(minute + 1)).map(|due| (minute, due));
+            (0..1_440).filter_map(due).collect()
+        };
+        let [(one, Due::Rules)] = minutes(1, &rules)[..] else { panic!("once") };
+        let [(two, Due::Rules)] = minutes(2, &rules)[..] else { panic!("once") };
+        assert_ne!(one, two);
+        let noon = TableSettings { compact_daily: vec![720], ..rules };
+        assert_eq!(minutes(1, &noon).len(), 2);
+        assert!(minutes(1, &noon).contains(&(719, Due::Compaction)));
     }
 }

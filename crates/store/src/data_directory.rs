@@ -40,7 +40,9 @@ impl DataDirectory {
         let io_error = |source| DataDirectoryError::Io { path: root.to_path_buf(), source };
         fs::create_dir_all(root).map_err(io_error)?;
         let version_path = root.join("VERSION");
-        let is_empty = fs::read_dir(root).map_err(io_error)?.next().is_none();
+        let entries = fs::read_dir(root).map_err(io_error)?.collect::<Result<Vec<_>, _>>().map_err(io_error)?;
+        // A fresh ext4 file system has one of its own.
+        let is_empty = entries.iter().all(|entry| entry.file_name() == "lost+found");
         if !is_empty && !version_path.exists() && !root.join("LOCK").exists() {
             return Err(DataDirectoryError::Foreign(root.to_path_buf()));
         }
@@ -118,5 +120,12 @@ mod tests {
         fs::write(root.join("VERSION"), "1\n").unwrap();
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })));
         assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
+    }
+
+    #[test]
+    fn a_fresh_file_system_is_empty() {
+        let mounted = tempfile::TempDir::new().unwrap();
+        fs::create_dir(mounted.path().join("lost+found")).unwrap();
+        DataDirectory::open(mounted.path()).unwrap();
     }
 }

@@ -110,7 +110,7 @@ pub struct SettingsArgs {
     /// Whose word a write waits for: majority, or single for the leader's, which may be lost with it
     #[arg(long)]
     acks: Option<Acks>,
-    /// Which records end, or change when they end, whenever the table is compacted, as JSON: [{"if": [CONDITION, ...],
+    /// Which records end, or change when they end, once a day and whenever the table is compacted, as JSON: [{"if": [CONDITION, ...],
     /// "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
     #[arg(long, value_name = "JSON", value_parser = parse_rules)]
     rules: Option<Rules>,

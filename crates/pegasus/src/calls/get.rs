@@ -5,6 +5,7 @@
 use super::Origin;
 use crate::frame::{self, RequestMeta};
 use crate::server::PegasusServer;
+use crate::slow_log::{Cost, Many};
 use crate::status::{NOT_FOUND, OK};
 use crate::{slow_log, stored_key};
 use smallvec::SmallVec;
@@ -92,8 +93,9 @@ pub(crate) fn make_gets(server: &PegasusServer, input: &[u8], received: Instant,
     }
     let took = received.elapsed();
     for (get, bytes) in gets.iter().zip(replied) {
-        if slow_log::is_due(&table, true, took, bytes) {
-            slow_log::note(&table, get.meta.partition.cast_unsigned(), NAME, Some(get.key), took, bytes);
+        let cost = Cost { took, bytes, records: 1 };
+        if slow_log::is_due(&table, Many::OF_ONE, cost) {
+            slow_log::note(&table, get.meta.partition.cast_unsigned(), NAME, Some(get.key), cost);
         }
     }
     server.requests.fetch_add(gets.len() as u64, Ordering::Relaxed);

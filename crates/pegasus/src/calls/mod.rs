@@ -114,8 +114,9 @@ pub(crate) enum Response {
     Read(ReadResponse),
     Ttl(TtlResponse),
     Count(CountResponse),
-    MultiGet(MultiGetResponse),
-    BatchGet(BatchGetResponse),
+    /// With the number of records that were looked at.
+    MultiGet(MultiGetResponse, usize),
+    BatchGet(BatchGetResponse, usize),
     MultiRemove(MultiRemoveResponse),
     Incr(IncrResponse),
     Check(CheckResponse),
@@ -138,8 +139,8 @@ impl Response {
         match request {
             Request::Read(Read::Get(_)) => Self::Read(ReadResponse { error, ..Default::default() }),
             Request::Read(Read::Ttl(_)) => Self::Ttl(TtlResponse { error, ..Default::default() }),
-            Request::Read(Read::MultiGet(_)) => Self::MultiGet(MultiGetResponse { error, ..Default::default() }),
-            Request::Read(Read::BatchGet(_)) => Self::BatchGet(BatchGetResponse { error, ..Default::default() }),
+            Request::Read(Read::MultiGet(_)) => Self::MultiGet(MultiGetResponse { error, ..Default::default() }, 0),
+            Request::Read(Read::BatchGet(_)) => Self::BatchGet(BatchGetResponse { error, ..Default::default() }, 0),
             Request::Read(Read::SortKeyCount(_)) => Self::Count(CountResponse { error, ..Default::default() }),
             Request::Write(write) => Self::write_failed(write, error),
             Request::GetScanner(_) | Request::Scan(_) | Request::ClearScanner(_) => {
@@ -161,6 +162,14 @@ impl Response {
         }
     }
 
+    /// Records that a read looked at, where that tells more than what it returns.
+    pub(crate) fn looked_at(&self) -> usize {
+        match self {
+            Self::MultiGet(_, looked_at) | Self::BatchGet(_, looked_at) => *looked_at,
+            _ => 0,
+        }
+    }
+
     /// Whether a write was carried out.
     pub(crate) fn is_ok(&self) -> bool {
         let error = match self {
@@ -168,7 +177,7 @@ impl Response {
             Self::MultiRemove(response) => response.error,
             Self::Incr(response) => response.error,
             Self::Check(response) => response.error,
-            Self::Read(_) | Self::Ttl(_) | Self::Count(_) | Self::MultiGet(_) | Self::BatchGet(_) | Self::Scan(_) => {
+            Self::Read(_) | Self::Ttl(_) | Self::Count(_) | Self::MultiGet(..) | Self::BatchGet(..) | Self::Scan(_) => {
                 return false;
             }
         };
@@ -195,8 +204,8 @@ impl Response {
             Self::Read(response) => reply!(response),
             Self::Ttl(response) => reply!(response),
             Self::Count(response) => reply!(response),
-            Self::MultiGet(response) => reply!(response),
-            Self::BatchGet(response) => reply!(response),
+            Self::MultiGet(response, _) => reply!(response),
+            Self::BatchGet(response, _) => reply!(response),
             Self::Scan(response) => reply!(response),
         }
     }

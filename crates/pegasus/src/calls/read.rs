@@ -42,8 +42,8 @@ pub(crate) fn run(read: &Read, transaction: &Transaction<'_>) -> Result<Response
                 ..Default::default()
             }))
         }
-        Read::MultiGet(request) => multi_get(request, transaction).map(Response::MultiGet),
-        Read::BatchGet(request) => batch_get(request, transaction).map(Response::BatchGet),
+        Read::MultiGet(request) => multi_get(request, transaction),
+        Read::BatchGet(request) => Ok(Response::BatchGet(batch_get(request, transaction)?, request.keys.len())),
         Read::SortKeyCount(hash_key) => count(&hash_key.0, transaction).map(Response::Count),
     }
 }
@@ -83,16 +83,16 @@ impl<'a> Gathered<'a> {
         self.records.push(KeyValue { key: Blob(sort_key.to_vec()), value: Blob(value), expire_ts: None });
     }
 
-    fn response(self, is_complete: bool) -> MultiGetResponse {
+    fn response(self, is_complete: bool) -> Response {
         let error = if is_complete { OK } else { INCOMPLETE };
-        MultiGetResponse { error, records: self.records, ..Default::default() }
+        Response::MultiGet(MultiGetResponse { error, records: self.records, ..Default::default() }, self.looked_at)
     }
 }
 
-fn multi_get(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Result<MultiGetResponse, RequestError> {
+fn multi_get(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Result<Response, RequestError> {
     let filter = Filter::new(request.filter_type, request.filter_pattern.0.clone());
     let (Some(filter), false) = (filter, request.hash_key.0.is_empty()) else {
-        return Ok(MultiGetResponse { error: INVALID_ARGUMENT, ..Default::default() });
+        return Ok(Response::MultiGet(MultiGetResponse { error: INVALID_ARGUMENT, ..Default::default() }, 0));
     };
     if request.sort_keys.is_empty() {
         in_range(request, &filter, transaction)
@@ -101,7 +101,7 @@ fn multi_get(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Result
     }
 }
 
-fn by_sort_keys(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Result<MultiGetResponse, RequestError> {
+fn by_sort_keys(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Result<Response, RequestError> {
     let mut gathered = Gathered::new(request);
     for Blob(sort_key) in &request.sort_keys {
         if gathered.is_full() {
@@ -119,7 +119,7 @@ fn in_range(
     request: &MultiGetRequest,
     filter: &Filter,
     transaction: &Transaction<'_>,
-) -> Result<MultiGetResponse, RequestError> {
+) -> Result<Response, RequestError> {
     let bound = |key: &'_ Blob, is_inclusive| match is_inclusive {
         true => Bound::Included(key.0.clone()),
         false => Bound::Excluded(key.0.clone()),

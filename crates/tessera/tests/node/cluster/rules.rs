@@ -1,5 +1,6 @@
-//! Rules that end records when a table is compacted.
+//! Rules that end records.
 
+use super::clock::Clocks;
 use super::{Cluster, WHOLE};
 use crate::resp_client::Value;
 use crate::server::{tessera, wait_for};
@@ -53,4 +54,32 @@ fn rules_are_applied_by_all_leaders_when_the_table_is_compacted() {
             }
         }
     }
+}
+
+/// As time goes by, without anybody asking.
+#[test]
+fn rules_are_applied_once_a_day() {
+    let Some(clocks) = Clocks::new() else {
+        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
+        return;
+    };
+    let cluster = Cluster::start_with_clocks(clocks, 3);
+    cluster.cli(0, "table create t --engine rocksdb --partitions 4 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE t");
+    for number in 0..100 {
+        client.run(&format!("SET tmp:{number} 1"));
+        client.run(&format!("SET other:{number} 1"));
+    }
+    let alter =
+        tessera().args(["table", "alter", "t", "--rules", RULES, "--admin", &cluster.admin(1)]).output().unwrap();
+    assert!(alter.status.success(), "{}", String::from_utf8_lossy(&alter.stderr));
+    cluster.set_clocks(86_400);
+    wait_for("a day has passed", WHOLE, || {
+        let mut is_there = |key: &str| {
+            (0..100).filter(|number| client.run(&format!("EXISTS {key}{number}")) == Value::Integer(1)).count()
+        };
+        (is_there("tmp:") == 0 && is_there("other:") == 100).then_some(())
+    });
 }
