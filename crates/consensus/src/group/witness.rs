@@ -133,16 +133,22 @@ impl<T> Group<T> {
         }
     }
 
+    /// Up to where this replica's own log counts before the snapshot's: that has the entry of its index, whatever is here.
+    fn own_end(&self, bridge: &PeerMessage) -> u64 {
+        self.node.raft.raft_log.last_index().min(bridge.snapshot().0.saturating_sub(1))
+    }
+
     /// Whether this replica's state would [stay as it is](Self::bridge) although its log goes on behind that.
     pub(super) fn bridges_to_more(&self, message: &PeerMessage) -> bool {
-        let log = &self.node.raft.raft_log;
-        message.keeps_state() && !self.replica().is_witness() && log.last_index() > log.committed
+        message.keeps_state()
+            && !self.replica().is_witness()
+            && self.own_end(message) > self.node.raft.raft_log.committed
     }
 
     /// Nobody has more than this replica, so what is in its log counts. The leader will ask again to bridge what follows.
     pub(super) fn commit_what_is_here(&self, bridge: PeerMessage) -> PeerMessage {
+        let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.own_end(&bridge));
         let Message { from, to, term, .. } = bridge.message;
-        let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.node.raft.raft_log.last_index());
         PeerMessage { message: Message { msg_type: kind, from, to, term, commit, ..Default::default() }, ..bridge }
     }
 

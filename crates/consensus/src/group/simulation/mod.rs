@@ -10,6 +10,8 @@ mod disk;
 mod world;
 
 use super::*;
+use crate::log::StoredEntry;
+use bytes::Bytes;
 use raft::eraftpb::Snapshot;
 use rand::Rng;
 use std::collections::{BTreeSet, HashMap};
@@ -415,6 +417,36 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
     let kind = MessageType::MsgSnapshot as i32;
     let heard = hear(Message { msg_type: kind, snapshot: Some(snapshot), ..Default::default() });
     assert_eq!(heard, (true, 0, 9));
+}
+
+/// What it has of an earlier term at the snapshot's index and behind was replaced by what the leader has. It once counted that
+/// too, and could not take the snapshot any more.
+#[test]
+fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_longer() {
+    let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
+    let witness = ReplicaId::new_witness(NodeId(3), 0);
+    let founders = vec![id(1), id(2), witness];
+    let settings = GroupSettings { persistent: true, synced: false, applied: 0, replica: id(2), founders };
+    let entries = (1..=25).map(|index| StoredEntry { index, term: 1, kind: 0, payload: Bytes::new() }).collect();
+    let state = StoredState { term: 2, vote: 0, commit: 0 };
+    let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, entries, ..Default::default() });
+    let mut snapshot = Snapshot { data: vec![0; 8], ..Default::default() };
+    let metadata = snapshot.mut_metadata();
+    (metadata.index, metadata.term) = (20, 2);
+    metadata.mut_conf_state().voters = [id(1), id(2), witness].map(to_raft).to_vec();
+    let (kind, from, to) = (MessageType::MsgSnapshot as i32, to_raft(witness), to_raft(id(2)));
+    let message = Message { msg_type: kind, from, to, term: 2, snapshot: Some(snapshot), ..Default::default() };
+    let bridge = PeerMessage { group: ID, rests: false, progress: 0, message, payloads: Vec::new() };
+    let mut hear = || {
+        let would_install = group.would_install(&bridge);
+        group.step(bridge.clone());
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(()));
+        output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
+        (would_install, group.view().applied, group.node.raft.raft_log.last_index())
+    };
+    assert_eq!(hear(), (false, 19, 25));
+    assert_eq!(hear(), (true, 20, 20));
 }
 
 /// It once said so as soon as the entry was queued for the log, and a kill in that moment made it forget.
