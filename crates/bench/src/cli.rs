@@ -371,7 +371,7 @@ impl RunArgs {
             let (measured, result) = self.measure(&Plan { rate: Some(rate), ..plan.clone() })?;
             check_errors(&measured)?;
             let slowest = f64::max(result.reads.p99_ms, result.writes.p99_ms);
-            let is_good = slowest <= p99_ms && result.operations_per_second >= rate * search::KEPT_UP;
+            let is_good = slowest <= p99_ms && result.kept_up();
             if !self.quiet {
                 eprintln!("{rate:.0} operations/s: P99 {slowest:.2} ms{}", if is_good { "" } else { ", too much" });
             }

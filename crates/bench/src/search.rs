@@ -2,8 +2,6 @@
 
 /// Rates that are tried.
 pub const ATTEMPTS: usize = 6;
-/// Share of what was due that has to be done.
-pub const KEPT_UP: f64 = 0.98;
 
 /// Halves the range between a rate that was good enough and one that was not, so many times. An attempt says whether it was, and
 /// what came of it. One that was not is made once more, since on a machine that is shared a short run may have had a hiccup that

@@ -106,9 +106,10 @@ impl Rounds {
             for view in look(inbox).await {
                 if view.is_serving {
                     self.move_on(&view, &mut done);
+                    led.extend(self.host().tells_that_it_leads(&view));
+                } else if !view.stranded.is_empty() {
+                    lost.extend(self.host().rescue(&view));
                 }
-                led.extend(self.host().tells_that_it_leads(&view));
-                lost.extend(self.host().rescue(&view));
             }
         }
         done.extend((!led.is_empty()).then_some(CatalogCommand::Led { groups: led }));

@@ -1,4 +1,5 @@
-//! What becomes of replicas that have forgotten what they voted and promised; the catalog [decides](tessera_cluster::CatalogCommand::Lost).
+//! What becomes of replicas that have forgotten what they voted and promised; the catalog
+//! [decides](tessera_cluster::CatalogCommand::Lost).
 //!
 //! Their nodes tell the catalog, and so does the node that leads the catalog for nodes that have been away for long. Whoever leads
 //! such a group, and serves, says so. If a witness leads it and nobody else can, since no replica that is left, or goes on, has
@@ -7,7 +8,7 @@
 use crate::host::Host;
 use crate::table::partition_of_group;
 use std::collections::BTreeSet;
-use tessera_cluster::{Catalog, LostReplica, Placement};
+use tessera_cluster::{Catalog, LostReplica, Placement, TableEntry};
 use tessera_consensus::{GroupId, GroupView};
 use tessera_types::{NodeId, ReplicaId, TableId};
 
@@ -33,9 +34,10 @@ fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
     Some(heir.map_or_else(|| Rescue::GiveUp(stranded.clone()), |heir| Rescue::Bridge(*heir)))
 }
 
-fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(TableId, u32, &Placement)> {
+fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, &Placement)> {
     let (table, partition) = partition_of_group(group)?;
-    Some((table, partition, catalog.get(table)?.placement.get(partition as usize)?))
+    let entry = catalog.get(table)?;
+    Some((entry, partition, entry.placement.get(partition as usize)?))
 }
 
 impl Host {
@@ -43,11 +45,9 @@ impl Host {
     pub(crate) fn lost_here(&self) -> Vec<LostReplica> {
         let catalog = self.catalog.load();
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
-            let (table, partition) = partition_of_group(group)?;
-            let entry = catalog.get(table)?;
-            let placement = entry.placement.get(partition as usize)?;
+            let (entry, partition, placement) = placement_of(&catalog, group)?;
             let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
-            is_news.then(|| LostReplica { table, partition, replica, end: self.end_of_log(group) })
+            is_news.then(|| LostReplica { table: entry.id, partition, replica, end: self.end_of_log(group) })
         });
         lost.collect()
     }
@@ -60,17 +60,18 @@ impl Host {
         recovered.entries.back().map_or((term, index), |last| (last.term, last.index))
     }
 
-    /// What the leader of a group is to tell the catalog about replicas that are waiting.
+    /// What the leader of a group, which serves, is to tell the catalog about replicas that are waiting.
     pub(crate) fn tells_that_it_leads(&self, view: &GroupView) -> Option<(TableId, u32, ReplicaId)> {
         let catalog = self.catalog.load();
-        let (table, partition, placement) = placement_of(&catalog, view.id)?;
-        (view.is_serving && placement.awaits_leader()).then_some((table, partition, view.replica))
+        let (entry, partition, placement) = placement_of(&catalog, view.id)?;
+        placement.awaits_leader().then_some((entry.id, partition, view.replica))
     }
 
     /// Has a witness that leads help a group that nobody else can lead. Returns what the catalog is to know before.
     pub(crate) fn rescue(&self, view: &GroupView) -> Vec<LostReplica> {
         let catalog = self.catalog.load();
-        let Some((table, partition, placement)) = placement_of(&catalog, view.id) else { return Vec::new() };
+        let Some((entry, partition, placement)) = placement_of(&catalog, view.id) else { return Vec::new() };
+        let table = entry.id;
         match rescue(view, placement) {
             None => Vec::new(),
             Some(Rescue::Bridge(heir)) => {

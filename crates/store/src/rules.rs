@@ -1,7 +1,7 @@
 //! Applying a table's [rules](Rule) to the partitions that this node leads.
 //!
-//! Rules are applied when the table is compacted, and once a [day](crate::compactions). What they come to goes through the log like any write, so replicas stay
-//! alike, and a record that is written meanwhile is judged as it is then.
+//! Rules are applied when the table is compacted, and once a [day](crate::compactions). What they come to goes through the log
+//! like any write, so replicas stay alike, and a record that is written meanwhile is judged as it is then.
 
 use crate::Transaction;
 use crate::machine::{Operation, Verdict, WriteOptions};

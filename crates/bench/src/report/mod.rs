@@ -7,7 +7,6 @@ use crate::cpu::Cores;
 use crate::driver::Protocol;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
-use crate::search::KEPT_UP;
 use crate::workload::KeyDistribution;
 use anyhow::{Context, ensure};
 pub use page::html;
@@ -19,6 +18,8 @@ pub use ycsb::ycsb;
 
 /// Version of the JSON form.
 const VERSION: u32 = 1;
+/// Share of what was due that has to be done.
+const KEPT_UP: f64 = 0.98;
 /// Share of a core at which a load generator has nothing left to give.
 const BUSY: f64 = 0.95;
 
@@ -109,7 +110,16 @@ impl Host {
     }
 }
 
+fn keeps_up(operations_per_second: f64, rate: f64) -> bool {
+    operations_per_second >= rate * KEPT_UP
+}
+
 impl RunResult {
+    /// Whether what was due was done, in an open loop.
+    pub fn kept_up(&self) -> bool {
+        self.settings.rate.is_none_or(|rate| keeps_up(self.operations_per_second, rate))
+    }
+
     pub fn new(settings: Settings, measured: &Measured, server_cpu: Option<Duration>) -> Self {
         let (reads, writes) = (measured.reads.summary(), measured.writes.summary());
         let operations = reads.operations + writes.operations;
@@ -123,7 +133,7 @@ impl RunResult {
                 client_cpu_share * 100.0
             ));
         }
-        if let Some(rate) = settings.rate.filter(|rate| operations as f64 / seconds < rate * KEPT_UP) {
+        if let Some(rate) = settings.rate.filter(|rate| !keeps_up(operations as f64 / seconds, *rate)) {
             warnings.push(format!("the server did not keep up with {rate:.0} operations per second"));
         }
         let server_cpu_seconds = server_cpu.map(|cpu| cpu.as_secs_f64());

@@ -288,7 +288,7 @@ fn attempt(rate: f64, run: &RunResult, network_bits_per_second: f64) -> Attempt 
         cpu_share: run.server_cpu_share().unwrap_or(0.0),
         network_bits_per_second,
         slow_share: run.share_over_limit(),
-        kept_up: run.operations_per_second >= rate * search::KEPT_UP,
+        kept_up: run.kept_up(),
     }
 }
 
