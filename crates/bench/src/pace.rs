@@ -15,6 +15,8 @@ pub struct Pace {
     began: Instant,
     issued: u64,
     timer: TimerFd,
+    /// How many had been issued when the timer was set.
+    armed: Option<u64>,
 }
 
 impl Pace {
@@ -25,7 +27,7 @@ impl Pace {
     pub fn new(rate: f64, poll: &Poll, token: Token) -> io::Result<Self> {
         let timer = TimerFd::new_custom(ClockId::Monotonic, true, true)?;
         poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), token, Interest::READABLE)?;
-        Ok(Self { rate, began: Instant::now(), issued: 0, timer })
+        Ok(Self { rate, began: Instant::now(), issued: 0, timer, armed: None })
     }
 
     fn next(&self) -> Instant {
@@ -42,6 +44,9 @@ impl Pace {
 
     /// The poll is woken for the next operation, at once if that is due.
     pub fn arm(&mut self) {
+        if self.armed.replace(self.issued) == Some(self.issued) {
+            return;
+        }
         // A timer of zero never ends.
         let left = self.next().saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
         self.timer.set_state(TimerState::Oneshot(left), SetTimeFlags::Default);
