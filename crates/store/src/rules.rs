@@ -79,7 +79,8 @@ impl Store {
     /// Applies the table's rules to what this node leads.
     ///
     /// # Errors
-    /// What stood in the way; a part may be done. Partitions that others lead are left to them.
+    /// What stood in the way; a part may be done. Partitions that others lead are left to them; [`RequestError::NotReady`] if one was
+    /// handed over in the middle.
     pub async fn apply_rules(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
         let mut applied = RulesApplied::default();
         let rules = table.settings().rules.clone();
@@ -89,7 +90,13 @@ impl Store {
         for partition in 0..table.schema.partitions {
             let state = &table.partitions[partition as usize];
             let mut from = Some(0);
-            while let Some(position) = from.filter(|_| state.is_serving.load(Ordering::Acquire)) {
+            while let Some(position) = from {
+                if !state.is_serving.load(Ordering::Acquire) {
+                    match position {
+                        0 => break,
+                        _ => return Err(RequestError::NotReady),
+                    }
+                }
                 let (page_of, page_rules) = (table.clone(), rules.clone());
                 let page = tokio::task::spawn_blocking(move || find(&page_of, partition, position, &page_rules));
                 let (next, keys) = page.await.map_err(|_| RequestError::Interrupted)??;
