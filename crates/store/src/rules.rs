@@ -79,36 +79,44 @@ impl Store {
     /// Applies the table's rules to what this node leads.
     ///
     /// # Errors
-    /// What stood in the way; a part may be done. Partitions that others lead are left to them; [`RequestError::NotReady`] if one was
-    /// handed over in the middle.
+    /// What first stood in the way of a partition; the others are done. Partitions that others lead are left to them;
+    /// [`RequestError::NotReady`] if one was handed over in the middle.
     pub async fn apply_rules(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
-        let mut applied = RulesApplied::default();
+        let (mut applied, mut outcome) = (RulesApplied::default(), Ok(()));
         let rules = table.settings().rules.clone();
         if rules.is_empty() {
             return Ok(applied);
         }
         for partition in 0..table.schema.partitions {
-            let state = &table.partitions[partition as usize];
-            let mut from = Some(0);
-            while let Some(position) = from {
-                if !state.is_serving.load(Ordering::Acquire) {
-                    match position {
-                        0 => break,
-                        _ => return Err(RequestError::NotReady),
-                    }
-                }
-                let (page_of, page_rules) = (table.clone(), rules.clone());
-                let page = tokio::task::spawn_blocking(move || find(&page_of, partition, position, &page_rules));
-                let (next, keys) = page.await.map_err(|_| RequestError::Interrupted)??;
-                for keys in keys.chunks(WRITTEN) {
-                    let done = self.apply_to(table, partition, &rules, keys.to_vec()).await?;
-                    applied.deleted += done.deleted;
-                    applied.changed += done.changed;
-                }
-                from = next;
-            }
+            outcome = outcome.and(self.apply_rules_to(table, partition, &rules, &mut applied).await);
         }
-        Ok(applied)
+        outcome.map(|()| applied)
+    }
+
+    async fn apply_rules_to(
+        &self,
+        table: &Arc<Table>,
+        partition: u32,
+        rules: &[Rule],
+        applied: &mut RulesApplied,
+    ) -> Result<(), RequestError> {
+        let is_led = || table.partitions[partition as usize].is_serving.load(Ordering::Acquire);
+        let mut from = is_led().then_some(0);
+        while let Some(position) = from {
+            if !is_led() {
+                return Err(RequestError::NotReady);
+            }
+            let (page_of, page_rules) = (table.clone(), rules.to_vec());
+            let page = tokio::task::spawn_blocking(move || find(&page_of, partition, position, &page_rules));
+            let (next, keys) = page.await.map_err(|_| RequestError::Interrupted)??;
+            for keys in keys.chunks(WRITTEN) {
+                let done = self.apply_to(table, partition, rules, keys.to_vec()).await?;
+                applied.deleted += done.deleted;
+                applied.changed += done.changed;
+            }
+            from = next;
+        }
+        Ok(())
     }
 
     async fn apply_to(
