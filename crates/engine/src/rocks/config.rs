@@ -1,4 +1,5 @@
 use super::expiry_filter::ExpiryFilterFactory;
+use super::memtable;
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, DBCompressionType, Options, SliceTransform, statistics::StatsLevel,
 };
@@ -132,7 +133,7 @@ impl RocksConfig {
     }
 
     /// Options of a table's column family.
-    pub(super) fn table_options(&self, cache: &rocksdb::Cache, prefix_len: usize) -> Options {
+    pub(super) fn table_options(&self, cache: &rocksdb::Cache, prefix_len: usize) -> Result<Options, rocksdb::Error> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(cache);
         blocks.set_block_size(self.block_bytes);
@@ -144,7 +145,7 @@ impl RocksConfig {
             blocks.set_bloom_filter(self.bloom_bits_per_key, false);
         }
 
-        let mut options = Options::default();
+        let mut options = memtable::options()?;
         options.set_block_based_table_factory(&blocks);
         options.set_prefix_extractor(SliceTransform::create_fixed_prefix(prefix_len));
         options.set_memtable_prefix_bloom_ratio(0.1);
@@ -167,7 +168,7 @@ impl RocksConfig {
             (0..levels).map(|level| self.compression.get(level).copied().unwrap_or(last).for_rocksdb()).collect();
         options.set_compression_per_level(&per_level);
         options.set_compaction_filter_factory(ExpiryFilterFactory);
-        options
+        Ok(options)
     }
 
     /// The options that tell a usage scenario from another, in RocksDB's text form. What Apache Pegasus changes for

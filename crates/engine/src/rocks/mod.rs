@@ -12,6 +12,7 @@ mod config;
 mod expiry_filter;
 mod keys;
 mod level_table;
+mod memtable;
 mod reads;
 mod record_cache;
 mod store;

@@ -38,8 +38,8 @@ impl RocksStore {
         let opened_with = tables.clone();
         let tables = tables
             .into_iter()
-            .map(|name| ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)))
-            .collect::<Vec<_>>();
+            .map(|name| Ok(ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)?)))
+            .collect::<Result<Vec<_>, EngineError>>()?;
         let db = DB::open_cf_descriptors(&options, directory, tables)?;
         let records = RecordCache::of_bytes(config.record_cache_bytes);
         Ok(Arc::new(Self { db, config, options, cache, records, opened_with, _write_buffers: write_buffers }))
@@ -51,7 +51,7 @@ impl RocksStore {
     /// If the files cannot be read or written.
     pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<RocksEngine, EngineError> {
         if self.db.cf_handle(name).is_none() {
-            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN))?;
+            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN)?)?;
         }
         RocksEngine::open(self.clone(), name, partitions)
     }

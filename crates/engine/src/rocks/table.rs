@@ -272,7 +272,7 @@ impl Engine for RocksEngine {
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
         let index = self.read_index(partition, &options)?;
-        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN);
+        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN)?;
         let mut file = SstFileWriter::create(&table_options);
         file.open(path)?;
         // Keys must be written in order: the partition's meta key comes before its data keys.
