@@ -1,4 +1,5 @@
 use crate::{EngineError, EngineStatistics};
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
 use tessera_types::{RecordKey, TableSettings, UnixMillis};
@@ -118,6 +119,16 @@ pub type SortKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 pub enum Order {
     Ascending,
     Descending,
+}
+
+impl Order {
+    /// Less if `one` comes first.
+    pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
+        match self {
+            Self::Ascending => one.cmp(other),
+            Self::Descending => other.cmp(one),
+        }
+    }
 }
 
 /// What a visitor wants to see next.

@@ -1,8 +1,10 @@
 //! The writes of one transaction: nearly always one, sometimes thousands.
 
+use crate::ordered_keys;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::RangeBounds;
 use tessera_engine::mutation::Location;
+use tessera_engine::{Order, SortKeyRange};
 use tessera_types::RecordKey;
 
 /// Where the last write of each key stands in the payload, which is passed along to every call.
@@ -60,16 +62,27 @@ impl ChangeSet {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// Changes of records of `key`'s hash key.
-    pub(crate) fn of_hash_key(&self, key: &RecordKey<'_>, payload: &[u8]) -> impl Iterator<Item = &Location> {
-        let from = ordered(&RecordKey::with_hash(key.hash(), key.hash_key, b""));
+    /// Changes of records of `key`'s hash key in a range of sort keys, in order: sort key and stored value, `None` for deletions.
+    pub(crate) fn of_hash_key<'a>(
+        &'a self,
+        key: &RecordKey<'_>,
+        range: SortKeyRange<'a>,
+        order: Order,
+        payload: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let is_asked_for = |changed: &RecordKey<'_>| {
+            changed.hash() == key.hash()
+                && changed.hash_key == key.hash_key
+                && RangeBounds::<[u8]>::contains(&range, changed.sort_key)
+        };
         let (one, many) = match self {
             Self::Empty => (None, None),
-            Self::One(location) => (Some(location), None),
-            Self::Many(changes) => (None, Some(changes.range((Bound::Included(from), Bound::Unbounded)))),
+            Self::One(location) => {
+                (Some(location.key(payload)).filter(is_asked_for).map(|key| (key.sort_key, location)), None)
+            }
+            Self::Many(changes) => (None, Some(ordered_keys::of_hash_key(changes, key, range, order))),
         };
-        one.into_iter()
-            .chain(many.into_iter().flatten().map(|(_, location)| location))
-            .take_while(move |location| location.hash() == key.hash() && location.key(payload).hash_key == key.hash_key)
+        let changes = one.into_iter().chain(many.into_iter().flatten());
+        changes.map(|(sort_key, location)| (sort_key, location.value(payload)))
     }
 }

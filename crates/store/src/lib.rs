@@ -21,6 +21,7 @@ mod lost;
 mod machine;
 mod maintenance;
 mod meter;
+mod ordered_keys;
 mod overlay;
 mod peers;
 mod replicas;
@@ -31,6 +32,8 @@ mod split;
 mod statistics;
 mod store;
 mod table;
+#[cfg(test)]
+mod test_node;
 mod traffic;
 mod transaction;
 mod watch;

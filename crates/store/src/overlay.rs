@@ -4,12 +4,14 @@
 //! way to the disk that state is nowhere; the overlay holds the difference. It copies nothing: it knows where in which
 //! payload a record's last write stands.
 
+use crate::ordered_keys;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use std::ops::RangeBounds;
 use tessera_engine::mutation::{self, Location, Mutation};
+use tessera_engine::{Order, SortKeyRange};
 use tessera_types::RecordKey;
 
 /// Calls that look into the entry being put together are given its payload as `building`.
@@ -96,26 +98,30 @@ impl Overlay {
         !self.fields.is_empty()
     }
 
-    /// Records of `key`'s hash key in flight, in order: sort key and stored value, `None` for deletions.
+    /// Records of `key`'s hash key in flight in a range of sort keys, in order: sort key and stored value, `None` for deletions.
     pub(crate) fn of_hash_key<'a>(
         &'a self,
         key: &RecordKey<'_>,
+        range: SortKeyRange<'a>,
+        order: Order,
         building: &'a [u8],
-    ) -> impl Iterator<Item = (Bytes, Option<&'a [u8]>)> + use<'a> {
-        let without_sort_key = RecordKey::with_hash(key.hash(), key.hash_key, b"");
-        let plain = match self.get(&without_sort_key, building) {
-            Lookup::Stored(stored) => Some((Bytes::new(), Some(stored))),
+    ) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let empty: &[u8] = b"";
+        let plain = match self.get(&RecordKey::with_hash(key.hash(), key.hash_key, empty), building) {
+            _ if !RangeBounds::<[u8]>::contains(&range, empty) => None,
+            Lookup::Stored(stored) => Some((empty, Some(stored))),
             // A partition that is cleared has nothing; the caller knows.
-            Lookup::Absent => Some((Bytes::new(), None)),
+            Lookup::Absent => Some((empty, None)),
             Lookup::Engine => None,
         };
-        let prefix = without_sort_key.to_ordered_bytes();
-        let length = prefix.len();
-        let from = (Bound::Included(prefix.clone()), Bound::Unbounded);
-        let fields = self.fields.range::<Bytes, _>(from).take_while(move |(key, _)| key.starts_with(&prefix));
-        plain
-            .into_iter()
-            .chain(fields.map(move |(key, in_flight)| (key.slice(length..), self.stored(in_flight, building))))
+        let fields = (!self.fields.is_empty()).then(|| ordered_keys::of_hash_key(&self.fields, key, range, order));
+        let fields = fields.into_iter().flatten();
+        let fields = fields.map(move |(sort_key, in_flight)| (sort_key, self.stored(in_flight, building)));
+        let (first, last) = match order {
+            Order::Ascending => (plain, None),
+            Order::Descending => (None, plain),
+        };
+        first.into_iter().chain(fields).chain(last)
     }
 
     /// Notes a write of the batch being put together.
@@ -189,7 +195,10 @@ impl Overlay {
 mod tests {
     use super::*;
     use bytes::BytesMut;
+    use std::ops::Bound;
     use tessera_types::{Expiry, StoredValue};
+
+    const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
 
     /// An overlay and the entry being put together.
     #[derive(Default)]
@@ -245,7 +254,7 @@ mod tests {
             assert!(fixture.is_stored(&a, "2") && fixture.is_absent(&b));
             fixture.proposed(11);
             assert!(fixture.is_stored(&a, "2") && fixture.is_absent(&b));
-            assert_eq!(fixture.overlay.of_hash_key(&a, &fixture.building).count(), 2);
+            assert_eq!(fixture.overlay.of_hash_key(&a, ALL, Order::Ascending, &fixture.building).count(), 2);
             fixture.overlay.applied(10);
             assert!(fixture.is_stored(&a, "2") && fixture.overlay.may_hold_sort_keys());
             fixture.write(&b, Some("3"));

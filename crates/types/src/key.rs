@@ -61,6 +61,18 @@ impl<'a> RecordKey<'a> {
     }
 }
 
+/// The least key above all that begin with `prefix`, in the order of bytes; empty if nothing is above them.
+pub fn successor(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

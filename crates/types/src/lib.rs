@@ -19,7 +19,7 @@ mod time;
 
 pub use admission::{Admission, Admitted, Denial, Rate};
 pub use error::{Outcome, RequestError};
-pub use key::{RecordKey, hash_of};
+pub use key::{RecordKey, hash_of, successor};
 pub use limits::Limits;
 pub use node::{ClusterId, NodeId, ReplicaId};
 pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};

@@ -51,15 +51,3 @@ pub(super) fn partition_end(partition: u32) -> Vec<u8> {
         Err(_) => vec![DATA + 1],
     }
 }
-
-/// The least key above all keys that begin with `prefix`.
-pub(super) fn successor(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            break;
-        }
-    }
-    end
-}

@@ -1,13 +1,13 @@
 //! Records from RocksDB, and what the record cache knows of them.
 
-use super::keys::{read_record_key, successor, write_record_key};
+use super::keys::{read_record_key, write_record_key};
 use super::record_cache::{Found, Place, Records, Reservation};
 use super::table::{KEY, RocksEngine};
 use crate::{EngineError, Order, SortKeyRange, Visit};
 use rocksdb::ReadOptions;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
-use tessera_types::RecordKey;
+use tessera_types::{RecordKey, successor};
 
 impl RocksEngine {
     /// Where the record cache has a hash key.

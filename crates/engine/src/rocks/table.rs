@@ -1,5 +1,5 @@
 use super::keys::{
-    applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, successor, write_record_key,
+    applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, write_record_key,
 };
 use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
@@ -16,7 +16,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use tessera_types::{RecordKey, TableSettings, UnixMillis};
+use tessera_types::{RecordKey, TableSettings, UnixMillis, successor};
 
 /// Bytes, about, that a compaction takes on at one time.
 const COMPACTED_AT_ONCE: u64 = 1 << 30;

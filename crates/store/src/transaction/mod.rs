@@ -1,15 +1,16 @@
 //! One atomic step in one partition.
 
+mod scan;
+#[cfg(test)]
+mod tests;
+
 use crate::change_set::ChangeSet;
 use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::table::{Partition, Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
 use tessera_engine::mutation::{self, Location};
-use tessera_engine::{Order, SortKeyRange, Visit};
 use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
 
 /// A record as a transaction sees it.
@@ -180,76 +181,6 @@ impl<'a> Transaction<'a> {
         self.table.engine.may_hold_sort_keys(self.partition)
             || self.writer.as_ref().is_some_and(|writer| writer.overlay.may_hold_sort_keys())
             || self.wrote_sort_key
-    }
-
-    /// Live records of a hash key in a range of sort keys, at most `limit`.
-    ///
-    /// # Errors
-    /// What the engine reports.
-    pub fn scan(
-        &self,
-        hash_key: &[u8],
-        range: SortKeyRange<'_>,
-        order: Order,
-        limit: usize,
-    ) -> Result<Vec<(Bytes, Record)>, RequestError> {
-        self.note_read(hash_key);
-        let key = RecordKey::new(hash_key, b"");
-        let mut ahead = self.ahead_of_engine(&key);
-        ahead.retain(|sort_key, _| RangeBounds::<[u8]>::contains(&range, &sort_key[..]));
-        let mut records: Vec<(Bytes, Record)> = Vec::new();
-        let hides_engine = self.cleared || self.writer.as_ref().is_some_and(|writer| writer.overlay.hides_engine());
-        if !hides_engine {
-            let mut failure = None;
-            let visit = &mut |sort_key: &[u8], stored: &[u8]| {
-                if ahead.contains_key(sort_key) {
-                    return Visit::NextRecord;
-                }
-                match self.live(&key, stored) {
-                    Ok(Some(record)) => records.push((Bytes::copy_from_slice(sort_key), record)),
-                    Ok(None) => {}
-                    Err(error) => failure = Some(error),
-                }
-                // What is ahead of the engine may come before these, never make them more wanted.
-                if records.len() >= limit { Visit::NextHashKey } else { Visit::NextRecord }
-            };
-            self.table.engine.scan_hash_key(self.partition, &key, range, order, visit).map_err(request_error)?;
-            failure.map_or(Ok(()), Err)?;
-        }
-        if !ahead.is_empty() {
-            for (sort_key, stored) in ahead {
-                if let Some(record) = stored.map_or(Ok(None), |stored| self.live(&key, stored))? {
-                    records.push((sort_key, record));
-                }
-            }
-            records.sort_by(|(one, _), (other, _)| match order {
-                Order::Ascending => one.cmp(other),
-                Order::Descending => other.cmp(one),
-            });
-            records.truncate(limit);
-        }
-        Ok(records)
-    }
-
-    /// What the overlay and this transaction know better than the engine about a hash key.
-    fn ahead_of_engine(&self, key: &RecordKey<'_>) -> BTreeMap<Bytes, Option<&[u8]>> {
-        let mut ahead = BTreeMap::new();
-        let Some(Writer { overlay, payload, .. }) = &self.writer else { return ahead };
-        if !self.cleared {
-            ahead.extend(overlay.of_hash_key(key, payload));
-        }
-        for change in self.changes.of_hash_key(key, payload) {
-            ahead.insert(Bytes::copy_from_slice(change.key(payload).sort_key), change.value(payload));
-        }
-        ahead
-    }
-
-    /// All live records of a hash key, in order.
-    ///
-    /// # Errors
-    /// What the engine reports.
-    pub fn scan_all(&self, hash_key: &[u8]) -> Result<Vec<(Bytes, Record)>, RequestError> {
-        self.scan(hash_key, (Bound::Unbounded, Bound::Unbounded), Order::Ascending, usize::MAX)
     }
 
     /// The expiry of a new key for which none was asked: the table's default time to live from now.

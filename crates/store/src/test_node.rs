@@ -1,0 +1,69 @@
+//! A node of its own, for tests.
+
+use crate::{Store, StoreConfig, Table};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_cluster::CatalogCommand;
+use tessera_types::{Durability, EngineKind, Model, Partitioner, TableSchema, TableSettings};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(crate) struct TestNode {
+    pub(crate) store: Store,
+    worker: Option<std::thread::JoinHandle<()>>,
+    _data: tempfile::TempDir,
+}
+
+impl TestNode {
+    pub(crate) fn start(configure: impl FnOnce(&mut StoreConfig)) -> Self {
+        let data = tempfile::TempDir::new().unwrap();
+        let mut config = StoreConfig { workers: 1, ..StoreConfig::new(data.path()) };
+        configure(&mut config);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (store, workers) = Store::open(config, listener).unwrap();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
+        };
+        Self { store, worker: Some(std::thread::spawn(run)), _data: data }
+    }
+
+    /// A memory table.
+    pub(crate) async fn create_table(&self, name: &str, partitions: u32) -> Arc<Table> {
+        let schema = TableSchema {
+            engine: EngineKind::Memory,
+            partitions,
+            partitioner: Partitioner::default(),
+            model: Model::default(),
+            durability: Durability::None,
+            replicas: 1,
+        };
+        self.change(CatalogCommand::Create { name: name.into(), schema, settings: TableSettings::default() }).await;
+        assert!(self.store.wait_until_serving(LIMIT).await);
+        self.store.table_named(name).unwrap()
+    }
+
+    pub(crate) async fn change(&self, command: CatalogCommand) {
+        self.store.change_catalog(command).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn wait_for<T>(&self, what: &str, look: impl Fn(&Store) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            match look(&self.store) {
+                Some(found) => return found,
+                None => assert!(began.elapsed() < LIMIT, "{what}: not within {LIMIT:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        self.store.shut_down();
+        let _ = self.worker.take().map(std::thread::JoinHandle::join);
+        self.store.close();
+    }
+}
