@@ -73,6 +73,12 @@ impl Call<'_, '_> {
         }
     }
 
+    /// How many fields the hash under `key` has.
+    pub fn count_fields(&self, key: &[u8]) -> Result<usize, CommandError> {
+        self.field(key, b"")?; // a string is the wrong type
+        if key.is_empty() { Ok(0) } else { Ok(self.transaction.count(key)?) }
+    }
+
     fn refuse_string(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
         match self.transaction.get(key, b"")? {
             Some(_) => Err(CommandError::WRONG_TYPE),

@@ -3,13 +3,11 @@
 use super::CommandError;
 use super::call::{Call, Outcome};
 use super::options::is;
-use crate::glob;
 use crate::number::{Extended, parse_integer};
 use bytes::Bytes;
 use rand::Rng;
 use rand::seq::SliceRandom;
-use std::ops::Bound;
-use tessera_store::{Order, Record};
+use tessera_store::Record;
 use tessera_types::Expiry;
 
 pub fn hget(call: &mut Call<'_, '_>) -> Outcome {
@@ -46,7 +44,7 @@ pub fn hstrlen(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 pub fn hlen(call: &mut Call<'_, '_>) -> Outcome {
-    let length = call.fields(call.args[1])?.len();
+    let length = call.count_fields(call.args[1])?;
     call.reply.count(length);
     Ok(())
 }
@@ -228,124 +226,4 @@ pub fn hrandfield(call: &mut Call<'_, '_>) -> Outcome {
         }
     }
     Ok(())
-}
-
-/// Fields come in the order of their names, and a cursor is the first seven bytes of the name to go on with, as a
-/// number: it needs no memory in the server and stays right while other fields come and go.
-pub fn hscan(call: &mut Call<'_, '_>) -> Outcome {
-    let cursor = parse_cursor(call.args[2])?;
-    let (mut pattern, mut count, mut with_values) = (None, 10usize, true);
-    let mut at = 3;
-    while at < call.args.len() {
-        let word = call.args[at];
-        if is(word, "MATCH") && at + 1 < call.args.len() {
-            pattern = Some(call.args[at + 1]);
-            at += 1;
-        } else if is(word, "COUNT") && at + 1 < call.args.len() {
-            let number = call.integer(at + 1)?;
-            count = usize::try_from(number).ok().filter(|count| *count > 0).ok_or(CommandError::SYNTAX)?;
-            at += 1;
-        } else if is(word, "NOVALUES") {
-            with_values = false;
-        } else {
-            return Err(CommandError::SYNTAX);
-        }
-        at += 1;
-    }
-    let key = call.args[1];
-    call.field(key, b"")?; // a string is the wrong type
-    let from = if cursor == 0 { Vec::new() } else { cursor_prefix(cursor) };
-    let (page, next) = page_of_fields(call, key, &from, count)?;
-    let page: Vec<_> =
-        page.iter().filter(|(field, _)| pattern.is_none_or(|pattern| glob::matches(pattern, field))).collect();
-    call.reply.array(2);
-    call.reply.bulk(next.to_string().as_bytes());
-    call.reply.array(if with_values { page.len() * 2 } else { page.len() });
-    for (field, record) in page {
-        call.reply.bulk(field);
-        if with_values {
-            call.reply.bulk(&record.value);
-        }
-    }
-    Ok(())
-}
-
-/// Fields from `from` on: at least `count`, and never ending between two that share a cursor. Returns the next cursor.
-fn page_of_fields(
-    call: &Call<'_, '_>,
-    key: &[u8],
-    from: &[u8],
-    count: usize,
-) -> Result<(Vec<(Bytes, Record)>, u64), CommandError> {
-    let mut limit = count.saturating_add(1);
-    loop {
-        let range = (Bound::Included(from), Bound::Unbounded);
-        let mut page = call.transaction.scan(key, range, Order::Ascending, limit)?;
-        if page.len() < limit {
-            return Ok((page, 0));
-        }
-        let next = page.last().map_or(0, |(field, _)| cursor_of(field));
-        let end = page.iter().position(|(field, _)| cursor_of(field) == next).unwrap_or(0);
-        if end > 0 {
-            page.truncate(end);
-            return Ok((page, next));
-        }
-        // The whole page shares its first bytes: read on until they change.
-        limit = limit.saturating_mul(4);
-    }
-}
-
-const CURSOR_BYTES: usize = 7;
-
-/// The first bytes of a field as a number that is never 0 and grows with the field.
-fn cursor_of(field: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let length = field.len().min(CURSOR_BYTES);
-    bytes[1..=length].copy_from_slice(&field[..length]);
-    u64::from_be_bytes(bytes) + 1
-}
-
-/// The least field with that cursor.
-fn cursor_prefix(cursor: u64) -> Vec<u8> {
-    let bytes = (cursor - 1).to_be_bytes();
-    let prefix = &bytes[1..];
-    prefix[..prefix.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)].to_vec()
-}
-
-/// A cursor as SCAN and HSCAN take it: what C's `strtoul` reads as a whole, which includes a sign and nothing at all.
-pub fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
-    const INVALID: CommandError = CommandError::text("ERR invalid cursor");
-    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    if text.is_empty() {
-        return Ok(0);
-    }
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(INVALID);
-    }
-    let number: u64 = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(INVALID)?;
-    Ok(if negative { number.wrapping_neg() } else { number })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_follow_the_order_of_fields() {
-        let mut fields: Vec<&[u8]> =
-            vec![b"", b"\0", b"a", b"aa", b"ab", b"abcdefg", b"abcdefgh", b"abcdefgi", b"b", b"\xff"];
-        fields.sort();
-        for pair in fields.windows(2) {
-            assert!(cursor_of(pair[0]) <= cursor_of(pair[1]), "{pair:?}");
-        }
-        for field in fields {
-            assert!(cursor_prefix(cursor_of(field)) <= field.to_vec());
-            assert_eq!(cursor_of(&cursor_prefix(cursor_of(field))), cursor_of(field));
-        }
-    }
 }

@@ -4,18 +4,21 @@
 //! not know whether it runs alone, inside MULTI, or where. The [`table`] says the rest.
 
 mod call;
+mod cursor;
 mod error;
 mod expiry;
 mod field_expiry;
 mod generic;
 mod hashes;
+mod hscan;
 mod lcs;
 mod options;
 mod strings;
 pub mod table;
 
 pub use call::Call;
+pub(crate) use cursor::parse_cursor;
 pub use error::CommandError;
 pub(crate) use generic::{digest, memory_usage, object_digest, object_encoding};
-pub(crate) use hashes::parse_cursor;
+
 pub use table::{Command, FanOut, Flags, Group, Keys, Run, SessionCommand, find};

@@ -1,7 +1,7 @@
 //! The command table: what the server supports, in one place. COMMAND and `docs/redis-commands.md` are made from it.
 
 use super::call::{Call, Outcome};
-use super::{expiry, field_expiry, generic, hashes, lcs, strings};
+use super::{expiry, field_expiry, generic, hashes, hscan, lcs, strings};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -475,8 +475,8 @@ pub static COMMANDS: &[Command] = &[
     keyed(Hash, "hpttl", -5, READ, One(1), "7.4.0", field_expiry::hpttl, "Tells fields' time to live in milliseconds"),
     keyed(Hash, "hrandfield", -2, SLOW_READ, One(1), "6.2.0", hashes::hrandfield, "Returns random fields")
         .differs("A negative count beyond 1,048,576 is refused."),
-    keyed(Hash, "hscan", -3, SLOW_READ, One(1), "2.8.0", hashes::hscan, "Lists fields page by page")
-        .differs("Pages go in the order of names."),
+    keyed(Hash, "hscan", -3, SLOW_READ, One(1), "2.8.0", hscan::hscan, "Lists fields page by page")
+        .differs("Pages go in the order of names; names that share seven bytes after those that all share are in one page."),
     keyed(Hash, "hset", -4, WRITE, One(1), "2.0.0", hashes::hset, "Sets fields").differs("Not under the empty key."),
     keyed(Hash, "hsetex", -6, WRITE, One(1), "8.0.0", field_expiry::hsetex, "Sets fields with a time to live"),
     keyed(Hash, "hsetnx", 4, WRITE, One(1), "2.0.0", hashes::hsetnx, "Sets a field unless it exists"),

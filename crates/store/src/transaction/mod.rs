@@ -22,6 +22,12 @@ pub struct Record {
     pub value: Bytes,
 }
 
+impl Record {
+    fn of(stored: &StoredValue<'_>) -> Self {
+        Self { expiry: stored.expiry, is_field: stored.is_field, value: Bytes::copy_from_slice(stored.payload) }
+    }
+}
+
 /// Reads and writes of one partition that take effect together or not at all.
 ///
 /// Reads see the applied state, the writes that are on their way, and the transaction's own. Writes are gathered, and
@@ -148,12 +154,13 @@ impl<'a> Transaction<'a> {
                 None => writer.overlay.get(&key, writer.payload),
             },
         };
+        let record = |stored: &[u8]| Ok(self.live(&key, stored)?.as_ref().map(Record::of));
         match ahead {
-            Lookup::Stored(stored) => self.live(&key, stored),
+            Lookup::Stored(stored) => record(stored),
             Lookup::Absent => Ok(None),
             Lookup::Engine => {
                 let mut found = Ok(None);
-                let visit = &mut |stored: &[u8]| found = self.live(&key, stored);
+                let visit = &mut |stored: &[u8]| found = record(stored);
                 self.table.engine.get(self.partition, &key, visit).map_err(request_error)?;
                 found
             }
@@ -166,14 +173,10 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn live(&self, key: &RecordKey<'_>, bytes: &[u8]) -> Result<Option<Record>, RequestError> {
+    fn live<'s>(&self, key: &RecordKey<'_>, bytes: &'s [u8]) -> Result<Option<StoredValue<'s>>, RequestError> {
         let stored = StoredValue::decode(bytes).ok_or_else(|| damaged(key))?;
         self.found.bytes.update(|found| found + bytes.len());
-        Ok(stored.is_live(self.now).then(|| Record {
-            expiry: stored.expiry,
-            is_field: stored.is_field,
-            value: Bytes::copy_from_slice(stored.payload),
-        }))
+        Ok(Some(stored).filter(|stored| stored.is_live(self.now)))
     }
 
     /// Whether a hash key may have records besides the one under the empty sort key; false is certain.

@@ -4,34 +4,32 @@ use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Bound;
 use tessera_engine::{Order, SortKeyRange, Visit};
-use tessera_types::{RecordKey, RequestError};
+use tessera_types::{RecordKey, RequestError, StoredValue};
 
-/// Records found so far.
-struct Page<'a> {
+const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
+
+/// Shows live records until whoever sees them has enough.
+struct Viewing<'a, 'v> {
     transaction: &'a Transaction<'a>,
     key: RecordKey<'a>,
-    limit: usize,
-    records: Vec<(Bytes, Record)>,
+    see: &'v mut dyn FnMut(&[u8], &StoredValue<'_>) -> Visit,
+    is_over: bool,
 }
 
-impl Page<'_> {
-    fn is_full(&self) -> bool {
-        self.records.len() >= self.limit
-    }
-
-    /// Adds the next record, `None` for a deleted one, unless the page is full.
-    fn add(&mut self, sort_key: &[u8], stored: Option<&[u8]>) -> Result<(), RequestError> {
-        if let Some(stored) = stored.filter(|_| !self.is_full())
+impl Viewing<'_, '_> {
+    /// Shows the next record, `None` for a deleted one.
+    fn show(&mut self, sort_key: &[u8], stored: Option<&[u8]>) -> Result<(), RequestError> {
+        if let Some(stored) = stored.filter(|_| !self.is_over)
             && let Some(record) = self.transaction.live(&self.key, stored)?
         {
-            self.records.push((Bytes::copy_from_slice(sort_key), record));
+            self.is_over = (self.see)(sort_key, &record) == Visit::NextHashKey;
         }
         Ok(())
     }
 }
 
 impl Transaction<'_> {
-    /// Live records of a hash key in a range of sort keys, at most `limit`.
+    /// Live records of a hash key in a range of sort keys, at most `limit`, which is not 0.
     ///
     /// # Errors
     /// What the engine reports.
@@ -42,24 +40,61 @@ impl Transaction<'_> {
         order: Order,
         limit: usize,
     ) -> Result<Vec<(Bytes, Record)>, RequestError> {
+        let mut records = Vec::new();
+        self.view(hash_key, range, order, &mut |sort_key, stored| {
+            records.push((Bytes::copy_from_slice(sort_key), Record::of(stored)));
+            if records.len() < limit { Visit::NextRecord } else { Visit::NextHashKey }
+        })?;
+        Ok(records)
+    }
+
+    /// How many live records a hash key has.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn count(&self, hash_key: &[u8]) -> Result<usize, RequestError> {
+        let mut count = 0;
+        self.view(hash_key, ALL, Order::Ascending, &mut |_, _| {
+            count += 1;
+            Visit::NextRecord
+        })?;
+        Ok(count)
+    }
+
+    /// All live records of a hash key, in order.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn scan_all(&self, hash_key: &[u8]) -> Result<Vec<(Bytes, Record)>, RequestError> {
+        self.scan(hash_key, ALL, Order::Ascending, usize::MAX)
+    }
+
+    /// Shows the live records of a hash key in a range of sort keys.
+    fn view(
+        &self,
+        hash_key: &[u8],
+        range: SortKeyRange<'_>,
+        order: Order,
+        see: &mut dyn FnMut(&[u8], &StoredValue<'_>) -> Visit,
+    ) -> Result<(), RequestError> {
         self.note_read(hash_key);
         let key = RecordKey::new(hash_key, b"");
-        let mut page = Page { transaction: self, key, limit, records: Vec::new() };
+        let mut viewing = Viewing { transaction: self, key, see, is_over: false };
         let mut ahead = self.ahead_of_engine(&key, range, order).peekable();
         let hides_engine = self.cleared || self.writer.as_ref().is_some_and(|writer| writer.overlay.hides_engine());
         if !hides_engine {
             let mut outcome = Ok(());
-            let mut add = |sort_key: &[u8], stored: &[u8]| {
+            let mut show = |sort_key: &[u8], stored: &[u8]| {
                 while let Some((newer, change)) = ahead.next_if(|(newer, _)| order.compare(newer, sort_key).is_le()) {
-                    page.add(newer, change)?;
+                    viewing.show(newer, change)?;
                     if newer == sort_key {
-                        return Ok(page.is_full());
+                        return Ok(viewing.is_over);
                     }
                 }
-                page.add(sort_key, Some(stored))?;
-                Ok(page.is_full())
+                viewing.show(sort_key, Some(stored))?;
+                Ok(viewing.is_over)
             };
-            let visit = &mut |sort_key: &[u8], stored: &[u8]| match add(sort_key, stored) {
+            let visit = &mut |sort_key: &[u8], stored: &[u8]| match show(sort_key, stored) {
                 Ok(false) => Visit::NextRecord,
                 Ok(true) => Visit::NextHashKey,
                 Err(error) => {
@@ -70,20 +105,12 @@ impl Transaction<'_> {
             self.table.engine.scan_hash_key(self.partition, &key, range, order, visit).map_err(request_error)?;
             outcome?;
         }
-        while !page.is_full()
+        while !viewing.is_over
             && let Some((sort_key, change)) = ahead.next()
         {
-            page.add(sort_key, change)?;
+            viewing.show(sort_key, change)?;
         }
-        Ok(page.records)
-    }
-
-    /// All live records of a hash key, in order.
-    ///
-    /// # Errors
-    /// What the engine reports.
-    pub fn scan_all(&self, hash_key: &[u8]) -> Result<Vec<(Bytes, Record)>, RequestError> {
-        self.scan(hash_key, (Bound::Unbounded, Bound::Unbounded), Order::Ascending, usize::MAX)
+        Ok(())
     }
 
     /// What the overlay and this transaction know better than the engine about a hash key: sort keys and stored values, `None`

@@ -211,6 +211,37 @@ fn watched_keys_fail_a_transaction() {
     assert_eq!(one.run("EXEC"), Value::Null, "an expired key counts as touched");
 }
 
+/// Names that begin alike, as most do, do not make HSCAN answer all at once; and fields that come meanwhile do not hide others.
+#[test]
+fn hscan_goes_page_by_page() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let mut client = node.client();
+    for first in (0..3_000).step_by(100) {
+        let pairs: String = (first..first + 100).map(|number| format!(" device:{} v", 1_000_000 + number)).collect();
+        client.run(&format!("HSET h{pairs}"));
+    }
+    assert_eq!(client.run("HLEN h"), Value::Integer(3_000));
+    let (mut cursor, mut seen, mut largest) = ("0".to_string(), std::collections::BTreeSet::new(), 0);
+    for pages in 0.. {
+        let Value::Array(page) = client.run(&format!("HSCAN h {cursor} COUNT 50 NOVALUES")) else { panic!("a page") };
+        let [Value::Bulk(next), Value::Array(fields)] = &page[..] else { panic!("cursor and fields") };
+        largest = largest.max(fields.len());
+        seen.extend(fields.iter().cloned());
+        cursor = String::from_utf8(next.clone()).unwrap();
+        match pages {
+            _ if cursor == "0" => break,
+            10 => _ = client.run("HSET h device:2 v"),
+            30 => _ = client.run("HDEL h device:2"),
+            _ => {}
+        }
+    }
+    seen.remove(&Value::Bulk(b"device:2".to_vec()));
+    assert_eq!(seen.len(), 3_000);
+    assert!(largest <= 100, "{largest} fields in a page");
+    assert_eq!(client.run("HSCAN nosuch 77"), Value::Array(vec![Value::Bulk(b"0".to_vec()), Value::Array(Vec::new())]));
+}
+
 #[test]
 fn fields_of_a_hash_expire_on_their_own() {
     let data = TempDir::new().unwrap();
