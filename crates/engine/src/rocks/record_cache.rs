@@ -114,6 +114,17 @@ impl RecordCache {
         }
     }
 
+    /// As [`Self::get_or_reserve`], for all records of the hash key: what is only a part of them gives way.
+    pub(super) fn get_all_or_reserve(&self, place: Place, hash_key: &[u8]) -> Found<'_> {
+        match self.get_or_reserve(place, hash_key) {
+            Found::Records(records) if !records.are_all => {
+                self.cache.remove_if(&place, |there| Arc::ptr_eq(there, &records));
+                self.get_or_reserve(place, hash_key)
+            }
+            found => found,
+        }
+    }
+
     /// To be called after records of one hash key were changed.
     pub(super) fn update(&self, place: Place, changes: &[Change<'_>]) {
         let Some(Change { key, .. }) = changes.first() else { return };
@@ -240,6 +251,26 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let after = before.with(&changes)?;
         Some(after.iter().map(|(sort_key, value)| (text(sort_key), text(value))).collect())
+    }
+
+    #[test]
+    fn a_part_gives_way_to_all() {
+        let cache = RecordCache::of_bytes(1 << 20).unwrap();
+        let place = Place { table: 0, partition: 0, epoch: 0, hash: 7 };
+        let fill = |found: Found<'_>, filled: Records| match found {
+            Found::Nothing(reservation) => reservation.fill(filled),
+            Found::Records(_) | Found::Taken => panic!("not reserved"),
+        };
+        let known = |found: Found<'_>| match found {
+            Found::Records(records) => records.iter().count(),
+            Found::Nothing(_) | Found::Taken => panic!("nothing"),
+        };
+        fill(cache.get_or_reserve(place, b"key"), records(false, &[("", "1")]));
+        assert_eq!(known(cache.get_or_reserve(place, b"key")), 1);
+        assert!(matches!(cache.get_all_or_reserve(place, b"other"), Found::Taken));
+        fill(cache.get_all_or_reserve(place, b"key"), records(true, &[("", "1"), ("a", "2")]));
+        assert_eq!(known(cache.get_all_or_reserve(place, b"key")), 2);
+        assert_eq!(known(cache.get_or_reserve(place, b"key")), 2);
     }
 
     #[test]

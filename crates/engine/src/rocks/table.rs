@@ -168,7 +168,7 @@ impl Engine for RocksEngine {
         let place = self.place(partition, key.hash());
         let is_whole = range == (Bound::Unbounded, Bound::Unbounded) && order == Order::Ascending;
         let found = match &self.store.records {
-            Some(cache) if is_whole => cache.get_or_reserve(place, key.hash_key),
+            Some(cache) if is_whole => cache.get_all_or_reserve(place, key.hash_key),
             Some(cache) => cache.get(place, key.hash_key).map_or(Found::Taken, Found::Records),
             None => Found::Taken,
         };

@@ -43,7 +43,7 @@ constexpr char NAME[] = "tessera.RadixSkipList";
 constexpr int BYTE_LEVELS = 3;
 // How many bits those are is chosen for half as many entries in a list at least, and at most as many.
 constexpr uint64_t ENTRIES_PER_LIST = 16;
-constexpr int FIRST_LEAF_BITS = 6;
+constexpr int FIRST_LEAF_BITS = 8;
 constexpr int MOST_LEAF_BITS = 12;
 // Of lists, as RocksDB's own have them but for the height, which is 12 there and costs memory in each.
 constexpr int LIST_HEIGHT = 8;
