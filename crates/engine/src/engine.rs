@@ -76,7 +76,10 @@ pub trait Engine: Send + Sync {
     /// the earlier one's log index, into the new file `path`, fsynced. Returns the index from which on the log completes it.
     fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError>;
 
-    /// Replaces the partition's records by those of a checkpoint, as of log index `index`.
+    /// Replaces the partition's records by those of a checkpoint, as of log index `index`. An engine that cannot do that in
+    /// one step reflects log index zero meanwhile, also if it fails half-way, and writes nothing of it to a file:
+    /// [`make_durable`](Self::make_durable) and [`checkpoint`](Self::checkpoint) wait, or fail with
+    /// [`EngineError::PartialRecords`].
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError>;
 
     /// Bytes that may still be written before the engine is full; `None` if only the disk limits it.

@@ -13,6 +13,8 @@ pub enum EngineError {
     Rocksdb(String),
     #[error("the engine must catch up with earlier writes first")]
     WouldWait,
+    #[error("the partition's records are only partly those of the snapshot that replaces them")]
+    PartialRecords,
     #[error("the log could not be synced: {0}")]
     LogNotSynced(String),
 }

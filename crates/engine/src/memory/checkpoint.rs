@@ -59,7 +59,7 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
 }
 
 /// Loads the records of a checkpoint and returns its log index.
-pub(super) fn restore(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
+pub(super) fn load(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
     let file = File::open(path).map_err(EngineError::io(path))?;
     let file_len = file.metadata().map_err(EngineError::io(path))?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);

@@ -6,6 +6,7 @@
 
 mod budget;
 mod checkpoint;
+mod durability;
 mod index;
 mod partition;
 mod record;
@@ -43,8 +44,8 @@ impl MemoryEngine {
             for number in 0..engine.partitions.len() {
                 let path = checkpoint_path(directory, number);
                 if path.exists() {
-                    let index = checkpoint::restore(&engine.partitions[number], &path)?;
-                    engine.partitions[number].restored(index);
+                    let partition = &engine.partitions[number];
+                    partition.durability.open(partition, &path)?;
                 }
             }
         }
@@ -117,36 +118,23 @@ impl Engine for MemoryEngine {
     }
 
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
-        Ok(self.partition(partition).durable_index())
+        Ok(self.partition(partition).durability.index())
     }
 
     fn make_durable(&self, number: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let partition = self.partition(number);
-        if partition.durable_index() == partition.applied_index() {
-            return Ok(());
-        }
-        let path = checkpoint_path(directory, number as usize);
-        let unfinished = path.with_extension("unfinished");
-        let index = checkpoint::write(partition, &unfinished)?;
-        // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
-        log_synced().map_err(EngineError::LogNotSynced)?;
-        fs::rename(&unfinished, &path).map_err(EngineError::io(&path))?;
-        checkpoint::sync_directory(directory)?;
-        partition.made_durable(index);
-        Ok(())
+        partition.durability.make_durable(partition, &checkpoint_path(directory, number as usize), log_synced)
     }
 
     fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
-        checkpoint::write(self.partition(partition), path)
+        let partition = self.partition(partition);
+        partition.durability.checkpoint(partition, path)
     }
 
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
         let partition = self.partition(partition);
-        partition.clear();
-        checkpoint::restore(partition, path)?;
-        partition.set_applied_index(index);
-        Ok(())
+        partition.durability.restore(partition, path, index)
     }
 
     fn spare_bytes(&self) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! One partition's records: the lock, the counts, and what is done under them.
 
 use super::MemoryBudget;
+use super::durability::Durability;
 use super::index::{Found, Index};
 use super::record::Record;
 use super::slot::{FIELD_OVERHEAD, Fields, Slot, SlotRef};
@@ -17,7 +18,7 @@ pub(super) struct Partition {
     state: RwLock<State>,
     /// Beside the lock, so that nobody takes it only to ask.
     applied: AtomicU64,
-    durable: AtomicU64,
+    pub(super) durability: Durability,
     may_hold_sort_keys: AtomicBool,
     may_expire: AtomicBool,
     expired_removed: AtomicU64,
@@ -48,7 +49,7 @@ impl Partition {
         Self {
             state: RwLock::new(state),
             applied: AtomicU64::new(0),
-            durable: AtomicU64::new(0),
+            durability: Durability::default(),
             may_hold_sort_keys: AtomicBool::new(false),
             may_expire: AtomicBool::new(false),
             expired_removed: AtomicU64::new(0),
@@ -64,19 +65,6 @@ impl Partition {
 
     pub(super) fn set_applied_index(&self, index: u64) {
         self.applied.store(index, Ordering::Release);
-    }
-
-    pub(super) fn durable_index(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    pub(super) fn made_durable(&self, index: u64) {
-        self.durable.store(index, Ordering::Release);
-    }
-
-    pub(super) fn restored(&self, index: u64) {
-        self.set_applied_index(index);
-        self.made_durable(index);
     }
 
     pub(super) fn may_hold_sort_keys(&self) -> bool {
@@ -158,7 +146,10 @@ impl Partition {
                         state.put(&key, value);
                     }
                     Mutation::Delete { key } => state.delete(&key),
-                    Mutation::Clear => state.clear(),
+                    Mutation::Clear => {
+                        state.clear();
+                        self.durability.cleared();
+                    }
                 }
             }
         }

@@ -20,6 +20,8 @@ const HEADER: usize = 11;
 const REFERENCED: usize = 10;
 const ALIGN: usize = 4;
 
+/// Transparent, since a [`Slot`](super::slot::Slot) looks at its own pointer as a record.
+#[repr(transparent)]
 pub(super) struct Record(NonNull<u8>);
 
 // SAFETY: a record owns its allocation, which is immutable behind `&self` but for one atomic byte.

@@ -1,0 +1,93 @@
+//! When a partition's records are written to files, and when they are replaced by those of a file.
+//!
+//! A checkpoint that was written while the records are being replaced would hold some of the new ones under the log index of
+//! the old ones. In the place of a sound checkpoint it loses records without a trace: after a crash the replica takes itself
+//! for complete at that index. So one thread at a time does either, and what a failed replacement left behind is never
+//! written.
+
+use super::checkpoint;
+use super::partition::Partition;
+use crate::EngineError;
+use parking_lot::Mutex;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[derive(Default)]
+pub(super) struct Durability {
+    /// Held while the records are written to a file, or replaced by those of one.
+    file: Mutex<()>,
+    /// The log index that the partition's own checkpoint reflects; zero if there is none.
+    index: AtomicU64,
+    /// Whether the records are being replaced, or replacing them has failed half-way: they belong to no log index.
+    are_partial: AtomicBool,
+    /// Whether the records were replaced after the checkpoint was written. Equal indexes do not say then that it is up to date.
+    is_outdated: AtomicBool,
+}
+
+impl Durability {
+    pub(super) fn index(&self) -> u64 {
+        self.index.load(Ordering::Acquire)
+    }
+
+    /// The partition has no records, so they are whole again.
+    pub(super) fn cleared(&self) {
+        self.are_partial.store(false, Ordering::Release);
+    }
+
+    /// Loads the partition's own checkpoint when the table is opened.
+    pub(super) fn open(&self, partition: &Partition, path: &Path) -> Result<(), EngineError> {
+        let index = checkpoint::load(partition, path)?;
+        partition.set_applied_index(index);
+        self.index.store(index, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes the partition's own checkpoint; see [`crate::Engine::make_durable`].
+    pub(super) fn make_durable(
+        &self,
+        partition: &Partition,
+        path: &Path,
+        log_synced: &dyn Fn() -> Result<(), String>,
+    ) -> Result<(), EngineError> {
+        let _file = self.file.lock();
+        self.check_whole()?;
+        if self.index() == partition.applied_index() && !self.is_outdated.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let unfinished = path.with_extension("unfinished");
+        let index = checkpoint::write(partition, &unfinished)?;
+        // The checkpoint may hold effects of entries applied while it was written: their log must not be lost.
+        log_synced().map_err(EngineError::LogNotSynced)?;
+        fs::rename(&unfinished, path).map_err(EngineError::io(path))?;
+        checkpoint::sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+        self.is_outdated.store(false, Ordering::Release);
+        self.index.store(index, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes a checkpoint for somebody else; see [`crate::Engine::checkpoint`].
+    pub(super) fn checkpoint(&self, partition: &Partition, path: &Path) -> Result<u64, EngineError> {
+        let _file = self.file.lock();
+        self.check_whole()?;
+        checkpoint::write(partition, path)
+    }
+
+    /// Replaces the records by those of somebody else's checkpoint. Meanwhile the partition reflects no log index, so nobody
+    /// finds that it ought to be made durable; its own checkpoint stays what a crash would find.
+    pub(super) fn restore(&self, partition: &Partition, path: &Path, index: u64) -> Result<(), EngineError> {
+        let _file = self.file.lock();
+        self.are_partial.store(true, Ordering::Release);
+        self.is_outdated.store(true, Ordering::Release);
+        partition.set_applied_index(0);
+        partition.clear();
+        checkpoint::load(partition, path)?;
+        partition.set_applied_index(index);
+        self.are_partial.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn check_whole(&self) -> Result<(), EngineError> {
+        if self.are_partial.load(Ordering::Acquire) { Err(EngineError::PartialRecords) } else { Ok(()) }
+    }
+}
