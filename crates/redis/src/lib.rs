@@ -11,6 +11,8 @@ mod number;
 pub mod resp;
 mod server;
 mod slow_log;
+#[cfg(test)]
+mod test_cluster;
 
 pub use access::{Access, Password, User};
 pub use server::{RedisConfig, RedisServer};

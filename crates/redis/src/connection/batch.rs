@@ -56,7 +56,7 @@ enum Work {
 }
 
 /// The reply to one command.
-enum Awaited {
+pub(super) enum Awaited {
     /// That of the next parts.
     Merged(Merge),
     /// Known already.
@@ -80,7 +80,7 @@ impl Batch {
             self.work.push(Work::Command(command, frame));
             self.partitions.push(partition);
         }
-        self.replies.push(Awaited::Merged(Merge::of(self.work.len() - before, command.fan_out)));
+        self.replies.push(Awaited::Merged(Merge::of(self.work.len() - before, command)));
     }
 
     /// Adds what EXEC carries out.
@@ -103,10 +103,11 @@ impl Batch {
         }
     }
 
-    /// Sends everything, waits, and writes the replies in order.
-    pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol, out: &mut Vec<u8>) {
+    /// Sends everything, and waits until all of it is answered.
+    pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol) -> Answered {
         let Self { work, partitions, replies } = self;
-        let progress = Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], waiting: work.len() };
+        let progress =
+            Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], undone: Vec::new(), waiting: work.len() };
         let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
         if !partitions.is_empty() {
             let operation: Arc<dyn Operation> = sent.clone();
@@ -116,16 +117,53 @@ impl Batch {
             }
             sent.finished.notified().await;
         }
-        let progress = sent.progress.lock();
+        Answered { sent, replies }
+    }
+}
+
+/// A batch of which every part is answered.
+pub(super) struct Answered {
+    sent: Arc<SentBatch>,
+    replies: Vec<Awaited>,
+}
+
+impl Answered {
+    /// Whether some parts were not done, because their partitions are not led here.
+    pub(super) fn has_undone(&self) -> bool {
+        !self.sent.progress.lock().undone.is_empty()
+    }
+
+    /// Writes the replies in order.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let progress = self.sent.progress.lock();
         let mut parts = progress.parts.iter().map(|range| &progress.bytes[range.clone()]);
-        for awaited in replies {
+        for awaited in &self.replies {
             match awaited {
-                Awaited::Merged(merge) => merge.write(&mut parts, protocol, out),
-                Awaited::Ready(reply) => out.extend_from_slice(&reply),
+                Awaited::Merged(merge) => merge.write(&mut parts, self.sent.protocol, out),
+                Awaited::Ready(reply) => out.extend_from_slice(reply),
             }
         }
     }
+
+    /// The parts of commands in order, each with its reply, or without one if it was not done because its partition is not led
+    /// here; and how the replies of commands are made of those of their parts.
+    pub(super) fn into_parts(self) -> (Vec<AnsweredPart>, Vec<Awaited>) {
+        let progress = self.sent.progress.lock();
+        let part = |(at, work): (usize, &Work)| match work {
+            Work::Command(command, frame) => {
+                let reply = || progress.bytes[progress.parts[at].clone()].to_vec();
+                Some((*command, frame.clone(), (!progress.undone.contains(&at)).then(reply)))
+            }
+            Work::Transaction(..) => None,
+        };
+        let parts = self.sent.work.iter().enumerate().filter_map(part).collect();
+        drop(progress);
+        (parts, self.replies)
+    }
 }
+
+/// A command's part, and the reply to it if it was done.
+pub(super) type AnsweredPart = (&'static Command, OwnedFrame, Option<Vec<u8>>);
 
 struct SentBatch {
     work: Vec<Work>,
@@ -139,6 +177,8 @@ struct Progress {
     /// Replies in the order in which parts were evaluated, and where each part's stands.
     bytes: Vec<u8>,
     parts: Vec<Range<usize>>,
+    /// Parts that certainly were not done, and may be done elsewhere.
+    undone: Vec<usize>,
     waiting: usize,
 }
 
@@ -164,6 +204,9 @@ impl Operation for SentBatch {
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
         let progress = &mut *self.progress.lock();
         if let Err(error) = outcome {
+            if error == RequestError::NotReady {
+                progress.undone.push(part);
+            }
             let began = progress.bytes.len();
             Reply::new(&mut progress.bytes, self.protocol).error(&CommandError::Request(error).line());
             progress.parts[part] = began..progress.bytes.len();

@@ -1,7 +1,7 @@
 //! From commands on keys to the partitions that hold them.
 
 use super::Connection;
-use super::batch::{self, Batch, Mode};
+use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::session::{self, Session};
@@ -79,24 +79,22 @@ impl Connection {
     pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame) {
         let parts = match &self.session.table {
             None => Err(CommandError::text(session::NO_TABLE)),
-            Some(table) => parts(table, command, frame.clone()),
+            Some(table) => parts(table, command, frame),
         };
         match parts {
-            Ok(parts) => {
-                if self.may_forward() {
-                    self.gathered.push((command, frame));
-                }
-                self.writes.push(command, parts.into_iter());
-            }
-            Err(error) => {
-                let mut reply = Vec::new();
-                Reply::new(&mut reply, self.session.protocol).error(&error.line());
-                self.writes.push_answered(reply);
-                if self.may_forward() {
-                    self.gathered.push((command, frame));
-                }
-            }
+            // Another node has asked, and its table was split here since. One reply cannot tell it which parts were done, so
+            // none is: it sends them one by one when it has heard of the split.
+            Ok(parts) if parts.len() > 1 && self.is_confined() => self.answer_write(&RequestError::NotReady.into()),
+            Ok(parts) => self.writes.push(command, parts.into_iter()),
+            Err(error) => self.answer_write(&error),
         }
+    }
+
+    /// Answers a write in its turn without carrying it out.
+    fn answer_write(&mut self, error: &CommandError) {
+        let mut reply = Vec::new();
+        Reply::new(&mut reply, self.session.protocol).error(&error.line());
+        self.writes.push_answered(reply);
     }
 
     /// Sends the writes that have gathered, waits for them, and takes their replies in order.
@@ -111,11 +109,11 @@ impl Connection {
             return;
         }
         let writes = std::mem::take(&mut self.writes);
-        let (began, first, replies) = (Instant::now(), writes.first(), self.output.len());
-        self.run_batch(writes).await;
-        let gathered = std::mem::take(&mut self.gathered);
-        if !gathered.is_empty() {
-            self.redo_writes(replies, gathered).await;
+        let (began, first) = (Instant::now(), writes.first());
+        match self.run_batch(Mode::Write(self.session.choices.writes), writes).await {
+            Some(answered) if self.may_forward() && answered.has_undone() => self.finish_elsewhere(answered).await,
+            Some(answered) => answered.write(&mut self.output),
+            None => self.reply().error(session::NO_TABLE),
         }
         // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
         if let Some(first) = first {
@@ -123,17 +121,10 @@ impl Connection {
         }
     }
 
-    pub(super) async fn run_batch(&mut self, batch: Batch) {
-        let mode = Mode::Write(self.session.choices.writes);
-        self.run_batch_as(mode, batch).await;
-    }
-
-    async fn run_batch_as(&mut self, mode: Mode, batch: Batch) {
+    /// Has the partitions' loops carry a batch out; `None` if there is no table chosen.
+    pub(super) async fn run_batch(&self, mode: Mode, batch: Batch) -> Option<Answered> {
         let Session { table, protocol, .. } = &self.session;
-        match table {
-            Some(table) => batch.run(&self.server.store, table, mode, *protocol, &mut self.output).await,
-            None => self.reply().error(session::NO_TABLE),
-        }
+        Some(batch.run(&self.server.store, table.as_ref()?, mode, *protocol).await)
     }
 
     /// Runs a read where the connection lives.
@@ -172,11 +163,7 @@ impl Connection {
         };
         let mut replies = Vec::new();
         for (partition, frame) in parts {
-            let mut batch = Batch::default();
-            batch.push(command, std::iter::once((partition, frame)));
-            let began = self.output.len();
-            self.run_batch_as(Mode::Read, batch).await;
-            replies.push(self.output.split_off(began));
+            replies.push(self.run_one(Mode::Read, command, partition, frame).await);
         }
         let mut replies = replies.iter().map(Vec::as_slice);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
@@ -213,9 +200,19 @@ impl Connection {
             return; // no instant is promised to those who ask for what was
         }
         self.output.truncate(began);
-        let mut batch = Batch::default();
-        batch.push(command, std::iter::once((partition, frame.clone())));
-        self.run_batch(batch).await;
+        let reply = self.run_one(Mode::Write(self.session.choices.writes), command, partition, frame.clone()).await;
+        self.output.extend_from_slice(&reply);
+    }
+
+    /// Has one partition's loop carry one command out, and returns the reply.
+    async fn run_one(&self, mode: Mode, command: &'static Command, partition: u32, frame: OwnedFrame) -> Vec<u8> {
+        let (mut batch, mut reply) = (Batch::default(), Vec::new());
+        batch.push(command, std::iter::once((partition, frame)));
+        match self.run_batch(mode, batch).await {
+            Some(answered) => answered.write(&mut reply),
+            None => Reply::new(&mut reply, self.session.protocol).error(session::NO_TABLE),
+        }
+        reply
     }
 
     /// MGET: anything but a string reads as nothing.

@@ -20,10 +20,12 @@ mod server_commands;
 mod session;
 mod stream;
 mod table_commands;
+#[cfg(test)]
+mod tests;
 mod transactions;
 
 use crate::clients::Client;
-use crate::commands::{self, Command, Run, SessionCommand};
+use crate::commands::{self, Run, SessionCommand};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -56,8 +58,6 @@ pub(crate) struct Connection {
     output: Vec<u8>,
     /// Writes that are not sent yet.
     writes: Batch,
-    /// The same writes, kept in case that they must be done elsewhere.
-    gathered: Vec<(&'static Command, OwnedFrame)>,
     /// Commands for other nodes that are not sent yet.
     elsewhere: Elsewhere,
     confined: Confined,
@@ -79,7 +79,6 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             writes: Batch::default(),
-            gathered: Vec::new(),
             elsewhere: Elsewhere::default(),
             confined: Confined::No,
             frame: Frame::default(),

@@ -1,6 +1,6 @@
 //! MULTI, EXEC, DISCARD, WATCH.
 
-use super::batch::{Batch, Watched};
+use super::batch::{Batch, Mode, Watched};
 use super::frame::OwnedFrame;
 use super::{Connection, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
@@ -137,14 +137,13 @@ impl Connection {
         let again = self.may_forward().then(|| transaction.frames(&watches));
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);
-        let replied = self.output.len();
-        self.run_batch(batch).await;
-        if let Some(frames) = again.filter(|_| self.is_not_ready(replied)) {
-            self.output.truncate(replied);
-            if is_watching_here {
-                return self.reply().null_array();
-            }
-            self.exec_elsewhere(at, frames).await;
+        let Some(answered) = self.run_batch(Mode::Write(self.session.choices.writes), batch).await else {
+            return self.reply().error(session::NO_TABLE);
+        };
+        match again.filter(|_| answered.has_undone()) {
+            None => answered.write(&mut self.output),
+            Some(_) if is_watching_here => self.reply().null_array(),
+            Some(frames) => self.exec_elsewhere(at, frames).await,
         }
     }
 

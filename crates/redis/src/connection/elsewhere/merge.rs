@@ -1,14 +1,21 @@
 //! One reply out of several.
 
-use crate::commands::FanOut;
+use crate::commands::{Command, FanOut};
 use crate::number::parse_integer;
 use crate::resp::{Protocol, Reply, reply_length};
 
 /// How a reply is made of those of the next parts.
 pub(in crate::connection) enum Merge {
     One,
-    Sum(usize),
-    Same(usize),
+    /// The sum of integers.
+    Sum {
+        parts: usize,
+        is_write: bool,
+    },
+    /// They are all the same, and so is the reply.
+    Same {
+        parts: usize,
+    },
     /// Arrays: for each part, where its elements belong.
     Gather(Vec<Vec<usize>>),
     Arrays(usize),
@@ -16,11 +23,20 @@ pub(in crate::connection) enum Merge {
 
 impl Merge {
     /// For a command that was split into so many parts.
-    pub(in crate::connection) fn of(parts: usize, fan_out: FanOut) -> Self {
-        match (parts, fan_out) {
+    pub(in crate::connection) fn of(parts: usize, command: &Command) -> Self {
+        match (parts, command.fan_out) {
             (1, _) => Self::One,
-            (count, FanOut::Sum) => Self::Sum(count),
-            (count, _) => Self::Same(count),
+            (parts, FanOut::Sum) => Self::Sum { parts, is_write: command.flags.write },
+            (parts, _) => Self::Same { parts },
+        }
+    }
+
+    /// Of how many parts the reply is made.
+    pub(super) fn parts(&self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Sum { parts, .. } | Self::Same { parts } | Self::Arrays(parts) => *parts,
+            Self::Gather(places) => places.len(),
         }
     }
 
@@ -33,16 +49,19 @@ impl Merge {
     ) {
         match self {
             Self::One => out.extend_from_slice(replies.next().expect("a reply for each part")),
-            Self::Sum(count) => sum(replies.take(*count), protocol, out),
-            Self::Same(count) => {
-                let mut shown = &b""[..];
-                // An error is worth more than an OK.
-                for reply in replies.take(*count) {
-                    if shown.is_empty() || reply.first() == Some(&b'-') {
-                        shown = reply;
-                    }
+            Self::Sum { parts, is_write } => {
+                let replies: Vec<_> = replies.take(*parts).collect();
+                match error_among(&replies, *is_write) {
+                    Some(error) => out.extend_from_slice(&error),
+                    None => sum(replies.into_iter(), protocol, out),
                 }
-                out.extend_from_slice(shown);
+            }
+            Self::Same { parts } => {
+                let replies: Vec<_> = replies.take(*parts).collect();
+                match error_among(&replies, true) {
+                    Some(error) => out.extend_from_slice(&error),
+                    None => out.extend_from_slice(replies.first().copied().unwrap_or_default()),
+                }
             }
             Self::Gather(places) => {
                 let replies: Vec<_> = replies.take(places.len()).collect();
@@ -55,6 +74,25 @@ impl Merge {
         }
     }
 }
+
+/// The error that answers a command if one of its parts failed. When others of its parts have changed something, the error must
+/// not say that nothing was done.
+fn error_among(replies: &[&[u8]], is_write: bool) -> Option<Vec<u8>> {
+    let is_error = |reply: &&[u8]| reply.first() == Some(&b'-');
+    let error = *replies.iter().find(|reply| is_error(reply))?;
+    if !is_write || replies.iter().all(is_error) {
+        // One of which it is not known whether it was done counts for all.
+        let unknown = replies.iter().find(|reply| is_error(reply) && reply.starts_with(UNKNOWN));
+        return Some(unknown.copied().unwrap_or(error).to_vec());
+    }
+    let mut mixed = UNKNOWN.to_vec();
+    mixed.extend_from_slice(b"some of the partitions have done their part, another has not: ");
+    mixed.extend_from_slice(&error[1..]);
+    Some(mixed)
+}
+
+/// How an error begins after which a write may have been done.
+const UNKNOWN: &[u8] = b"-ERR outcome unknown: ";
 
 /// Adds up integer replies; an error among them is the reply.
 pub(in crate::connection) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {
@@ -106,4 +144,31 @@ fn array_elements(reply: &[u8]) -> Option<(usize, &[u8])> {
     let line = memchr::memmem::find(reply, b"\r\n")?;
     let count = std::str::from_utf8(reply[..line].strip_prefix(b"*")?).ok()?.parse().ok()?;
     Some((count, &reply[line + 2..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands;
+
+    fn merged(command: &[u8], replies: &[&str]) -> String {
+        let mut out = Vec::new();
+        let merge = Merge::of(replies.len(), commands::find(command).unwrap());
+        merge.write(&mut replies.iter().map(|reply| reply.as_bytes()), Protocol::Resp2, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_command_that_some_partitions_did_is_not_answered_as_not_done() {
+        assert_eq!(merged(b"del", &[":1\r\n", ":2\r\n"]), ":3\r\n");
+        assert_eq!(merged(b"mset", &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(merged(b"del", &["-LOADING x\r\n", "-LOADING x\r\n"]), "-LOADING x\r\n");
+        assert_eq!(merged(b"exists", &[":1\r\n", "-LOADING x\r\n"]), "-LOADING x\r\n");
+        for (command, done) in [("del", ":1\r\n"), ("mset", "+OK\r\n")] {
+            let mixed = merged(command.as_bytes(), &[done, "-LOADING x\r\n"]);
+            assert!(mixed.starts_with("-ERR outcome unknown: ") && mixed.ends_with(": LOADING x\r\n"), "{mixed}");
+            let unknown = merged(command.as_bytes(), &["-LOADING x\r\n", "-ERR outcome unknown: y\r\n"]);
+            assert_eq!(unknown, "-ERR outcome unknown: y\r\n");
+        }
+    }
 }

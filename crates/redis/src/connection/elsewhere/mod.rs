@@ -10,6 +10,7 @@ mod merge;
 mod request;
 
 use super::Connection;
+use super::batch::{Answered, Awaited};
 use super::frame::OwnedFrame;
 use super::session::Session;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
@@ -30,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries. A group that rests needs a moment to wake, an election half a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// Of a part that concerns none: there are fewer partitions.
+const NO_PARTITION: u32 = u32::MAX;
 /// The code of [`RequestError::NotReady`], which means that nothing was done.
 const NOT_READY: &[u8] = b"-LOADING ";
 
@@ -54,6 +57,18 @@ struct Part {
 }
 
 impl Part {
+    /// One that nobody need carry out any more.
+    fn answered(reply: Vec<u8>) -> Self {
+        Self {
+            partition: NO_PARTITION,
+            is_confined: false,
+            may_repeat: false,
+            may_be_outdated: false,
+            commands: Vec::new(),
+            reply: Some(reply),
+        }
+    }
+
     /// The parts of this one in a table that was split, and how their replies become one.
     fn split(&self, table: &Table) -> Result<(Vec<Self>, Merge), RequestError> {
         let on = |partition: u32, commands| Self { partition, commands, reply: None, ..*self };
@@ -161,41 +176,35 @@ impl Connection {
         }
     }
 
-    /// Writes were carried out here, and their replies begin at `began`. Those that were not done, since their partitions
-    /// turned out not to be led here any more, are taken to where they are led.
-    pub(super) async fn redo_writes(&mut self, began: usize, writes: Vec<(&'static Command, OwnedFrame)>) {
-        if memchr::memmem::find(&self.output[began..], NOT_READY).is_none() {
-            return;
-        }
-        let Some(table) = self.session.table() else { return };
-        let replies = self.output.split_off(began);
-        let mut rest = &replies[..];
-        let mut kept = Vec::with_capacity(writes.len());
-        for _ in &writes {
-            let (reply, after) = rest.split_at(reply_length(rest).unwrap_or(rest.len()));
-            rest = after;
-            kept.push(Some(reply));
-        }
-        // What comes later in the pipeline must not take effect earlier; see `take_replies`.
-        let (mut served, mut undone) = (BTreeSet::new(), Vec::new());
-        for (reply, (command, frame)) in kept.iter_mut().zip(writes).rev() {
-            let Some((parts, merge)) = split(&table, command, &frame) else { continue };
-            let is_undone = reply.is_some_and(|reply| reply.starts_with(NOT_READY));
-            if is_undone && parts.iter().all(|(partition, _)| !served.contains(partition)) {
-                undone.push((command, parts, merge));
-                *reply = None;
-            } else {
-                served.extend(parts.iter().map(|(partition, _)| *partition));
+    /// Writes were carried out here, some parts of them not, since their partitions turned out not to be led here any more. Those
+    /// are taken to where they are led. What was done keeps its reply, and is not done again.
+    pub(super) async fn finish_elsewhere(&mut self, answered: Answered) {
+        let Some(table) = self.session.table() else { return answered.write(&mut self.output) };
+        let (answered, replies) = answered.into_parts();
+        let (mut rest, mut answered) = (Elsewhere::default(), answered.into_iter());
+        for awaited in replies {
+            match awaited {
+                Awaited::Ready(reply) => {
+                    rest.parts.push(Part::answered(reply));
+                    rest.replies.push(Merge::One);
+                }
+                Awaited::Merged(merge) => {
+                    for (command, frame, reply) in answered.by_ref().take(merge.parts()) {
+                        let partition = match super::dispatch::parts(&table, command, frame.clone()) {
+                            Ok(parts) => parts[0].0,
+                            Err(error) => return self.reply().error(&error.line()),
+                        };
+                        rest.push(partition, command, frame);
+                        rest.parts.last_mut().expect("it was just pushed").reply = reply;
+                    }
+                    rest.replies.push(merge);
+                }
             }
         }
-        let mut again = Elsewhere::default();
-        undone.into_iter().rev().for_each(|(command, parts, merge)| again.add(command, parts, merge));
-        self.reach(&table, &mut again.parts).await;
-        let merged = merge(again, self.session.protocol);
-        let mut merged = merged.iter();
-        for reply in kept {
-            self.output.extend_from_slice(reply.unwrap_or_else(|| merged.next().expect("one for each")));
-        }
+        let all: Vec<usize> = (0..rest.parts.len()).collect();
+        keep_order(&mut rest.parts, &all);
+        self.elsewhere = rest;
+        self.reach_elsewhere().await;
     }
 
     /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
@@ -386,7 +395,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
         }
         Run::Keyed(_) => {
             let parts = super::dispatch::parts(table, command, frame.clone()).ok()?;
-            let merge = Merge::of(parts.len(), command.fan_out);
+            let merge = Merge::of(parts.len(), command);
             Some((parts.into_vec(), merge))
         }
     }
@@ -422,8 +431,12 @@ fn take_replies(parts: &mut [Part], which: &[usize], answer: Result<Bytes, Reque
             part.reply = Some(last.to_vec());
         }
     }
-    // What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came
-    // before that stays undone.
+    keep_order(parts, which);
+}
+
+/// What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came before that
+/// stays undone.
+fn keep_order(parts: &mut [Part], which: &[usize]) {
     let mut served = BTreeSet::new();
     for at in which.iter().rev() {
         let part = &mut parts[*at];

@@ -1,0 +1,101 @@
+//! Nodes with the Redis face inside the test's process, for what must be brought about exactly.
+
+use crate::access::Access;
+use crate::server::{RedisConfig, RedisServer};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tessera_store::{CatalogCommand, Site, Store, StoreConfig, Table};
+use tessera_types::{Durability, EngineKind, Model, Partitioner, TableSchema, TableSettings};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A node, until dropped.
+pub(crate) struct TestNode {
+    pub(crate) store: Store,
+    pub(crate) server: Arc<RedisServer>,
+    peer: String,
+    worker: Option<JoinHandle<()>>,
+    _data: tempfile::TempDir,
+}
+
+/// Settings with which tests run, if they care for none.
+pub(crate) fn config() -> RedisConfig {
+    RedisConfig {
+        max_clients: 1_000,
+        write_timeout: Duration::from_secs(10),
+        slow_log_micros: -1,
+        slow_log_entries: 128,
+        access: Access::new(Vec::new()),
+        port: 0,
+    }
+}
+
+/// Waits until `look` finds something.
+pub(crate) async fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Some(found) => return found,
+            None => assert!(began.elapsed() < LIMIT, "{what}: not within {LIMIT:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+impl TestNode {
+    /// Starts the first node of a cluster, or one that joins `first`.
+    pub(crate) fn start(first: Option<&Self>, redis: RedisConfig) -> Self {
+        let data = tempfile::TempDir::new().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let config = StoreConfig {
+            workers: 1,
+            site: Site { peer: peer.clone(), ..Site::default() },
+            join: first.map(|first| first.peer.clone()).into_iter().collect(),
+            ..StoreConfig::new(data.path())
+        };
+        // It waits for the cluster to let it in, on a runtime of its own.
+        let opened = std::thread::spawn(move || Store::open(config, listener).unwrap());
+        let (store, workers) = opened.join().unwrap();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
+        };
+        let server = RedisServer::new(store.clone(), redis, None);
+        Self { store, server, peer, worker: Some(std::thread::spawn(run)), _data: data }
+    }
+
+    /// A table with one replica of each partition, which serves.
+    pub(crate) async fn create_table(&self, name: &str, engine: EngineKind, partitions: u32) -> Arc<Table> {
+        let schema = TableSchema {
+            engine,
+            partitions,
+            partitioner: Partitioner::RedisSlots,
+            model: Model::default(),
+            durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
+            replicas: 1,
+        };
+        let create = CatalogCommand::Create { name: name.into(), schema, settings: TableSettings::default() };
+        self.store.change_catalog(create).await.unwrap().unwrap();
+        self.table(name).await
+    }
+
+    /// The table, once this node knows who leads its partitions.
+    pub(crate) async fn table(&self, name: &str) -> Arc<Table> {
+        wait_for("the table serves", || {
+            let table = self.store.table_named(name)?;
+            (0..table.schema().partitions).all(|at| table.known_leader(at).is_some()).then_some(table)
+        })
+        .await
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        self.store.shut_down();
+        let _ = self.worker.take().map(JoinHandle::join);
+        self.store.close();
+    }
+}
