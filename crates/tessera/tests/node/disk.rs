@@ -48,7 +48,15 @@ pub struct DiskWithPower {
     at: PathBuf,
 }
 
+/// Of a disk with power, which takes no more of the machine's than is written.
+const BYTES: u64 = 2 << 30;
+
 impl DiskWithPower {
+    /// One for each node of a cluster; `None` without the right to mount them.
+    pub fn mount_all(directory: &Path, count: usize) -> Option<Vec<Self>> {
+        (0..count).map(|at| Self::mount(&directory.join(format!("power-{at}")), BYTES)).collect()
+    }
+
     /// `None` without the right to mount one.
     pub fn mount(directory: &Path, bytes: u64) -> Option<Self> {
         let disk = Self { image: directory.join("image"), at: directory.join("disk") };

@@ -4,6 +4,7 @@ mod admission;
 mod availability;
 mod benchmark;
 mod chaos;
+mod checks;
 mod clock;
 mod linearizability;
 mod net;
@@ -18,15 +19,14 @@ use crate::resp_client::Client;
 use crate::server::{Node, free_port, http_get, tessera, wait_for};
 use clock::Clocks;
 use net::Net;
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a cluster may take to be whole.
 const WHOLE: Duration = Duration::from_secs(90);
-
-/// Of a disk of a node's own.
-const DISK_BYTES: u64 = 2 << 30;
 
 pub(crate) struct Cluster {
     /// Ports of each: Redis, admin, and for other nodes.
@@ -42,6 +42,8 @@ pub(crate) struct Cluster {
     disks: Vec<DiskWithPower>,
     /// Settings of every node beside those of all tests.
     settings: &'static [&'static str],
+    /// Where nodes write what they have to say; else that is where the tests do.
+    logs: Option<PathBuf>,
     data: TempDir,
 }
 
@@ -77,8 +79,7 @@ impl Cluster {
     /// `None` without the right to mount disks.
     fn start_with_power(count: usize, settings: &'static [&'static str]) -> Option<Self> {
         let data = TempDir::new().unwrap();
-        let disk = |at: usize| DiskWithPower::mount(&data.path().join(format!("power-{at}")), DISK_BYTES);
-        let disks = (0..count).map(disk).collect::<Option<Vec<_>>>()?;
+        let disks = DiskWithPower::mount_all(data.path(), count)?;
         Some(Self { disks, settings, ..Self::planned(data, count) }.started())
     }
 
@@ -87,7 +88,7 @@ impl Cluster {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
         let (pegasus_ports, disks) = (Vec::new(), Vec::new());
-        Self { data, ports, nodes, pegasus_ports, net: None, clocks: None, disks, settings: &[] }
+        Self { data, ports, nodes, pegasus_ports, net: None, clocks: None, disks, settings: &[], logs: None }
     }
 
     fn set_clocks(&self, seconds: i64) {
@@ -127,10 +128,15 @@ impl Cluster {
             command.args(["netns", "exec", &net.name(at), env!("CARGO_BIN_EXE_tessera")]);
         }
         command.arg("start");
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let mut settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let directory = self.data_directory(at);
         if let Some(clocks) = &self.clocks {
             clocks.give(&mut command, &directory);
+        }
+        if let Some(logs) = &self.logs {
+            let log = File::options().create(true).append(true).open(logs.join(format!("node-{at}.log"))).unwrap();
+            command.stderr(log);
+            settings.push("logging.filter=info");
         }
         self.nodes[at] = Some(Node::spawn_with(command, &directory, redis, admin, &settings));
     }

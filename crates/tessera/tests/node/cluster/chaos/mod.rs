@@ -1,0 +1,235 @@
+//! Nodes killed, stopped for a while and drained, their power and links cut, links made slow, clocks set, tables split, while
+//! clients go on.
+//!
+//! Clients do [many kinds of things](work) through whatever node they like. What they saw must have an order
+//! ([`checks`](super::checks)), for tables on both engines, with a witness and without, with hard durability, or soft where only
+//! processes end, and the read modes that promise it. Where power is cut, a soft table may lose its newest writes; it has to
+//! serve again all the same, with what was written long before.
+//!
+//! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer. A run that fails says how to
+//! repeat it, and keeps what its nodes wrote.
+
+mod faults;
+mod load;
+mod replicas;
+mod tables;
+mod work;
+
+use super::Cluster;
+use super::clock::Clocks;
+use super::net::Net;
+use crate::disk::DiskWithPower;
+use crate::resp_client::{Value, encode};
+use crate::server::wait_for;
+use faults::{Faults, disturb};
+use load::{Load, Session};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tables::{Promise, SOFT, TABLES, Table};
+use tempfile::TempDir;
+
+/// Records that nobody changes, so that copying a table takes a while.
+const STILL: usize = 10_000;
+const STILL_BYTES: usize = 1_000;
+/// Replicas are compared by some of them.
+const STILL_STEP: usize = 7;
+
+/// How long a clock may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
+    Run::new("nodes").chaos(Cluster::planned(TempDir::new().unwrap(), 3));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links() {
+    let Some(net) = Net::new(4) else {
+        eprintln!("skipped: network namespaces need root and iproute2");
+        return;
+    };
+    net.enter();
+    Run::new("links").chaos(Cluster { net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 4) });
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_clocks() {
+    let Some(clocks) = Clocks::new() else {
+        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
+        return;
+    };
+    Run::new("clocks").chaos(Cluster { clocks: Some(clocks), ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_power() {
+    let data = TempDir::new().unwrap();
+    let Some(disks) = DiskWithPower::mount_all(data.path(), 3) else {
+        eprintln!("skipped: mounting file systems needs root and loop devices");
+        return;
+    };
+    Run::new("power").chaos(Cluster { disks, ..Cluster::planned(data, 3) });
+}
+
+/// One test, with its length and its seed.
+struct Run {
+    name: &'static str,
+    seconds: u64,
+    seed: u64,
+    logs: PathBuf,
+    tables: Vec<Table>,
+}
+
+impl Run {
+    fn new(name: &'static str) -> Self {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let seconds = number("TESSERA_CHAOS_SECONDS").unwrap_or(15);
+        let seed = number("TESSERA_SEED").unwrap_or(1);
+        let logs = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{name}-{seed}"));
+        let _ = std::fs::remove_dir_all(&logs);
+        std::fs::create_dir_all(&logs).unwrap();
+        Self { name, seconds, seed, logs, tables: TABLES.to_vec() }
+    }
+
+    /// Starts a cluster, and disturbs it while clients go on.
+    fn chaos(mut self, mut cluster: Cluster) {
+        cluster.logs = Some(self.logs.clone());
+        let mut cluster = cluster.started();
+        if !cluster.disks.is_empty() {
+            let soft = self.tables.iter_mut().filter(|table| table.name == SOFT);
+            soft.for_each(|table| table.promise = Promise::Service);
+        }
+        if cluster.clocks.is_some() {
+            see_clocks(&cluster);
+        }
+        let mut random = StdRng::seed_from_u64(self.seed);
+        self.create_tables(&cluster);
+        let load = Arc::new(self.load(&cluster, &mut random));
+        let clients: Vec<_> = (0..6)
+            .map(|_| {
+                let (load, seed) = (load.clone(), random.random());
+                std::thread::spawn(move || load.client(seed))
+            })
+            .collect();
+        let mut faults = Faults::default();
+        while load.elapsed() < Duration::from_secs(self.seconds) {
+            disturb(&mut cluster, &mut random, &mut faults, &self.tables);
+        }
+        cluster.wait_until_whole();
+        load.stop.store(true, Ordering::Relaxed);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        self.finish(&cluster, &load);
+        self.check(&load);
+        self.compare(&cluster, &load);
+        let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
+        eprintln!(
+            "{}, seed {}, {} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused {:?}",
+            self.name,
+            self.seed,
+            self.seconds,
+            load.refusals.lock().unwrap()
+        );
+        assert!(done > 100 * self.seconds, "{done} operations in {} seconds", self.seconds);
+    }
+
+    fn create_tables(&self, cluster: &Cluster) {
+        for Table { name, options, .. } in &self.tables {
+            cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
+        }
+        cluster.wait_until_whole();
+        for Table { name, .. } in &self.tables {
+            let mut client = cluster.client(0);
+            client.run(&format!("TABLE {name}"));
+            let value = vec![b'v'; STILL_BYTES];
+            let set = |key: usize| encode(&[b"SET".to_vec(), format!("still{key}").into_bytes(), value.clone()]);
+            for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
+                client.send(&keys.iter().flat_map(|key| set(*key)).collect::<Vec<u8>>()).unwrap();
+                keys.iter().for_each(|_| assert_eq!(client.read().unwrap(), Value::Simple("OK".into())));
+            }
+        }
+    }
+
+    fn load(&self, cluster: &Cluster, random: &mut StdRng) -> Load {
+        let addresses = (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect();
+        let mut works = Vec::new();
+        for table in &self.tables {
+            works.extend(work::all_of(*table, cluster.clocks.is_none()).into_iter().map(|work| (*table, work)));
+        }
+        Load::new(addresses, works, random)
+    }
+
+    /// What is there in the end counts too.
+    fn finish(&self, cluster: &Cluster, load: &Load) {
+        let address = (cluster.host(0), cluster.ports[0].0);
+        for (table, work) in &load.works {
+            let mut session = Session::open(load, &address, *table, "single", self.seed).expect("the cluster is whole");
+            work.finish(&mut session);
+            assert!(!session.is_broken, "{}: a connection broke after all faults", table.name);
+        }
+        for Table { name, .. } in &self.tables {
+            let mut client = cluster.client(0);
+            client.run(&format!("TABLE {name}"));
+            for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
+                let exists = keys.iter().fold("EXISTS".to_string(), |line, key| format!("{line} still{key}"));
+                let count = Value::Integer(i64::try_from(keys.len()).unwrap());
+                assert_eq!(client.run(&exists), count, "{name}: records that nobody changed");
+            }
+        }
+    }
+
+    /// All replicas hold the same, also of tables that may have lost something.
+    fn compare(&self, cluster: &Cluster, load: &Load) {
+        for table in &self.tables {
+            let works = load.works.iter().filter(|(of, _)| of.name == table.name);
+            let mut keys: Vec<String> = works.flat_map(|(_, work)| work.keys()).collect();
+            keys.extend((0..STILL).step_by(STILL_STEP).map(|key| format!("still{key}")));
+            let outcome = replicas::compare(cluster, load, *table, keys);
+            outcome.unwrap_or_else(|error| panic!("{}: {error}", table.name));
+        }
+    }
+
+    fn check(&self, load: &Load) {
+        let mut wrong: Vec<String> = Vec::new();
+        for (table, work) in load.works.iter().filter(|(table, _)| table.promise != Promise::Service) {
+            wrong.extend(work.check().err().map(|error| format!("{}: {error}", table.name)));
+        }
+        let judged =
+            |name: &str| self.tables.iter().any(|table| table.name == name && table.promise != Promise::Service);
+        let contradictions = load.contradictions.lock().unwrap();
+        let told = contradictions.iter().filter(|(table, _)| judged(table));
+        wrong.extend(told.map(|(table, text)| format!("{table}: {text}")));
+        wrong.truncate(20);
+        assert!(wrong.is_empty(), "contradictions:\n{}", wrong.join("\n"));
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.logs);
+            return;
+        }
+        let Self { name, seconds, seed, logs, .. } = self;
+        eprintln!(
+            "failed with seed {seed}. What the nodes wrote is in {}. To repeat it:\n  TESSERA_CHAOS_SECONDS={seconds} \
+             TESSERA_SEED={seed} cargo test --locked --release -p tessera --test node whatever_happens_to_{name} -- --nocapture",
+            logs.display()
+        );
+    }
+}
+
+/// Makes sure that nodes see the clocks that they are given.
+fn see_clocks(cluster: &Cluster) {
+    let mut client = cluster.client(0);
+    client.run("SET short-lived value EX 1800");
+    cluster.set_clocks(3_600);
+    wait_for("what expires in half an hour is gone in an hour", PATIENCE, || {
+        (client.run("GET short-lived") == Value::Null).then_some(())
+    });
+    cluster.set_clocks(0);
+}

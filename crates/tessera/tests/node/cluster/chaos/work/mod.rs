@@ -1,0 +1,53 @@
+//! What clients do, and how it is judged.
+
+mod accounts;
+mod appends;
+mod counters;
+mod groups;
+mod lives;
+mod owned;
+mod records;
+mod registers;
+
+use super::load::Session;
+use super::tables::{Promise, Table};
+
+/// One kind of operations on the keys of one table. All clients share it.
+pub trait Work: Send + Sync {
+    /// Some commands, and a note of what they were answered.
+    fn step(&self, session: &mut Session);
+
+    /// Reads everything once more, after all faults.
+    fn finish(&self, session: &mut Session);
+
+    /// # Errors
+    /// What contradicts itself.
+    fn check(&self) -> Result<(), String>;
+
+    /// Every key that may be there, or may have been.
+    fn keys(&self) -> Vec<String>;
+}
+
+/// Everything that can be judged by what a table promises. `clocks_are_right` unless a run sets them.
+pub fn all_of(table: Table, clocks_are_right: bool) -> Vec<Box<dyn Work>> {
+    match table.promise {
+        Promise::UntilRead => vec![Box::new(registers::Registers::new(table))],
+        Promise::Cache => Vec::new(),
+        Promise::Everything | Promise::Service => {
+            let mut works: Vec<Box<dyn Work>> = vec![
+                Box::new(registers::Registers::new(table)),
+                Box::new(records::Records::default()),
+                Box::new(groups::Groups::of_fields()),
+                Box::new(counters::Counters::default()),
+                Box::new(appends::Appends::default()),
+                Box::new(owned::Owned::default()),
+                Box::new(lives::Lives::new(clocks_are_right)),
+            ];
+            if table.has_tags() {
+                works.push(Box::new(groups::Groups::of_keys()));
+                works.push(Box::new(accounts::Accounts::default()));
+            }
+            works
+        }
+    }
+}
