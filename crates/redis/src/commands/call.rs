@@ -39,7 +39,11 @@ impl Call<'_, '_> {
             Some(record) if record.is_field => Ok(Some(Value::Hash)),
             Some(record) => Ok(Some(Value::String(record))),
             None if key.is_empty() || !self.transaction.may_hold_sort_keys() => Ok(None),
-            None => Ok(self.first_record(key)?.map(|_| Value::Hash)),
+            // A string may have come since the look before.
+            None => Ok(self.first_record(key)?.map(|(sort_key, record)| {
+                let is_string = sort_key.is_empty() && !record.is_field;
+                if is_string { Value::String(record) } else { Value::Hash }
+            })),
         }
     }
 

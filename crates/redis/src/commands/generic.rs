@@ -3,6 +3,7 @@
 use super::CommandError;
 use super::call::{Call, Outcome, Value};
 use super::options::is;
+use crate::resp::Reply;
 use sha2::{Digest, Sha256};
 use tessera_types::{Expiry, RequestError, UnixMillis};
 
@@ -168,24 +169,24 @@ pub fn object_encoding(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub fn ping(call: &mut Call<'_, '_>) -> Outcome {
-    match call.args {
-        [_] => call.reply.simple("PONG"),
-        [_, text] => call.reply.bulk(text),
+pub fn ping(args: &[&[u8]], reply: &mut Reply<'_>) -> Outcome {
+    match args {
+        [_] => reply.simple("PONG"),
+        [_, text] => reply.bulk(text),
         _ => return Err(CommandError::arity("ping")),
     }
     Ok(())
 }
 
-pub fn echo(call: &mut Call<'_, '_>) -> Outcome {
-    call.reply.bulk(call.args[1]);
+pub fn echo(args: &[&[u8]], reply: &mut Reply<'_>) -> Outcome {
+    reply.bulk(args[1]);
     Ok(())
 }
 
-pub fn time(call: &mut Call<'_, '_>) -> Outcome {
+pub fn time(_: &[&[u8]], reply: &mut Reply<'_>) -> Outcome {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    call.reply.array(2);
-    call.reply.bulk(since.as_secs().to_string().as_bytes());
-    call.reply.bulk(since.subsec_micros().to_string().as_bytes());
+    reply.array(2);
+    reply.bulk(since.as_secs().to_string().as_bytes());
+    reply.bulk(since.subsec_micros().to_string().as_bytes());
     Ok(())
 }

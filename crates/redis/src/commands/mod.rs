@@ -16,7 +16,7 @@ mod options;
 mod strings;
 pub mod table;
 
-pub use call::Call;
+pub use call::{Call, Value};
 pub(crate) use cursor::parse_cursor;
 pub use error::CommandError;
 pub(crate) use generic::{digest, memory_usage, object_digest, object_encoding};

@@ -2,6 +2,7 @@
 
 use super::call::{Call, Outcome};
 use super::{expiry, field_expiry, generic, hashes, hscan, lcs, strings};
+use crate::resp::Reply;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -90,6 +91,8 @@ impl Group {
 pub enum Run {
     /// In a transaction of its keys' partition.
     Keyed(fn(&mut Call<'_, '_>) -> Outcome),
+    /// By whichever node is asked: it has no keys, and needs no partition.
+    Plain(fn(&[&[u8]], &mut Reply<'_>) -> Outcome),
     /// By the connection.
     Session(SessionCommand),
 }
@@ -162,6 +165,28 @@ const fn keyed(
     }
 }
 
+const fn plain(
+    group: Group,
+    name: &'static str,
+    arity: i32,
+    since: &'static str,
+    run: fn(&[&[u8]], &mut Reply<'_>) -> Outcome,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity,
+        flags: PLAIN,
+        keys: Keys::None,
+        fan_out: FanOut::Refuse,
+        group,
+        since,
+        summary,
+        run: Run::Plain(run),
+        difference: None,
+    }
+}
+
 const fn session(
     group: Group,
     name: &'static str,
@@ -227,9 +252,9 @@ pub static COMMANDS: &[Command] = &[
     session(Connection, "client", -2, SESSION, "2.4.0", S::Client, "Names, lists and ends connections").differs(
         "GETNAME, SETNAME, SETINFO, ID, INFO, LIST, KILL, NO-EVICT, NO-TOUCH; no CACHING, TRACKING, PAUSE, REPLY.",
     ),
-    keyed(Connection, "echo", 2, PLAIN, Keys::None, "1.0.0", generic::echo, "Returns its argument"),
+    plain(Connection, "echo", 2, "1.0.0", generic::echo, "Returns its argument"),
     session(Connection, "hello", -1, NO_AUTH, "6.0.0", S::Hello, "Chooses the protocol version"),
-    keyed(Connection, "ping", -1, PLAIN, Keys::None, "1.0.0", generic::ping, "Answers PONG"),
+    plain(Connection, "ping", -1, "1.0.0", generic::ping, "Answers PONG"),
     session(Connection, "quit", -1, NO_AUTH, "1.0.0", S::Quit, "Ends the connection"),
     session(Connection, "reset", 1, NO_AUTH, "6.2.0", S::Reset, "Makes the connection as new"),
     session(Connection, "select", 2, SESSION, "1.0.0", S::Select, "Chooses a table by its number").differs(NUMBERED),
@@ -277,7 +302,7 @@ pub static COMMANDS: &[Command] = &[
     session(Server, "memory", -2, SLOW_READ_MULTI, "4.0.0", S::Memory, "Tells how much memory a key takes")
         .differs("USAGE, DOCTOR; an estimate on RocksDB tables."),
     session(Server, "slowlog", -2, ADMIN, "2.2.12", S::SlowLog, "Lists slow commands"),
-    keyed(Server, "time", 1, PLAIN, Keys::None, "2.6.0", generic::time, "Tells the time"),
+    plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
         .differs("All keys must be in one partition, else CROSSSLOT; no DB option."),

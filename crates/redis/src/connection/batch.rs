@@ -218,6 +218,24 @@ impl Operation for SentBatch {
     }
 }
 
+/// Runs a command that needs no partition, and leaves its reply in `out`.
+pub(super) fn run_plain(command: &Command, frame: &OwnedFrame, protocol: Protocol, out: &mut Vec<u8>) {
+    let args = frame.arguments();
+    let mut reply = Reply::new(out, protocol);
+    let outcome = match command.run {
+        Run::Plain(run) => run(&args, &mut reply),
+        // EXEC forgets watched keys anyway.
+        Run::Session(SessionCommand::Unwatch) => {
+            reply.ok();
+            Ok(())
+        }
+        Run::Keyed(_) | Run::Session(_) => Err(CommandError::text("ERR this command needs its keys' partition")),
+    };
+    if let Err(error) = outcome {
+        reply.error(&error.line());
+    }
+}
+
 /// Runs a keyed command and leaves its reply, an error if that is what it is, in `out`.
 pub(super) fn run(
     command: &Command,
@@ -230,12 +248,10 @@ pub(super) fn run(
     let args = frame.arguments();
     let outcome = match command.run {
         Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: Reply::new(out, protocol) }),
-        // EXEC forgets watched keys anyway.
-        Run::Session(SessionCommand::Unwatch) => {
-            Reply::new(out, protocol).ok();
+        Run::Plain(_) | Run::Session(_) => {
+            run_plain(command, frame, protocol, out);
             Ok(())
         }
-        Run::Session(_) => Err(CommandError::text("ERR not a command on keys")),
     };
     if let Err(error) = &outcome {
         out.truncate(began);
@@ -252,20 +268,13 @@ fn run_all(
     out: &mut Vec<u8>,
     transaction: &mut Transaction<'_>,
 ) -> Verdict {
-    let is_overtaken = watches.iter().any(|watched| {
-        let mut unread = Vec::new();
-        let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
-        match watched {
-            Watched::Here(watch, existed) => {
-                watch.is_touched() || (*existed && matches!(call.value(watch.hash_key()), Ok(None)))
-            }
-            Watched::Digest { key, digest } => {
-                commands::digest(&call, key).is_ok_and(|now| now.as_bytes() != &digest[..])
-            }
+    for watched in watches {
+        match is_overtaken(watched, transaction) {
+            Ok(false) => continue,
+            Ok(true) => Reply::new(out, protocol).null_array(),
+            // Whoever cannot look does not know that nothing has changed.
+            Err(error) => Reply::new(out, protocol).error(&error.line()),
         }
-    });
-    if is_overtaken {
-        Reply::new(out, protocol).null_array();
         return Verdict::Abandon;
     }
     let began = out.len();
@@ -278,4 +287,15 @@ fn run_all(
         }
     }
     Verdict::Commit
+}
+
+/// Whether a watched key was written, or has expired, since it was watched.
+fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<bool, CommandError> {
+    let mut unread = Vec::new();
+    let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
+    Ok(match watched {
+        Watched::Here(watch, _) if watch.is_touched() => true,
+        Watched::Here(watch, existed) => *existed && call.value(watch.hash_key())?.is_none(),
+        Watched::Digest { key, digest } => commands::digest(&call, key)?.as_bytes() != &digest[..],
+    })
 }

@@ -136,7 +136,7 @@ impl Connection {
             return self.read_confirmed(&table, command, frame).await;
         }
         if command.fan_out == FanOut::Gather {
-            return self.run_gather(&table, frame, now);
+            return self.run_gather(&table, command, frame, now).await;
         }
         let parts = match parts(&table, command, frame.clone()) {
             Ok(parts) => parts,
@@ -215,21 +215,73 @@ impl Connection {
         reply
     }
 
-    /// MGET: anything but a string reads as nothing.
-    fn run_gather(&mut self, table: &Table, frame: &OwnedFrame, now: UnixMillis) {
-        let args = frame.arguments();
-        let keys: Vec<_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
+    /// MGET: anything but a string reads as nothing. Keys of one partition are read at one instant.
+    async fn run_gather(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
         let (began, reads) = (self.output.len(), self.session.choices.reads);
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
-        reply.array(keys.len());
-        let outcome =
-            table.read_many(&keys, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
-                Some(stored) => reply.bulk(stored.payload),
-                None => reply.null(),
-            });
-        if let Err(error) = outcome {
-            self.output.truncate(began);
-            self.reply().error(&CommandError::Request(error).line());
+        let outcome = {
+            let args = frame.arguments();
+            let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
+            let versions = versions_of_shared(table, &keys);
+            let outcome = self.read_strings(table, &keys, now);
+            let is_same = |(partition, version): &(u32, Option<u64>)| {
+                (version.is_some() && *version == table.version(*partition))
+                    // No instant is promised to those who ask for what was.
+                    || (reads == ReadMode::Outdated && !Self::is_here(table, *partition))
+            };
+            outcome.map(|()| versions.iter().all(is_same))
+        };
+        match outcome {
+            Ok(true) => {}
+            // A write came between: each partition is read for itself.
+            Ok(false) => {
+                self.output.truncate(began);
+                self.gather_part_by_part(table, command, frame, now).await;
+            }
+            Err(error) => {
+                self.output.truncate(began);
+                self.reply().error(&CommandError::Request(error).line());
+            }
         }
     }
+
+    fn read_strings(&mut self, table: &Table, keys: &[RecordKey<'_>], now: UnixMillis) -> Result<(), RequestError> {
+        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        reply.array(keys.len());
+        let reads = self.session.choices.reads;
+        table.read_many(keys, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
+            Some(stored) => reply.bulk(stored.payload),
+            None => reply.null(),
+        })
+    }
+
+    async fn gather_part_by_part(
+        &mut self,
+        table: &Arc<Table>,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        now: UnixMillis,
+    ) {
+        let Some((parts, merge)) = elsewhere::split(table, command, frame) else { return };
+        let mut replies = Vec::with_capacity(parts.len());
+        for (partition, frame) in &parts {
+            let began = self.output.len();
+            self.read_part(command, table, *partition, frame, now).await;
+            replies.push(self.output.split_off(began));
+        }
+        let mut replies = replies.iter().map(Vec::as_slice);
+        merge.write(&mut replies, self.session.protocol, &mut self.output);
+    }
+}
+
+type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
+
+/// The partitions that several of the keys are in, and their [versions](Table::version) now.
+fn versions_of_shared(table: &Table, keys: &[RecordKey<'_>]) -> SmallVec<[(u32, Option<u64>); 4]> {
+    let mut partitions: SmallVec<[u32; 16]> = keys.iter().map(|key| table.partition_of(key)).collect();
+    partitions.sort_unstable();
+    let mut shared = SmallVec::new();
+    for same in partitions.chunk_by(|one, other| one == other).filter(|same| same.len() > 1) {
+        shared.push((same[0], table.version(same[0])));
+    }
+    shared
 }

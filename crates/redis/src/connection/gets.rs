@@ -1,7 +1,7 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
 use super::{Connection, REPLY_BYTES, session};
-use crate::commands::{Call, CommandError};
+use crate::commands::{Call, CommandError, Value};
 use crate::resp::{Frame, Reply};
 use smallvec::SmallVec;
 use std::io;
@@ -131,7 +131,12 @@ fn get(
     transaction.check_lease()?;
     match value {
         Ok(None) => reply.null(),
-        Ok(Some(_)) => reply.error(&CommandError::WRONG_TYPE.line()),
+        // One that was set between the two looks.
+        Ok(Some(Value::String(record))) => {
+            *hits += 1;
+            reply.bulk(&record.value);
+        }
+        Ok(Some(Value::Hash)) => reply.error(&CommandError::WRONG_TYPE.line()),
         Err(CommandError::Request(error)) => return Err(error),
         Err(error) => reply.error(&error.line()),
     }

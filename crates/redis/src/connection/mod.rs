@@ -263,6 +263,10 @@ impl Connection {
         }
         let began = Instant::now();
         match command.run {
+            Run::Plain(_) => {
+                self.settle().await;
+                batch::run_plain(command, &owned, self.session.protocol, &mut self.output);
+            }
             Run::Keyed(_) => {
                 self.settle().await;
                 let replied = self.output.len();

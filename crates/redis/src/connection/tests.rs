@@ -3,7 +3,9 @@
 use super::elsewhere::Confined;
 use super::*;
 use crate::test_cluster::{TestNode, config, wait_for};
-use tessera_store::{Leader, Table};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tessera_store::{CatalogCommand, Leader, Table};
 use tessera_types::{EngineKind, RecordKey};
 
 /// A connection whose replies stay in its output.
@@ -72,4 +74,92 @@ async fn another_node_is_not_told_that_nothing_was_done_when_some_was() {
     connection.confined = Confined::Here;
     let replies = connection.given(&format!("DEL {here} {there}\nEXISTS {here}")).await;
     assert!(replies.starts_with("-LOADING ") && replies.ends_with("\r\n:1\r\n"), "{replies}");
+}
+
+/// Commands without keys once went to the partition with the number 0, and failed with it.
+#[tokio::test]
+async fn commands_without_keys_need_no_partition() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 2).await;
+    let mut connection = connection(&node, &table);
+    // From now on no partition of the table is served.
+    node.store
+        .change_catalog(CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::now() })
+        .await
+        .unwrap()
+        .unwrap();
+    wait_for("the table is dropped", || node.store.table_named("t").is_none().then_some(())).await;
+    assert!(connection.given("GET k").await.starts_with('-'));
+    assert_eq!(connection.given("PING\nECHO x").await, "+PONG\r\n$1\r\nx\r\n");
+    assert!(connection.given("TIME").await.starts_with("*2\r\n"));
+    let replies = connection.given("MULTI\nPING\nECHO x\nUNWATCH\nEXEC").await;
+    assert_eq!(replies, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+PONG\r\n$1\r\nx\r\n+OK\r\n");
+}
+
+/// Gives a connection of its own the same pipeline again and again, until dropped.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(mut connection: Connection, mut lines: impl FnMut() -> String + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = stop.clone();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                runtime.block_on(connection.given(&lines()));
+            }
+        };
+        Self { stop, thread: Some(std::thread::spawn(run)) }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+/// How long reads and writes that must not meet halfway are tried beside each other.
+const STRESS: Duration = Duration::from_secs(2);
+
+#[tokio::test]
+async fn keys_of_one_partition_are_read_at_one_instant() {
+    let node = TestNode::start(None, config());
+    let keys: Vec<String> = (0..20).map(|number| format!("{{t}}{number}")).collect();
+    for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
+        let table = node.create_table(name, engine, 2).await;
+        let (mut round, written) = (0, keys.clone());
+        let _writer = Writer::start(connection(&node, &table), move || {
+            round += 1;
+            let pairs: String = written.iter().map(|key| format!(" {key} {:09}", round)).collect();
+            format!("MSET{pairs}")
+        });
+        let mut reader = connection(&node, &table);
+        let (began, mut reads) = (Instant::now(), 0);
+        while began.elapsed() < STRESS {
+            let reply = reader.given(&format!("MGET {} other", keys.join(" "))).await;
+            let mut values: Vec<&str> = reply.split("\r\n").skip(2).step_by(2).take(keys.len()).collect();
+            values.dedup();
+            assert!(values.len() == 1 || reply.starts_with("*21\r\n$-1"), "{name}, read {reads}: {reply}");
+            reads += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_string_that_comes_and_goes_is_never_taken_for_a_hash() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut reader = connection(&node, &table);
+    assert_eq!(reader.given("HSET h f v").await, ":1\r\n");
+    let _writer = Writer::start(connection(&node, &table), || "DEL s\nSET s v".into());
+    let (began, gets) = (Instant::now(), "GET s\nTYPE s\nSTRLEN s\n".repeat(20));
+    while began.elapsed() < STRESS {
+        let replies = reader.given(&gets).await;
+        assert!(!replies.contains("WRONGTYPE") && !replies.contains("hash"), "{replies}");
+    }
 }

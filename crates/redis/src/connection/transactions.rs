@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Mode, Watched};
 use super::frame::OwnedFrame;
-use super::{Connection, dispatch, session};
+use super::{Connection, batch, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use tessera_store::{Table, Transaction};
@@ -120,7 +120,14 @@ impl Connection {
                 return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
             }
         }
-        let at = partition.unwrap_or(0);
+        let Some(at) = partition else {
+            // Nothing in it needs a partition.
+            self.reply().array(transaction.commands.len());
+            for (command, frame) in &transaction.commands {
+                batch::run_plain(command, frame, self.session.protocol, &mut self.output);
+            }
+            return;
+        };
         // Another node cannot tell whether what is watched here was written. It may have been.
         let is_watching_here = watches.iter().any(|watched| matches!(watched, Watched::Here(..)));
         if self.may_forward() && !Self::is_here(&table, at) {

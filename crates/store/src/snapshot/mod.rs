@@ -82,6 +82,8 @@ pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index:
         table.engine.make_durable(partition, &|| Ok(()))
     };
     let is_replaced = try_again(host, table, partition, replace);
+    // Whoever watched a key when this node led does not know what others wrote to it since.
+    state.watched.touch_all();
     state.version.fetch_add(1, Ordering::AcqRel);
     state.is_readable.store(is_replaced, Ordering::Release);
     incoming::remove_file(host, file.number);
@@ -120,4 +122,24 @@ fn encode_request(number: u64, offset: u64, bytes: u64) -> Vec<u8> {
 fn decode_request(mut request: &[u8]) -> Option<(u64, u64, u64)> {
     let mut next = || request.try_get_u64_le().ok();
     Some((next()?, next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::TestNode;
+
+    /// A node may have watched a key when it led, and lead again by a snapshot that has what others wrote meanwhile.
+    #[tokio::test]
+    async fn records_that_are_replaced_count_as_written_to_those_who_watch_them() {
+        let node = TestNode::start(|_| {});
+        let table = node.create_table("t", 1).await;
+        let (index, file) = node.store.host.write_snapshot(&table, 0).unwrap();
+        let watch = table.watch(b"k");
+        assert!(!watch.is_touched());
+        let place = |name: &str| path(&node.store.host, name).unwrap();
+        fs::copy(place(&format!("to-{:016x}", file.number)), place(&incoming::file_name(file.number))).unwrap();
+        replace_records(&node.store.host, &table, 0, index, file);
+        assert!(watch.is_touched());
+    }
 }

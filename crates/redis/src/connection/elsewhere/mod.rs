@@ -383,7 +383,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
             let all = 0..table.schema().partitions;
             Some((all.clone().map(|partition| (partition, frame.clone())).collect(), Merge::Arrays(all.len())))
         }
-        Run::Session(_) => None,
+        Run::Session(_) | Run::Plain(_) => None,
         Run::Keyed(_) if command.fan_out == FanOut::Gather => {
             let mut by_partition: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
             for at in 1..args.len() {
