@@ -59,6 +59,12 @@ impl Catalog {
         self.nodes.get(&id)
     }
 
+    /// Whether there is such a node, or may be one that this copy of the catalog does not know yet. One that was removed is
+    /// not.
+    pub fn may_be_a_node(&self, id: NodeId) -> bool {
+        self.nodes.contains_key(&id) || id.0 >= self.next_node
+    }
+
     /// How many replicas a node holds, or is to hold.
     pub fn replicas_on(&self, node: NodeId) -> usize {
         let placements = self.tables.values().flat_map(|table| &table.placement);

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tessera_cluster::Site;
 use tessera_engine::{MemoryConfig, RocksConfig};
+use tessera_transport::Secret;
 use tessera_types::Limits;
 
 /// What a store needs to know to open.
@@ -27,6 +28,8 @@ pub struct StoreConfig {
     pub flush_age: Duration,
     /// Where this node can be reached.
     pub site: Site,
+    /// What all nodes of the cluster know and nobody else; empty for none.
+    pub secret: Secret,
     /// Nodes of a cluster to join, as `HOST:PORT`. Empty, or with an identity in the data directory already, it joins none.
     pub join: Vec<String>,
     /// How long a node may be silent until its replicas are replaced.
@@ -55,6 +58,7 @@ impl StoreConfig {
             drop_retention: Duration::from_secs(86_400),
             flush_age: Duration::from_secs(600),
             site: Site::default(),
+            secret: Secret::new(b""),
             join: Vec::new(),
             replace_after: Duration::from_secs(300),
             move_bytes_per_second: 100 << 20,

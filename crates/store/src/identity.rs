@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tessera_cluster::{Catalog, CatalogFile, Site};
+use tessera_cluster::{Catalog, CatalogFile};
 use tessera_transport::Identity;
 use tessera_types::{ClusterId, NodeId};
 
@@ -55,7 +55,7 @@ pub(crate) fn establish(
     let (identity, catalog) = if config.join.is_empty() {
         (of_new_cluster(), Catalog::of_new_cluster(config.site.clone()))
     } else {
-        let welcome = runtime.block_on(join(&config.join, &config.site)).map_err(OpenError::Join)?;
+        let welcome = runtime.block_on(join(config)).map_err(OpenError::Join)?;
         (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
     };
     // The catalog first: without identity it counts for nothing.
@@ -78,13 +78,13 @@ pub(crate) struct Welcome {
 ///
 /// # Errors
 /// What the last one said when none did in time.
-async fn join(seeds: &[String], site: &Site) -> Result<Welcome, String> {
+async fn join(config: &StoreConfig) -> Result<Welcome, String> {
     let began = Instant::now();
-    let request = serde_json::to_vec(site).expect("site have a JSON form");
+    let request = serde_json::to_vec(&config.site).expect("sites have a JSON form");
     loop {
         let mut error = String::new();
-        for seed in seeds {
-            let answer = tessera_transport::ask_stranger(seed, peers::JOIN, &request).await;
+        for seed in &config.join {
+            let answer = tessera_transport::ask_stranger(seed, &config.secret, peers::JOIN, &request).await;
             match answer.and_then(|answer| {
                 serde_json::from_slice::<Result<Welcome, String>>(&answer).map_err(|error| error.to_string())?
             }) {

@@ -58,7 +58,7 @@ pub use tessera_cluster::{
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};
-pub use tessera_transport::{Answer, RequestFailure};
+pub use tessera_transport::{Answer, RequestFailure, Secret};
 pub use traffic::{PartitionTraffic, hot_partitions};
 pub use transaction::{Record, Transaction};
 pub use watch::Watch;

@@ -128,6 +128,10 @@ impl Handler for PeerHandler {
         store.host.deliver(of_groups);
     }
 
+    fn is_known(&self, node: NodeId) -> bool {
+        self.store.get().is_some_and(|store| store.host.catalog.load().may_be_a_node(node))
+    }
+
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
         let store = self.store.get().cloned();
         Box::pin(async move {

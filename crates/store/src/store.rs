@@ -100,7 +100,7 @@ impl Store {
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());
-        let transport = Transport::new(identity, handler.clone());
+        let transport = Transport::new(identity, config.secret.clone(), handler.clone());
         let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
         let replicas =
             Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;

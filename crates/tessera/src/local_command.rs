@@ -5,6 +5,8 @@ use crate::exit::ExitError;
 use crate::{NodeArgs, node_command};
 use clap::Args;
 use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +23,8 @@ const PEGASUS_META_PORT: u16 = 34_601;
 /// The tables that the test suites of Pegasus' clients use, with their partitions.
 const ONEBOX_TABLES: [(&str, u32); 2] = [("temp", 8), ("stat", 4)];
 const READY: Duration = Duration::from_secs(120);
+/// The file of the secret that the nodes share, in the directory of all data.
+const SECRET: &str = "cluster-secret";
 const POLL: Duration = Duration::from_millis(50);
 /// After a node ended; long enough to see that the others go on.
 const RESTART: Duration = Duration::from_secs(5);
@@ -62,6 +66,7 @@ struct Node {
 pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
     let other = |error: std::io::Error| ExitError::Other(error.to_string());
     std::fs::create_dir_all(&args.data_dir).map_err(|error| ExitError::DataDirectory(error.to_string()))?;
+    make_secret(&args.data_dir.join(SECRET)).map_err(|error| ExitError::DataDirectory(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -78,6 +83,18 @@ pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
         stop(&mut nodes).await;
         outcome
     })
+}
+
+/// Makes a secret for the nodes, unless there is one from before.
+fn make_secret(path: &Path) -> std::io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    if path.exists() {
+        return Ok(());
+    }
+    let secret: String = rand::random::<[u8; 32]>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&unfinished)?;
+    writeln!(file, "{secret}").and_then(|()| file.sync_all())?;
+    std::fs::rename(unfinished, path)
 }
 
 fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
@@ -105,6 +122,10 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     // The nodes share the cores. Two threads of a node that take turns on one only make smaller batches.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
+    let is_set_here = args.overrides.iter().any(|setting| setting.starts_with("cluster.secret"));
+    if !is_set_here && !std::env::vars().any(|(name, _)| name.starts_with("TESSERA_CLUSTER__SECRET")) {
+        command.args(["--set", &format!("cluster.secret_file={}", args.data_dir.join(SECRET).display())]);
+    }
     for setting in &args.overrides {
         command.args(["--set", setting]);
     }

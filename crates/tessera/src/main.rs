@@ -184,9 +184,9 @@ fn main() -> ExitCode {
             print!("{}", config::TEMPLATE);
             Ok(())
         }
-        Command::Config { command: ConfigCommand::Show(args) } => {
-            args.load().map(|config| print!("{}", toml::to_string(&config).expect("settings have a TOML form")))
-        }
+        Command::Config { command: ConfigCommand::Show(args) } => args
+            .load()
+            .map(|config| print!("{}", toml::to_string(&config.without_secrets()).expect("settings have a TOML form"))),
         Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
         Command::Commands => {
             print!("{}", tessera_redis::commands::table::to_markdown());

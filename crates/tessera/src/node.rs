@@ -11,7 +11,7 @@ use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_pegasus::{PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_store::{OpenError, Site, Store, StoreConfig, StoreWorker};
+use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,14 +48,17 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
     let peer_listener = listen(peer_address, false)?;
     let pegasus_port = pegasus_addresses.first().map(SocketAddr::port);
+    let secret = Secret::new(&config.cluster_secret()?);
     let site = site(config, peer_address.port(), redis_address.port(), admin_address.port(), pegasus_port);
     let pegasus_config = pegasus_config(config, &site);
 
     let (store, store_workers) =
-        Store::open(store_config(config, workers, site), peer_listener).map_err(|error| match error {
-            OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
-            error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
-            other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
+        Store::open(StoreConfig { secret, ..store_config(config, workers, site) }, peer_listener).map_err(|error| {
+            match error {
+                OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
+                error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
+                other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
+            }
         })?;
     let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);

@@ -6,18 +6,34 @@
 //!   2 request  | u64 number | u8 service | payload
 //!   3 response | u64 number | payload
 //!   4 alive    | (nothing; sent now and then, and answered by the same)
+//!   5 failed   | u64 number (of a request that will have no response)
+//!   6 piece    | bytes
+//!   7 end      | bytes
 //! ```
+//!
+//! A frame is no longer than [`FRAME_BYTES`]. What is longer is cut into pieces, which follow one another, with an end as
+//! the last one; put together they are a type and what belongs to it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::io;
 
-/// Longest frame. A snapshot of a partition travels in one.
-const FRAME_BYTES: usize = u32::MAX as usize;
+/// Longest frame, without its length.
+pub(crate) const FRAME_BYTES: usize = 16 << 20;
+/// Longest message, request or response when its pieces are put together. One write to a partition may have a gibibyte
+/// (`Limits::WRITE_BYTES_CEILING`), and what travels with it has to find room.
+pub(crate) const WHOLE_BYTES: usize = (1 << 30) + (64 << 20);
+/// Longest frame of a node without identity, which has no pieces either. It only asks to be let in.
+pub(crate) const STRANGER_BYTES: usize = 64 << 10;
+/// Bytes that a frame has beside its payload, at most.
+pub(crate) const HEAD: usize = 16;
 
 const MESSAGE: u8 = 1;
 const REQUEST: u8 = 2;
 const RESPONSE: u8 = 3;
 const ALIVE: u8 = 4;
+const FAILED: u8 = 5;
+const PIECE: u8 = 6;
+const END: u8 = 7;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
@@ -25,22 +41,53 @@ pub(crate) enum Frame {
     Request { number: u64, service: u8, payload: Bytes },
     Response { number: u64, payload: Bytes },
     Alive,
+    Failed { number: u64 },
 }
 
 fn frame(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
     let begin = out.len();
     out.put_u32_le(0);
     write(out);
-    let length = u32::try_from(out.len() - begin - 4).expect("frames are shorter than 4 GiB");
-    out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    let length = out.len() - begin - 4;
+    if length <= FRAME_BYTES {
+        out[begin..begin + 4].copy_from_slice(&short(length));
+    } else {
+        let body = out.split_off(begin);
+        cut(&body[4..], out);
+    }
 }
 
-pub(crate) fn message(out: &mut BytesMut, kind: u8, write: impl FnOnce(&mut BytesMut)) {
+fn short(length: usize) -> [u8; 4] {
+    u32::try_from(length).expect("no frame is longer than FRAME_BYTES").to_le_bytes()
+}
+
+fn cut(body: &[u8], out: &mut BytesMut) {
+    let mut pieces = body.chunks(FRAME_BYTES - 1).peekable();
+    while let Some(piece) = pieces.next() {
+        out.put_slice(&short(1 + piece.len()));
+        out.put_u8(if pieces.peek().is_some() { PIECE } else { END });
+        out.put_slice(piece);
+    }
+}
+
+/// Appends a message. Returns whether it was short enough; if not, nothing is appended.
+#[must_use]
+pub(crate) fn message(out: &mut BytesMut, kind: u8, write: impl FnOnce(&mut BytesMut)) -> bool {
+    let begin = out.len();
+    let mut is_short = true;
     frame(out, |out| {
         out.put_u8(MESSAGE);
         out.put_u8(kind);
         write(out);
+        is_short = out.len() - begin <= WHOLE_BYTES;
+        if !is_short {
+            out.truncate(begin + 4);
+        }
     });
+    if !is_short {
+        out.truncate(begin);
+    }
+    is_short
 }
 
 pub(crate) fn request(out: &mut BytesMut, number: u64, service: u8, payload: &[u8]) {
@@ -60,29 +107,92 @@ pub(crate) fn response(out: &mut BytesMut, number: u64, payload: &[u8]) {
     });
 }
 
+pub(crate) fn failed(out: &mut BytesMut, number: u64) {
+    frame(out, |out| {
+        out.put_u8(FAILED);
+        out.put_u64_le(number);
+    });
+}
+
 pub(crate) fn alive(out: &mut BytesMut) {
     frame(out, |out| out.put_u8(ALIVE));
 }
 
-/// Takes a whole frame from the front of `bytes`, if there is one.
-///
-/// # Errors
-/// If that is no frame.
-pub(crate) fn take(bytes: &mut BytesMut) -> io::Result<Option<Frame>> {
-    let damaged = || io::Error::other("what another node sent is no frame");
-    let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else {
-        return Ok(None);
-    };
-    if length == 0 || length > FRAME_BYTES {
-        return Err(damaged());
+/// What comes in over a connection, and how much of it may be one frame.
+pub(crate) struct Input {
+    pub(crate) bytes: BytesMut,
+    /// What has come in pieces so far.
+    pieces: BytesMut,
+    frame_bytes: usize,
+    whole_bytes: usize,
+}
+
+impl Input {
+    /// From a node of the cluster.
+    pub(crate) fn of_node() -> Self {
+        Self::new(FRAME_BYTES, WHOLE_BYTES)
     }
-    if bytes.len() < 4 + length {
-        // A little at a time: what was announced need not come.
-        bytes.reserve((4 + length - bytes.len()).min(1 << 20));
-        return Ok(None);
+
+    /// From a node without identity.
+    pub(crate) fn of_stranger() -> Self {
+        Self::new(STRANGER_BYTES, 0)
     }
-    bytes.advance(4);
-    let mut body = bytes.split_to(length).freeze();
+
+    fn new(frame_bytes: usize, whole_bytes: usize) -> Self {
+        Self { bytes: BytesMut::new(), pieces: BytesMut::new(), frame_bytes, whole_bytes }
+    }
+
+    /// Takes a whole frame from the front, if there is one.
+    ///
+    /// # Errors
+    /// If that is no frame, or too long a one.
+    pub(crate) fn take(&mut self) -> io::Result<Option<Frame>> {
+        loop {
+            let Some(body) = self.take_body()? else { return Ok(None) };
+            match body.first() {
+                Some(&kind @ (PIECE | END)) => {
+                    if self.pieces.len() + body.len() - 1 > self.whole_bytes {
+                        return Err(io::Error::other("what another node sent in pieces is too long"));
+                    }
+                    self.pieces.extend_from_slice(&body[1..]);
+                    if kind == END {
+                        return parse(std::mem::take(&mut self.pieces).freeze()).map(Some);
+                    }
+                }
+                _ if self.pieces.is_empty() => return parse(body).map(Some),
+                _ => return Err(damaged()),
+            }
+        }
+    }
+
+    fn take_body(&mut self) -> io::Result<Option<Bytes>> {
+        let Some(length) = self.bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize) else {
+            return Ok(None);
+        };
+        if length == 0 {
+            return Err(damaged());
+        }
+        if length > self.frame_bytes {
+            let limit = self.frame_bytes;
+            return Err(io::Error::other(format!(
+                "another node announced a frame of {length} bytes; at most {limit} are taken"
+            )));
+        }
+        if self.bytes.len() < 4 + length {
+            // A little at a time: what was announced need not come.
+            self.bytes.reserve((4 + length - self.bytes.len()).min(1 << 20));
+            return Ok(None);
+        }
+        self.bytes.advance(4);
+        Ok(Some(self.bytes.split_to(length).freeze()))
+    }
+}
+
+fn damaged() -> io::Error {
+    io::Error::other("what another node sent is no frame")
+}
+
+fn parse(mut body: Bytes) -> io::Result<Frame> {
     let parse = |body: &mut Bytes| {
         Some(match body.try_get_u8().ok()? {
             MESSAGE => Frame::Message { kind: body.try_get_u8().ok()?, payload: body.split_off(0) },
@@ -92,35 +202,69 @@ pub(crate) fn take(bytes: &mut BytesMut) -> io::Result<Option<Frame>> {
                 payload: body.split_off(0),
             },
             RESPONSE => Frame::Response { number: body.try_get_u64_le().ok()?, payload: body.split_off(0) },
+            FAILED => Frame::Failed { number: body.try_get_u64_le().ok()? },
             ALIVE => Frame::Alive,
             _ => return None,
         })
     };
-    parse(&mut body).map(Some).ok_or_else(damaged)
+    parse(&mut body).ok_or_else(damaged)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn input(limits: Input, bytes: &[u8]) -> Input {
+        Input { bytes: BytesMut::from(bytes), ..limits }
+    }
+
     #[test]
     fn frames_come_back_whole_and_in_order() {
         let mut wire = BytesMut::new();
-        message(&mut wire, 7, |out| out.put_slice(b"one"));
+        assert!(message(&mut wire, 7, |out| out.put_slice(b"one")));
         request(&mut wire, 8, 9, b"two");
         response(&mut wire, 10, b"");
         alive(&mut wire);
-        let (mut got, mut buffer) = (Vec::new(), BytesMut::new());
+        failed(&mut wire, 11);
+        let (mut got, mut buffer) = (Vec::new(), Input::of_stranger());
         for byte in wire {
-            buffer.put_u8(byte);
-            got.extend(take(&mut buffer).unwrap());
+            buffer.bytes.put_u8(byte);
+            got.extend(buffer.take().unwrap());
         }
         let payload = Bytes::from_static;
         assert_eq!(got[0], Frame::Message { kind: 7, payload: payload(b"one") });
         assert_eq!(got[1], Frame::Request { number: 8, service: 9, payload: payload(b"two") });
-        assert_eq!(got[2..], [Frame::Response { number: 10, payload: payload(b"") }, Frame::Alive]);
+        assert_eq!(got[2..4], [Frame::Response { number: 10, payload: payload(b"") }, Frame::Alive]);
+        assert_eq!(got[4..], [Frame::Failed { number: 11 }]);
         for damaged in [&[0, 0, 0, 0][..], &[1, 0, 0, 0, 99], &[1, 0, 0, 0, 2]] {
-            take(&mut BytesMut::from(damaged)).unwrap_err();
+            input(Input::of_node(), damaged).take().unwrap_err();
         }
+    }
+
+    #[test]
+    fn what_is_longer_than_a_frame_comes_in_pieces() {
+        for length in [FRAME_BYTES - 2, FRAME_BYTES - 1, 2 * FRAME_BYTES, 2 * FRAME_BYTES - 3] {
+            let long: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let mut wire = BytesMut::new();
+            assert!(message(&mut wire, 7, |out| out.put_slice(&long)));
+            alive(&mut wire);
+            let mut input = input(Input::of_node(), &wire);
+            assert_eq!(input.take().unwrap(), Some(Frame::Message { kind: 7, payload: long.into() }));
+            assert_eq!(input.take().unwrap(), Some(Frame::Alive));
+            assert_eq!((input.take().unwrap(), input.bytes.len()), (None, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_as_soon_as_it_is_announced() {
+        let announced = |length: usize| [&short(length)[..], &[MESSAGE]].concat();
+        assert_eq!(input(Input::of_node(), &announced(FRAME_BYTES)).take().unwrap(), None);
+        input(Input::of_node(), &announced(FRAME_BYTES + 1)).take().unwrap_err();
+        input(Input::of_stranger(), &announced(STRANGER_BYTES + 1)).take().unwrap_err();
+        let pieces = [&short(3)[..], &[PIECE, 1, 2], &short(3), &[END, 3, 4]].concat();
+        input(Input::of_stranger(), &pieces).take().unwrap_err();
+        input(Input::new(FRAME_BYTES, 3), &pieces).take().unwrap_err();
+        let between = [&short(3)[..], &[PIECE, MESSAGE, 2], &short(1), &[ALIVE]].concat();
+        input(Input::of_node(), &between).take().unwrap_err();
     }
 }

@@ -1,35 +1,67 @@
-//! Who may talk to whom. The one that dials says:
+//! Who may talk to whom. Before anything else is read or answered, both ends prove that they know the cluster's secret,
+//! each by an HMAC over random numbers of both, so that what somebody overheard is of no use later or in the other direction:
 //!
 //! ```text
-//! "TESSERA" | u8 version | u128 cluster | u32 its node | u32 the node it means to reach
+//! the one that dials   "TESSERA" | u8 version | u128 cluster | u32 its node | u32 the node it means to reach | [32] nonce
+//! the other one        u8 0 | [32] nonce
+//! the one that dials   [32] proof, HMAC("dials  " | its first message | the other one's nonce)
+//! the other one        u8 0 | [32] proof, HMAC("answers" | the first message | its own nonce)
 //! ```
 //!
-//! and gets back a zero byte, or a byte one, a u16 length and the reason in words. A node without identity sends zeros.
+//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. Until it has seen the
+//! proof it says nothing of itself but which version it speaks. A node without identity, which wants to join, sends zeros
+//! for the cluster and for both nodes. Where no secret is set, the empty one proves nothing, and the cluster's id, which has
+//! 128 random bits, is what a node must know.
 //!
 //! So a node that was installed anew under an old address is not taken for the old one, and nodes of two clusters that
-//! were given one another's addresses refuse each other.
+//! were given one another's addresses refuse each other. What travels after the handshake is neither encrypted nor signed:
+//! whoever can change it on its way can take a connection over.
 
 use crate::Identity;
+use crate::secret::{self, LENGTH, Secret};
 use std::io;
 use tessera_types::{ClusterId, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAGIC: &[u8; 7] = b"TESSERA";
-const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
+/// Bytes of the first message.
+const HELLO: usize = 32 + LENGTH;
+
+const DIALS: &[u8] = b"dials  ";
+const ANSWERS: &[u8] = b"answers";
 
 /// Introduces this node to `to`, or as one without identity.
-pub(crate) async fn introduce(stream: &mut TcpStream, who: Option<(Identity, NodeId)>) -> io::Result<()> {
+pub(crate) async fn introduce(
+    stream: &mut TcpStream,
+    secret: &Secret,
+    who: Option<(Identity, NodeId)>,
+) -> io::Result<()> {
     let (cluster, from, to) = who.map_or((0, 0, 0), |(own, to)| (own.cluster.0, own.node.0, to.0));
-    let mut hello = [0; 32];
+    let mut hello = [0; HELLO];
     hello[..7].copy_from_slice(MAGIC);
     hello[7] = VERSION;
     hello[8..24].copy_from_slice(&cluster.to_le_bytes());
     hello[24..28].copy_from_slice(&from.to_le_bytes());
-    hello[28..].copy_from_slice(&to.to_le_bytes());
+    hello[28..32].copy_from_slice(&to.to_le_bytes());
+    hello[32..].copy_from_slice(&secret::nonce()?);
     stream.write_all(&hello).await?;
+    let nonce = read_answer(stream).await?;
+    stream.write_all(&secret.prove(&[DIALS, &hello, &nonce])).await?;
+    let proof = read_answer(stream).await?;
+    if !secret.is_proven(&[ANSWERS, &hello, &nonce], &proof) {
+        return Err(io::Error::other("who answers there does not know the cluster's secret"));
+    }
+    Ok(())
+}
+
+/// Reads 32 bytes, or why there are none.
+async fn read_answer(stream: &mut TcpStream) -> io::Result<[u8; LENGTH]> {
     if stream.read_u8().await? == 0 {
-        return Ok(());
+        let mut answer = [0; LENGTH];
+        stream.read_exact(&mut answer).await?;
+        return Ok(answer);
     }
     let mut reason = vec![0; usize::from(stream.read_u16_le().await?)];
     stream.read_exact(&mut reason).await?;
@@ -37,35 +69,62 @@ pub(crate) async fn introduce(stream: &mut TcpStream, who: Option<(Identity, Nod
 }
 
 /// Hears who dials. Returns the node, `None` for one without identity.
-pub(crate) async fn receive(stream: &mut TcpStream, own: Identity) -> io::Result<Option<NodeId>> {
-    let mut hello = [0; 32];
-    stream.read_exact(&mut hello).await?;
+pub(crate) async fn receive(
+    stream: &mut TcpStream,
+    secret: &Secret,
+    own: Identity,
+    is_known: impl Fn(NodeId) -> bool,
+) -> io::Result<Option<NodeId>> {
+    let mut hello = [0; HELLO];
+    // Another program's first words may be fewer.
+    stream.read_exact(&mut hello[..8]).await?;
+    if hello[..7] != *MAGIC {
+        return refuse(stream, "this port is for other nodes of the cluster; clients use others".into()).await;
+    }
+    if hello[7] != VERSION {
+        let theirs = hello[7];
+        let reason = format!("this node speaks version {VERSION} of the protocol between nodes, not {theirs}");
+        return refuse(stream, reason).await;
+    }
+    stream.read_exact(&mut hello[8..]).await?;
+    let nonce = secret::nonce()?;
+    send(stream, &nonce).await?;
+    let mut proof = [0; LENGTH];
+    stream.read_exact(&mut proof).await?;
+    if !secret.is_proven(&[DIALS, &hello, &nonce], &proof) {
+        let reason = "this node has another secret: `cluster.secret` must be the same on all nodes of a cluster".into();
+        return refuse(stream, reason).await;
+    }
     let number = |at: usize| u32::from_le_bytes(hello[at..at + 4].try_into().expect("four bytes"));
     let cluster = u128::from_le_bytes(hello[8..24].try_into().expect("sixteen bytes"));
     let (from, to) = (NodeId(number(24)), NodeId(number(28)));
-    let refusal = if hello[..7] != *MAGIC {
-        Some("this port is for other nodes of the cluster; clients use others".to_string())
-    } else if hello[7] != VERSION {
-        Some(format!("this node speaks version {VERSION} of the protocol between nodes, not {}", hello[7]))
-    } else if cluster == 0 {
+    let refusal = if (cluster, from.0, to.0) == (0, 0, 0) {
         None
     } else if cluster != own.cluster.0 {
-        Some(format!("this node belongs to cluster {}, not {}", own.cluster, ClusterId(cluster)))
+        Some(format!("this node belongs to another cluster than {}", ClusterId(cluster)))
     } else if to != own.node {
         Some(format!("this is node {}, not {to}", own.node))
+    } else if from == own.node || !is_known(from) {
+        Some(format!("node {from} is not a node of this cluster"))
     } else {
         None
     };
-    match refusal {
-        None => {
-            stream.write_u8(0).await?;
-            Ok(Some(from).filter(|from| from.0 != 0))
-        }
-        Some(reason) => {
-            stream.write_u8(1).await?;
-            stream.write_u16_le(u16::try_from(reason.len()).expect("reasons are short")).await?;
-            stream.write_all(reason.as_bytes()).await?;
-            Err(io::Error::other(reason))
-        }
+    if let Some(reason) = refusal {
+        return refuse(stream, reason).await;
     }
+    send(stream, &secret.prove(&[ANSWERS, &hello, &nonce])).await?;
+    Ok(Some(from).filter(|from| from.0 != 0))
+}
+
+async fn send(stream: &mut TcpStream, answer: &[u8; LENGTH]) -> io::Result<()> {
+    let mut message = [0; 1 + LENGTH];
+    message[1..].copy_from_slice(answer);
+    stream.write_all(&message).await
+}
+
+async fn refuse<T>(stream: &mut TcpStream, reason: String) -> io::Result<T> {
+    let length = u16::try_from(reason.len()).expect("reasons are short");
+    let message = [&[1][..], &length.to_le_bytes(), reason.as_bytes()].concat();
+    stream.write_all(&message).await?;
+    Err(io::Error::other(reason))
 }

@@ -1,28 +1,57 @@
 //! Connections that other nodes made.
 
-use crate::frame::{self, Frame};
-use crate::{Transport, handshake};
-use bytes::BytesMut;
+use crate::frame::{self, Frame, HEAD, Input, WHOLE_BYTES};
+use crate::{REQUESTS_UNDER_WAY, Transport, handshake};
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tessera_types::NodeId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 /// How long a node may take to introduce itself.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long a node without identity may take for all that it wants.
+const STRANGER: Duration = Duration::from_secs(60);
+/// A node that has been silent for so long on a connection is not at its other end; one that lives says so far more often.
+const IDLE: Duration = Duration::from_secs(10);
+/// Connections at one time of those who have not introduced themselves, or are strangers.
+const STRANGERS: usize = 64;
+/// Connections at one time of nodes of the cluster.
+const CONNECTIONS: usize = 1_024;
+/// Bytes of answers that may wait for a node to read them; until then no more of its requests are read.
+const ANSWER_BYTES: usize = 256 << 20;
 /// How long to wait when no connection can be taken, such as for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
+    let (strangers, nodes) = (Arc::new(Semaphore::new(STRANGERS)), Arc::new(Semaphore::new(CONNECTIONS)));
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let transport = transport.clone();
+                let Ok(stranger) = strangers.clone().try_acquire_owned() else {
+                    tracing::debug!(%address, "too many who have not introduced themselves; a connection is closed");
+                    continue;
+                };
+                let (transport, nodes) = (transport.clone(), nodes.clone());
                 tokio::spawn(async move {
-                    if let Err(error) = connection(transport, stream).await {
+                    let serve = async {
+                        let mut stream = stream;
+                        let Some(from) = introduced(&transport, &mut stream).await? else {
+                            let serve = connection(transport, stream, None);
+                            return tokio::time::timeout(STRANGER, serve).await.map_err(|_| timed_out())?;
+                        };
+                        drop(stranger);
+                        let Ok(_one_of_many) = nodes.try_acquire() else {
+                            return Err(io::Error::other("there are too many connections"));
+                        };
+                        connection(transport, stream, Some(from)).await
+                    };
+                    if let Err(error) = serve.await {
                         tracing::debug!(%address, %error, "a connection from another node ended");
                     }
                 });
@@ -35,48 +64,99 @@ pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
     }
 }
 
+fn timed_out() -> io::Error {
+    io::Error::from(io::ErrorKind::TimedOut)
+}
+
+async fn introduced(transport: &Transport, stream: &mut TcpStream) -> io::Result<Option<NodeId>> {
+    stream.set_nodelay(true)?;
+    let is_known = |node| transport.handler.is_known(node);
+    let receive = handshake::receive(stream, &transport.secret, transport.identity(), is_known);
+    tokio::time::timeout(HANDSHAKE, receive).await.map_err(|_| timed_out())?
+}
+
 /// Answers that wait to be written.
 #[derive(Default)]
 struct Answers {
     queue: Mutex<BytesMut>,
     wake: Notify,
+    /// Requests that are not answered yet.
+    under_way: AtomicUsize,
+    /// Told when there are fewer answers, or fewer requests without one.
+    room: Notify,
 }
 
-async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let own = transport.identity();
-    let from = tokio::time::timeout(HANDSHAKE, handshake::receive(&mut stream, own))
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+impl Answers {
+    fn has_room(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) < REQUESTS_UNDER_WAY && self.queue.lock().len() < ANSWER_BYTES
+    }
+
+    fn begin(self: &Arc<Self>, number: u64) -> Owed {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        Owed { answers: self.clone(), number, is_answered: false }
+    }
+}
+
+/// An answer that somebody waits for. If whatever makes it ends without one, as a panic does, it says so.
+struct Owed {
+    answers: Arc<Answers>,
+    number: u64,
+    is_answered: bool,
+}
+
+impl Owed {
+    fn answer(mut self, answer: &Bytes) {
+        if answer.len() + HEAD <= WHOLE_BYTES {
+            self.is_answered = true;
+            frame::response(&mut self.answers.queue.lock(), self.number, answer);
+        } else {
+            tracing::error!(bytes = answer.len(), "an answer is too long for another node");
+        }
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            frame::failed(&mut self.answers.queue.lock(), self.number);
+        }
+        self.answers.wake.notify_one();
+        if self.answers.under_way.fetch_sub(1, Ordering::Relaxed) >= REQUESTS_UNDER_WAY {
+            self.answers.room.notify_one();
+        }
+    }
+}
+
+async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<NodeId>) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let answers = Arc::new(Answers::default());
     let read = async {
-        let mut input = BytesMut::with_capacity(64 << 10);
+        let mut input = if from.is_some() { Input::of_node() } else { Input::of_stranger() };
+        input.bytes.reserve(64 << 10);
         let mut messages = Vec::new();
         loop {
-            if reader.read_buf(&mut input).await? == 0 {
+            // A stranger's time is limited as a whole.
+            let idle = if from.is_some() { IDLE } else { STRANGER };
+            let read = tokio::time::timeout(idle, reader.read_buf(&mut input.bytes)).await;
+            if read.map_err(|_| timed_out())?? == 0 {
                 return Ok(());
             }
             if let Some(node) = from {
                 transport.heard_of(node);
             }
-            while let Some(frame) = frame::take(&mut input)? {
+            while let Some(frame) = input.take()? {
                 match (frame, from) {
                     (Frame::Message { kind, payload }, Some(_)) => messages.push((kind, payload)),
                     (Frame::Request { number, service, payload }, from) => {
                         let answer = transport.handler.request(from, service, payload);
-                        let answers = answers.clone();
-                        tokio::spawn(async move {
-                            let answer = answer.await;
-                            frame::response(&mut answers.queue.lock(), number, &answer);
-                            answers.wake.notify_one();
-                        });
+                        let owed = answers.begin(number);
+                        tokio::spawn(async move { owed.answer(&answer.await) });
                     }
                     (Frame::Alive, _) => {
                         frame::alive(&mut answers.queue.lock());
                         answers.wake.notify_one();
                     }
-                    (Frame::Response { .. } | Frame::Message { .. }, _) => {
+                    (Frame::Response { .. } | Frame::Failed { .. } | Frame::Message { .. }, _) => {
                         return Err(io::Error::other("a frame that has no place here"));
                     }
                 }
@@ -84,6 +164,9 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
             if let Some(node) = from.filter(|_| !messages.is_empty()) {
                 transport.handler.messages(node, &mut messages);
                 messages.clear();
+            }
+            while !answers.has_room() {
+                answers.room.notified().await;
             }
         }
     };
@@ -93,6 +176,9 @@ async fn connection(transport: Arc<Transport>, mut stream: TcpStream) -> io::Res
             answers.wake.notified().await;
             std::mem::swap(&mut *answers.queue.lock(), &mut output);
             writer.write_all(&output).await?;
+            if output.len() >= ANSWER_BYTES {
+                answers.room.notify_one();
+            }
             output.clear();
         }
     };

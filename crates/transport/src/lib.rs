@@ -9,8 +9,10 @@ mod frame;
 mod handshake;
 mod inbound;
 mod outbound;
+mod secret;
 
 pub use outbound::RequestFailure;
+pub use secret::Secret;
 
 use bytes::{Bytes, BytesMut};
 use outbound::Peer;
@@ -23,6 +25,13 @@ use std::time::{Duration, Instant};
 use tessera_types::{ClusterId, NodeId};
 use tokio::net::TcpListener;
 
+/// Requests of one node to another that may be without an answer at one time; who wants to ask more is told that it was not
+/// asked.
+const REQUESTS_UNDER_WAY: usize = 65_536;
+/// How long an answer is waited for. Longer than the longest thing that a node does for another one, which is to count which
+/// keys are asked for; a request of which nothing can come any more fails at once.
+const ANSWER: Duration = Duration::from_secs(180);
+
 /// An answer that is on its way.
 pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
@@ -30,6 +39,9 @@ pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 pub trait Handler: Send + Sync + 'static {
     /// Takes the messages that came at one time, each with its kind. Must not wait.
     fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>);
+
+    /// Whether a node may be one of this cluster, as far as is known here.
+    fn is_known(&self, node: NodeId) -> bool;
 
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
@@ -48,7 +60,10 @@ pub struct Identity {
 /// The connections of one node. They live on the runtime that it [serves](Transport::serve) on.
 pub struct Transport {
     identity: Identity,
+    secret: Secret,
     handler: Arc<dyn Handler>,
+    /// How long an answer is waited for.
+    patience: Duration,
     peers: RwLock<HashMap<NodeId, Arc<Peer>>>,
     /// Where connections live.
     runtime: OnceLock<tokio::runtime::Handle>,
@@ -56,9 +71,13 @@ pub struct Transport {
 }
 
 impl Transport {
-    pub fn new(identity: Identity, handler: Arc<dyn Handler>) -> Arc<Self> {
-        let runtime = OnceLock::new();
-        Arc::new(Self { identity, handler, peers: RwLock::default(), runtime, began: Instant::now() })
+    pub fn new(identity: Identity, secret: Secret, handler: Arc<dyn Handler>) -> Arc<Self> {
+        Arc::new(Self::with_patience(identity, secret, handler, ANSWER))
+    }
+
+    fn with_patience(identity: Identity, secret: Secret, handler: Arc<dyn Handler>, patience: Duration) -> Self {
+        let (peers, runtime) = (RwLock::default(), OnceLock::new());
+        Self { identity, secret, handler, patience, peers, runtime, began: Instant::now() }
     }
 
     pub fn identity(&self) -> Identity {
@@ -90,7 +109,7 @@ impl Transport {
             match peers.get(node) {
                 Some(peer) => peer.set_address(address),
                 None => {
-                    let peer = Peer::new(self.identity, *node, address.clone(), self.began);
+                    let peer = Peer::new(self, *node, address.clone());
                     runtime.spawn(outbound::run(peer.clone(), self.handler.clone()));
                     peers.insert(*node, peer);
                 }
@@ -142,9 +161,9 @@ impl Transport {
 /// Asks a node of a cluster that this node does not belong to yet.
 ///
 /// # Errors
-/// If the node cannot be reached, or refuses.
-pub async fn ask_stranger(address: &str, service: u8, payload: &[u8]) -> Result<Bytes, String> {
-    outbound::ask_stranger(address, service, payload).await
+/// If the node cannot be reached, or refuses, or does not know the secret.
+pub async fn ask_stranger(address: &str, secret: &Secret, service: u8, payload: &[u8]) -> Result<Bytes, String> {
+    outbound::ask_stranger(address, secret, service, payload).await
 }
 
 #[cfg(test)]

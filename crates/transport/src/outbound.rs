@@ -1,10 +1,10 @@
 //! The connection to another node, made anew whenever it breaks.
 
-use crate::frame::{self, Frame};
-use crate::{Handler, Identity, handshake};
+use crate::frame::{self, Frame, HEAD, Input, STRANGER_BYTES, WHOLE_BYTES};
+use crate::{Handler, Identity, REQUESTS_UNDER_WAY, Secret, Transport, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,10 @@ type Waiting = oneshot::Sender<Result<Bytes, RequestFailure>>;
 
 pub(crate) struct Peer {
     own: Identity,
+    secret: Secret,
     node: NodeId,
+    /// How long an answer is waited for.
+    patience: Duration,
     state: Mutex<State>,
     wake: Notify,
     began: Instant,
@@ -53,22 +56,34 @@ struct State {
     next_number: u64,
     /// Requests below this number have been handed to the connection.
     handed_over: u64,
+    /// The next number at some times, oldest first: requests below it are at least that old.
+    ages: VecDeque<(Instant, u64)>,
     is_connected: bool,
     is_closed: bool,
 }
 
 impl Peer {
-    pub(crate) fn new(own: Identity, node: NodeId, address: String, began: Instant) -> Arc<Self> {
+    pub(crate) fn new(transport: &Transport, node: NodeId, address: String) -> Arc<Self> {
         let state = State {
             address,
             queue: BytesMut::new(),
             waiting: HashMap::new(),
             next_number: 0,
             handed_over: 0,
+            ages: VecDeque::new(),
             is_connected: false,
             is_closed: false,
         };
-        Arc::new(Self { own, node, state: Mutex::new(state), wake: Notify::new(), began, heard: AtomicU64::new(0) })
+        Arc::new(Self {
+            own: transport.identity,
+            secret: transport.secret.clone(),
+            node,
+            patience: transport.patience,
+            state: Mutex::new(state),
+            wake: Notify::new(),
+            began: transport.began,
+            heard: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn set_address(&self, address: &str) {
@@ -76,6 +91,12 @@ impl Peer {
         if state.address != address {
             state.address = address.to_string();
         }
+    }
+
+    /// Requests that have no answer yet.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting.len()
     }
 
     pub(crate) fn close(&self) {
@@ -101,7 +122,9 @@ impl Peer {
         }
         let was_empty = state.queue.is_empty();
         for message in messages {
-            frame::message(&mut state.queue, kind, |out| write(message, out));
+            if !frame::message(&mut state.queue, kind, |out| write(message, out)) {
+                tracing::error!(node = %self.node, kind, "a message is too long for another node");
+            }
         }
         drop(state);
         if was_empty {
@@ -113,7 +136,8 @@ impl Peer {
         let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.state.lock();
-            if !state.is_connected || state.queue.len() > QUEUE_BYTES {
+            let is_full = state.queue.len() > QUEUE_BYTES || state.waiting.len() >= REQUESTS_UNDER_WAY;
+            if !state.is_connected || is_full || payload.len() + HEAD > WHOLE_BYTES {
                 return Err(RequestFailure::NotSent);
             }
             let number = state.next_number;
@@ -125,9 +149,23 @@ impl Peer {
         receiver.await.unwrap_or(Err(RequestFailure::Lost))
     }
 
+    /// Ends the waiting of those whose answers have not come for too long.
+    fn lose_what_is_old(&self) {
+        let mut state = self.state.lock();
+        let now = (Instant::now(), state.next_number);
+        state.ages.push_back(now);
+        let mut first_in_time = 0;
+        while let Some((_, number)) = state.ages.pop_front_if(|(at, _)| at.elapsed() >= self.patience) {
+            first_in_time = number;
+        }
+        // Whoever waits hears of it when the other end of the channel goes.
+        state.waiting.retain(|number, _| *number >= first_in_time);
+    }
+
     fn connected(&self) {
         let mut state = self.state.lock();
         state.queue.clear();
+        state.ages.clear();
         state.is_connected = true;
     }
 
@@ -149,7 +187,7 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     let mut last_error = String::new();
     while !peer.state.lock().is_closed {
         let address = peer.state.lock().address.clone();
-        match tokio::time::timeout(DIAL, dial(&address, Some((peer.own, peer.node)))).await {
+        match tokio::time::timeout(DIAL, dial(&address, &peer.secret, Some((peer.own, peer.node)))).await {
             Ok(Ok(stream)) => {
                 last_error.clear();
                 peer.connected();
@@ -174,10 +212,10 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     }
 }
 
-async fn dial(address: &str, who: Option<(Identity, NodeId)>) -> io::Result<TcpStream> {
+async fn dial(address: &str, secret: &Secret, who: Option<(Identity, NodeId)>) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    handshake::introduce(&mut stream, who).await?;
+    handshake::introduce(&mut stream, secret, who).await?;
     Ok(stream)
 }
 
@@ -185,19 +223,26 @@ async fn dial(address: &str, who: Option<(Identity, NodeId)>) -> io::Result<TcpS
 async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let read = async {
-        let mut input = BytesMut::with_capacity(64 << 10);
+        let mut input = Input::of_node();
+        input.bytes.reserve(64 << 10);
         loop {
-            let read = tokio::time::timeout(DEAD, reader.read_buf(&mut input)).await;
+            let read = tokio::time::timeout(DEAD, reader.read_buf(&mut input.bytes)).await;
             if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
                 return Ok(());
             }
             peer.heard();
-            while let Some(frame) = frame::take(&mut input)? {
-                if let Frame::Response { number, payload } = frame
-                    && let Some(waiting) = peer.state.lock().waiting.remove(&number)
-                {
-                    let _ = waiting.send(Ok(payload));
-                }
+            while let Some(frame) = input.take()? {
+                let (number, outcome) = match frame {
+                    Frame::Response { number, payload } => (number, Ok(payload)),
+                    Frame::Failed { number } => (number, Err(RequestFailure::Lost)),
+                    Frame::Alive => continue,
+                    Frame::Message { .. } | Frame::Request { .. } => {
+                        return Err(io::Error::other("a frame that has no place here"));
+                    }
+                };
+                let waiting = peer.state.lock().waiting.remove(&number);
+                // Whoever waited may have given up.
+                let _ = waiting.map(|waiting| waiting.send(outcome));
             }
         }
     };
@@ -217,6 +262,7 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
             if last_alive.elapsed() >= ALIVE {
                 last_alive = Instant::now();
                 frame::alive(&mut output);
+                peer.lose_what_is_old();
             }
             writer.write_all(&output).await?;
             output.clear();
@@ -228,18 +274,23 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
     }
 }
 
-pub(crate) async fn ask_stranger(address: &str, service: u8, payload: &[u8]) -> Result<Bytes, String> {
+pub(crate) async fn ask_stranger(address: &str, secret: &Secret, service: u8, payload: &[u8]) -> Result<Bytes, String> {
+    if payload.len() + HEAD > STRANGER_BYTES {
+        return Err(format!("a node without identity may ask with {STRANGER_BYTES} bytes at most"));
+    }
     let ask = async {
-        let mut stream = dial(address, None).await?;
+        let mut stream = dial(address, secret, None).await?;
         let mut output = BytesMut::new();
         frame::request(&mut output, 0, service, payload);
         stream.write_all(&output).await?;
-        let mut input = BytesMut::new();
+        let mut input = Input::of_node();
         loop {
-            if let Some(Frame::Response { payload, .. }) = frame::take(&mut input)? {
-                return Ok(payload);
+            match input.take()? {
+                Some(Frame::Response { payload, .. }) => return Ok(payload),
+                Some(Frame::Failed { .. }) => return Err(io::Error::other("the node failed to answer")),
+                _ => {}
             }
-            if stream.read_buf(&mut input).await? == 0 {
+            if stream.read_buf(&mut input.bytes).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
         }

@@ -11,10 +11,16 @@ impl Handler for Echo {
         self.messages.lock().extend(messages.drain(..).map(|(kind, payload)| (from, kind, payload)));
     }
 
+    fn is_known(&self, node: NodeId) -> bool {
+        node.0 < 10
+    }
+
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
         Box::pin(async move {
-            if service == 9 {
-                std::future::pending::<()>().await;
+            match service {
+                8 => panic!("a defect"),
+                9 => std::future::pending::<()>().await,
+                _ => {}
             }
             let who = from.map_or_else(|| "a stranger".into(), |node| node.to_string());
             Bytes::from([who.as_bytes(), b" ", &payload].concat())
@@ -30,9 +36,17 @@ struct Node {
 }
 
 fn node(cluster: u128, number: u32, address: &str) -> Node {
+    node_that_waits(cluster, number, address, ANSWER)
+}
+
+fn secret() -> Secret {
+    Secret::new(b"of all nodes of the cluster")
+}
+
+fn node_that_waits(cluster: u128, number: u32, address: &str, patience: Duration) -> Node {
     let echo = Arc::new(Echo::default());
     let identity = Identity { cluster: ClusterId(cluster), node: NodeId(number) };
-    let transport = Transport::new(identity, echo.clone());
+    let transport = Arc::new(Transport::with_patience(identity, secret(), echo.clone(), patience));
     let listener = std::net::TcpListener::bind(address).unwrap();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
@@ -85,15 +99,122 @@ async fn nodes_talk_and_find_one_another_again() {
 }
 
 #[tokio::test]
-async fn strangers_may_only_ask_and_others_are_refused() {
-    let (one, other) = (node(7, 1, "127.0.0.1:0"), node(8, 2, "127.0.0.1:0"));
-    assert_eq!(&ask_stranger(&one.address, 1, b"let me in").await.unwrap()[..], b"a stranger let me in");
-    for (who, to) in [(other.transport.identity(), NodeId(1)), (one.transport.identity(), NodeId(3))] {
-        let mut stream = tokio::net::TcpStream::connect(&one.address).await.unwrap();
-        let refusal = handshake::introduce(&mut stream, Some((who, to))).await.unwrap_err().to_string();
-        assert!(
-            refusal.contains("this node belongs to cluster") || refusal.contains("this is node 1, not 3"),
-            "{refusal}"
-        );
+async fn a_request_that_gets_no_answer_ends() {
+    let one = node_that_waits(7, 1, "127.0.0.1:0", Duration::from_secs(1));
+    let two = node(7, 2, "127.0.0.1:0");
+    knows(&one, &two);
+    until(async || one.transport.request(NodeId(2), 1, b"").await.ok()).await;
+    let began = Instant::now();
+    assert_eq!(one.transport.request(NodeId(2), 8, b"").await, Err(RequestFailure::Lost), "who serves it panics");
+    assert!(began.elapsed() < Duration::from_secs(1), "told at once");
+    assert_eq!(one.transport.request(NodeId(2), 9, b"").await, Err(RequestFailure::Lost), "no answer ever comes");
+    assert!(one.transport.request(NodeId(2), 1, b"").await.is_ok(), "the connection is the same");
+}
+
+#[tokio::test]
+async fn what_may_wait_is_limited() {
+    let (one, two) = (node(7, 1, "127.0.0.1:0"), node(7, 2, "127.0.0.1:0"));
+    knows(&one, &two);
+    until(async || one.transport.request(NodeId(2), 1, b"").await.ok()).await;
+    let peer = one.transport.peer(NodeId(2)).unwrap();
+    for _ in 0..REQUESTS_UNDER_WAY {
+        let transport = one.transport.clone();
+        tokio::spawn(async move { transport.request(NodeId(2), 9, b"").await });
     }
+    until(async || (peer.waiting() == REQUESTS_UNDER_WAY).then_some(())).await;
+    assert_eq!(one.transport.request(NodeId(2), 1, b"").await, Err(RequestFailure::NotSent));
+    peer.close();
+    until(async || (peer.waiting() == 0).then_some(())).await;
+}
+
+async fn refused(address: &str, secret: &Secret, cluster: u128, from: u32, to: u32) -> String {
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let who = (Identity { cluster: ClusterId(cluster), node: NodeId(from) }, NodeId(to));
+    handshake::introduce(&mut stream, secret, Some(who)).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn strangers_may_only_ask_and_others_are_refused() {
+    let one = node(7, 1, "127.0.0.1:0");
+    let answer = ask_stranger(&one.address, &secret(), 1, b"let me in").await.unwrap();
+    assert_eq!(&answer[..], b"a stranger let me in");
+    let wrong = ask_stranger(&one.address, &Secret::new(b""), 1, b"let me in").await.unwrap_err();
+    assert!(wrong.contains("`cluster.secret` must be the same"), "{wrong}");
+    ask_stranger(&one.address, &secret(), 1, &[0; frame::STRANGER_BYTES]).await.unwrap_err();
+    let address = &one.address;
+    for (refusal, reason) in [
+        (refused(address, &secret(), 8, 2, 1).await, "belongs to another cluster"),
+        (refused(address, &secret(), 0, 2, 1).await, "belongs to another cluster"),
+        (refused(address, &secret(), 0, 2, 0).await, "belongs to another cluster"),
+        (refused(address, &secret(), 7, 2, 3).await, "this is node 1, not 3"),
+        (refused(address, &secret(), 7, 11, 1).await, "node 11 is not a node of this cluster"),
+        (refused(address, &secret(), 7, 1, 1).await, "node 1 is not a node of this cluster"),
+        (refused(address, &Secret::new(b"guessed"), 7, 2, 1).await, "`cluster.secret` must be the same"),
+    ] {
+        assert!(refusal.contains(reason), "{refusal}");
+    }
+}
+
+/// The first message of a node that dials, with a nonce of zeros.
+fn hello(cluster: u128, from: u32, to: u32) -> Vec<u8> {
+    let numbers = [from.to_le_bytes(), to.to_le_bytes()].concat();
+    [b"TESSERA", &[handshake::VERSION][..], &cluster.to_le_bytes(), &numbers, &[0; secret::LENGTH]].concat()
+}
+
+/// Sends the first message, then what `prove` makes of the other end's nonce, and returns all that comes back to that.
+async fn try_to_prove(address: &str, prove: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(&hello(7, 2, 1)).await.unwrap();
+    let mut answer = [0; 1 + secret::LENGTH];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(answer[0], 0);
+    stream.write_all(&prove(&answer[1..])).await.unwrap();
+    let mut rest = Vec::new();
+    // The connection may break with what was not read.
+    let _ = stream.read_to_end(&mut rest).await;
+    rest
+}
+
+#[tokio::test]
+async fn a_proof_is_of_no_use_again_or_in_the_other_direction() {
+    let one = node(7, 1, "127.0.0.1:0");
+    let proof = |role: &[u8], nonce: &[u8]| secret().prove(&[role, &hello(7, 2, 1), nonce]).to_vec();
+    let seen = Mutex::new(Vec::new());
+    let rest = try_to_prove(&one.address, |nonce| {
+        *seen.lock() = proof(b"dials  ", nonce);
+        // And a frame of no length, so that the connection ends.
+        [seen.lock().clone(), vec![0; 4]].concat()
+    });
+    assert_eq!((rest.await[0], one.echo.messages.lock().len()), (0, 0), "this one is right");
+    let seen = seen.lock().clone();
+    let again = try_to_prove(&one.address, |_| seen.clone()).await;
+    let reflected = try_to_prove(&one.address, |nonce| proof(b"answers", nonce)).await;
+    let mut message = BytesMut::new();
+    assert!(frame::message(&mut message, 5, |out| out.extend_from_slice(b"news")));
+    let unproven = try_to_prove(&one.address, |_| [vec![0; secret::LENGTH], message.to_vec()].concat()).await;
+    for rest in [again, reflected, unproven] {
+        assert!(rest.is_empty() || rest[0] == 1, "{rest:?}");
+    }
+    assert!(one.echo.messages.lock().is_empty());
+}
+
+#[tokio::test]
+async fn who_answers_must_know_the_secret_too() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let pretends = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut hello = [0; 64];
+        stream.read_exact(&mut hello).await.unwrap();
+        stream.write_all(&[0; 1 + secret::LENGTH]).await.unwrap();
+        let mut proof = [0; secret::LENGTH];
+        stream.read_exact(&mut proof).await.unwrap();
+        // What it was sent is no proof in this direction.
+        stream.write_all(&[&[0][..], &proof].concat()).await.unwrap();
+    });
+    let refusal = refused(&address, &secret(), 7, 2, 1).await;
+    assert!(refusal.contains("does not know the cluster's secret"), "{refusal}");
+    pretends.await.unwrap();
 }

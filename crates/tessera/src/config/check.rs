@@ -31,10 +31,11 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     // Its clients have no password to give.
     check_bind(config, "pegasus", config.pegasus.bind, config.pegasus.port != 0)?;
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
-    if !config.cluster.bind.is_loopback() && !config.insecure {
+    if config.cluster_secret()?.is_empty() && !config.cluster.bind.is_loopback() {
         return refuse(format!(
-            "cluster.bind is {}, which others can reach, and nodes do not authenticate each other: bind to 127.0.0.1, or \
-             protect the port and start with --insecure",
+            "cluster.bind is {}, which others can reach, and there is no secret by which nodes know each other: write what \
+             `openssl rand -hex 32` prints into a file, copy it to all nodes, and name it in cluster.secret_file; or bind to \
+             127.0.0.1",
             config.cluster.bind
         ));
     }
@@ -102,6 +103,10 @@ mod tests {
         config.admin.bind = "::".parse().unwrap();
         assert!(check(&config).is_err());
         config.insecure = true;
+        assert!(check(&config).is_ok());
+        config.cluster.bind = "10.0.0.1".parse().unwrap();
+        assert!(check(&config).is_err(), "nodes must know each other whatever is said");
+        config.cluster.secret = "known to all nodes".into();
         assert!(check(&config).is_ok());
     }
 }

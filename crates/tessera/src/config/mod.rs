@@ -1,6 +1,7 @@
 //! The configuration of a node: file, environment, flags, in ascending order of precedence. Unknown keys are refused.
 
 mod check;
+mod secret;
 
 use crate::exit::ExitError;
 use serde::{Deserialize, Serialize};
@@ -86,6 +87,10 @@ pub struct ClusterSection {
     pub port: u16,
     /// Host name or address under which others find this node; empty for `bind`.
     pub advertise: String,
+    /// What all nodes of the cluster know and nobody else; empty for none, or for that of the file.
+    pub secret: String,
+    /// A file with the secret; empty for none.
+    pub secret_file: PathBuf,
     pub join: Vec<String>,
     /// Empty for none.
     pub zone: String,
@@ -165,6 +170,8 @@ impl Default for ClusterSection {
             bind: LOOPBACK,
             port: 29_015,
             advertise: String::new(),
+            secret: String::new(),
+            secret_file: PathBuf::new(),
             join: Vec::new(),
             zone: String::new(),
             replace_after_seconds: 300,

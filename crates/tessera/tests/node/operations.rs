@@ -122,6 +122,8 @@ fn what_cannot_start_says_why_and_exits_with_its_code() {
     assert!(code == Some(3) && message.contains("prot"), "{code:?} {message}");
     let (code, message) = start_and_fail(&["--set", "redis.bind=0.0.0.0"]);
     assert!(code == Some(3) && message.contains("--insecure"), "{code:?} {message}");
+    let (code, message) = start_and_fail(&["--insecure", "--set", "cluster.bind=0.0.0.0"]);
+    assert!(code == Some(3) && message.contains("cluster.secret_file"), "{code:?} {message}");
     drop(node);
     std::fs::write(data.path().join("VERSION"), "99\n").unwrap();
     let (code, message) = start_and_fail(&["--data-dir", path]);

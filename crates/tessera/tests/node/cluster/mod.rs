@@ -124,6 +124,7 @@ impl Cluster {
                 settings.push(format!("{face}.bind=\"{}\"", self.host(at)));
             }
             settings.push("insecure=true".into());
+            settings.push("cluster.secret=known to all nodes of this test".into());
             command = Command::new("ip");
             command.args(["netns", "exec", &net.name(at), env!("CARGO_BIN_EXE_tessera")]);
         }
