@@ -11,6 +11,9 @@ use tokio::net::TcpStream;
 /// Room for what one read may bring, where it is not lent.
 const READ_BYTES: usize = 16 << 10;
 
+/// Bytes written at a time.
+const WRITE_BYTES: usize = 1 << 20;
+
 /// What a connection reads into.
 pub trait Input: BufMut {
     /// Makes room for a read.
@@ -69,16 +72,18 @@ pub async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io
     }
 }
 
-/// Writes all of `bytes`.
+/// Writes all of `bytes`. Other tasks run between pieces of [`WRITE_BYTES`], since a client that reads as fast as this writes
+/// never has it wait.
 ///
 /// # Errors
 /// Those of the socket, and [`no_longer_read`] if the client takes none of them for as long as `patience`.
 pub async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         // Nearly always the socket's buffer has room, and no timer is needed.
-        let written = match stream.try_write(bytes) {
+        let piece = &bytes[..bytes.len().min(WRITE_BYTES)];
+        let written = match stream.try_write(piece) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::timeout(patience, stream.write(bytes)).await.map_err(|_| no_longer_read())??
+                tokio::time::timeout(patience, stream.write(piece)).await.map_err(|_| no_longer_read())??
             }
             outcome => outcome?,
         };
@@ -86,6 +91,9 @@ pub async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration)
             return Err(io::ErrorKind::WriteZero.into());
         }
         bytes = &bytes[written..];
+        if !bytes.is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
     Ok(())
 }

@@ -20,6 +20,9 @@ impl CommandError {
     pub const NAN_OR_INFINITY: Self = Self::text("ERR increment would produce NaN or Infinity");
     pub const OUT_OF_RANGE: Self = Self::text("ERR value is out of range");
 
+    pub const REPLY_TOO_LONG: Self =
+        Self::text("ERR the reply would be longer than 512 MiB, the limit for one command; ask for less at a time");
+
     pub const fn text(text: &'static str) -> Self {
         Self::Reply(Cow::Borrowed(text))
     }

@@ -1,10 +1,10 @@
 //! From commands on keys to the partitions that hold them.
 
-use super::Connection;
 use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::session::{self, Session};
+use super::{Connection, ONE_REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
 use crate::resp::Reply;
 use smallvec::{SmallVec, smallvec};
@@ -109,11 +109,15 @@ impl Connection {
             return;
         }
         let writes = std::mem::take(&mut self.writes);
-        let (began, first) = (Instant::now(), writes.first());
+        let (began, first, replied) = (Instant::now(), writes.first(), self.output.len());
         match self.run_batch(Mode::Write(self.session.choices.writes), writes).await {
             Some(answered) if self.may_forward() && answered.has_undone() => self.finish_elsewhere(answered).await,
             Some(answered) => answered.write(&mut self.output),
             None => self.reply().error(session::NO_TABLE),
+        }
+        match std::mem::take(&mut self.returning) {
+            0 => {}
+            reads => self.turn.note_slice(reads, self.output.len() - replied),
         }
         // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
         if let Some(first) = first {
@@ -222,7 +226,7 @@ impl Connection {
             let args = frame.arguments();
             let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
             let versions = versions_of_shared(table, &keys);
-            let outcome = self.read_strings(table, &keys, now);
+            let outcome = self.read_strings(table, &keys, now).await;
             let is_same = |(partition, version): &(u32, Option<u64>)| {
                 (version.is_some() && *version == table.version(*partition))
                     // No instant is promised to those who ask for what was.
@@ -239,19 +243,40 @@ impl Connection {
             }
             Err(error) => {
                 self.output.truncate(began);
-                self.reply().error(&CommandError::Request(error).line());
+                self.reply().error(&error.line());
             }
         }
     }
 
-    fn read_strings(&mut self, table: &Table, keys: &[RecordKey<'_>], now: UnixMillis) -> Result<(), RequestError> {
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
-        reply.array(keys.len());
-        let reads = self.session.choices.reads;
-        table.read_many(keys, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
-            Some(stored) => reply.bulk(stored.payload),
-            None => reply.null(),
-        })
+    /// Writes an array of what is under the keys, slice by slice.
+    async fn read_strings(
+        &mut self,
+        table: &Table,
+        keys: &[RecordKey<'_>],
+        now: UnixMillis,
+    ) -> Result<(), CommandError> {
+        let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
+        Reply::new(&mut self.output, protocol).array(keys.len());
+        let mut done = 0;
+        while done < keys.len() {
+            let slice = &keys[done..keys.len().min(done + self.turn.slice())];
+            let before = self.output.len();
+            let mut reply = Reply::new(&mut self.output, protocol);
+            table.read_many(slice, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
+                Some(stored) => reply.bulk(stored.payload),
+                None => reply.null(),
+            })?;
+            done += slice.len();
+            if self.output.len() - began > ONE_REPLY_BYTES {
+                return Err(CommandError::REPLY_TOO_LONG);
+            }
+            self.turn.note_slice(slice.len(), self.output.len() - before);
+            if done < keys.len() {
+                self.turn.note_bytes(self.output.len() - before);
+                self.turn.end().await;
+            }
+        }
+        Ok(())
     }
 
     async fn gather_part_by_part(

@@ -37,6 +37,11 @@ impl OwnedFrame {
         self.arguments.iter().map(|range| &self.input[range.clone()]).collect()
     }
 
+    /// How many arguments there are, with the command's name.
+    pub(super) fn len(&self) -> usize {
+        self.arguments.len()
+    }
+
     /// Bytes of all arguments.
     pub(super) fn bytes(&self) -> usize {
         self.arguments.iter().map(Range::len).sum()

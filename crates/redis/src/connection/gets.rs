@@ -39,18 +39,31 @@ impl Connection {
         let gets = std::mem::take(&mut self.gets);
         let mut done = 0;
         while done < gets.len() {
-            done += self.run_get_batch(input, &gets[done..], now);
+            if self.is_full() {
+                let line = CommandError::Request(RequestError::NotReady).line();
+                gets[done..].iter().for_each(|_| self.reply().error(&line));
+                break;
+            }
+            let slice = &gets[done..gets.len().min(done + self.turn.slice())];
+            let before = self.output.len();
+            let ran = self.run_get_batch(input, slice, now);
+            done += ran;
             self.reach_elsewhere().await;
+            let bytes = self.output.len().saturating_sub(before);
+            self.turn.note_slice(ran, bytes);
+            self.turn.note_commands(ran);
+            self.turn.note_bytes(bytes);
             if self.output.len() >= REPLY_BYTES {
                 self.write_out().await?;
             }
+            self.turn.end().await;
         }
         self.gets = gets;
         self.gets.clear();
         Ok(())
     }
 
-    /// Runs GETs until the replies are large enough to be written out. Returns how many.
+    /// Runs GETs until their replies are large enough to be written out. Returns how many, which is one at least.
     fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
         let Some(table) = self.session.table() else {
             batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
@@ -63,7 +76,7 @@ impl Connection {
         let outcome = if has_hashes {
             // A hash under the key is an error, and found only by looking for fields.
             keys.iter().try_for_each(|key| {
-                if reply.len() >= REPLY_BYTES {
+                if reply.len() - began >= REPLY_BYTES {
                     return Ok(());
                 }
                 done += 1;
@@ -75,7 +88,7 @@ impl Connection {
             found.map(|found| if found { hits += 1 } else { reply.null() })
         } else {
             table.read_many(&keys, reads, now, &mut |_, stored| {
-                if reply.len() >= REPLY_BYTES {
+                if reply.len() - began >= REPLY_BYTES {
                     return; // read again once these are written out
                 }
                 done += 1;

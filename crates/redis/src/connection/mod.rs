@@ -6,7 +6,10 @@
 //! end they are sent to the partitions' loops together and waited for, so a client reads its own writes.
 //!
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
-//! whenever they exceed [`REPLY_BYTES`], and an idle connection has no buffers at all.
+//! whenever they exceed [`REPLY_BYTES`], one reply by [`ONE_REPLY_BYTES`], and an idle connection has no buffers at all.
+//! While a client does not take its replies, nothing more is read from it or carried out for it.
+//!
+//! **Time** that others wait for a connection of their thread is bounded by its turns; see [`turn`].
 
 mod admission;
 mod batch;
@@ -23,9 +26,10 @@ mod table_commands;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod turn;
 
 use crate::clients::Client;
-use crate::commands::{self, Run, SessionCommand};
+use crate::commands::{self, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -40,10 +44,16 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 pub(crate) use stream::Stream;
 use tessera_face::buffers;
-use tessera_types::UnixMillis;
+use tessera_types::{RequestError, UnixMillis};
+use turn::Turn;
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
+/// The longest reply to one command.
+pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
+/// To another node, commands that come when the replies have grown to this are answered as not done, and it asks again: what
+/// it gets at a time is held in memory on both sides.
+const ANSWER_BYTES: usize = 4 << 20;
 /// What a client may send before it has authenticated; Redis' own limits.
 const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
 /// Most arguments of a command.
@@ -65,6 +75,9 @@ pub(crate) struct Connection {
     frame: Frame,
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
     gets: Vec<Range<usize>>,
+    turn: Turn,
+    /// Gathered writes whose replies hold values.
+    returning: usize,
     closing: bool,
 }
 
@@ -83,6 +96,8 @@ impl Connection {
             confined: Confined::No,
             frame: Frame::default(),
             gets: Vec::new(),
+            turn: Turn::default(),
+            returning: 0,
             closing: false,
         }
     }
@@ -154,8 +169,13 @@ impl Connection {
                     commands += 1;
                     if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
+                        if self.gets.len() >= turn::LONGEST_SLICE {
+                            self.run_gets(&input, now).await?;
+                        }
                         continue;
                     }
+                    self.turn.note_commands(1);
+                    self.turn.note_bytes(length);
                     let had_user = self.session.user.is_some();
                     self.execute(&input, &mut frame, now).await?;
                     if had_user != self.session.user.is_some() {
@@ -170,6 +190,7 @@ impl Connection {
             if self.output.len() >= REPLY_BYTES {
                 self.write_out().await?;
             }
+            self.turn.end().await;
         }
         self.frame = frame;
         self.run_gets(&input, now).await?;
@@ -222,6 +243,11 @@ impl Connection {
     /// Carries out one command.
     async fn execute(&mut self, input: &Arc<Vec<u8>>, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
         self.run_gets(input, now).await?;
+        if self.is_full() {
+            self.settle().await;
+            self.reply().error(&CommandError::Request(RequestError::NotReady).line());
+            return Ok(());
+        }
         let owned = OwnedFrame::take(input, frame);
         let args = owned.arguments();
         let Some(command) = commands::find(args[0]) else {
@@ -246,6 +272,7 @@ impl Connection {
         }
         if self.may_forward() {
             if self.take_elsewhere(command, &owned).await {
+                self.reach_slice().await;
                 return Ok(());
             }
             self.reach_elsewhere().await;
@@ -256,10 +283,12 @@ impl Connection {
         if let Run::Keyed(_) = command.run
             && command.flags.write
         {
-            return {
-                self.gather_write(command, owned);
-                Ok(())
-            };
+            self.returning += usize::from(returns_values(command, &owned));
+            self.gather_write(command, owned);
+            if self.returning >= self.turn.slice() {
+                self.settle().await;
+            }
+            return Ok(());
         }
         let began = Instant::now();
         match command.run {
@@ -272,6 +301,7 @@ impl Connection {
                 let replied = self.output.len();
                 self.run_read(command, &owned, now).await;
                 self.note_read(replied);
+                self.turn.note_bytes(self.output.len() - replied);
                 self.take_if_not_ready(replied, command, &owned);
             }
             Run::Session(which) => {
@@ -290,12 +320,26 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether another node has asked for as much as it may get at a time.
+    fn is_full(&self) -> bool {
+        self.is_confined() && self.output.len() >= ANSWER_BYTES
+    }
+
     fn note_slow(&self, frame: &OwnedFrame, began: Instant) {
         let took = began.elapsed();
         if self.server.slow_log.is_slow(took) {
             let address = self.client.address.to_string();
             self.server.slow_log.push(took, &frame.arguments(), address, self.session.name.clone());
         }
+    }
+}
+
+/// Whether the reply to a write may hold values that are stored.
+fn returns_values(command: &Command, frame: &OwnedFrame) -> bool {
+    match command.name {
+        "getset" | "getdel" | "getex" | "hgetdel" | "hgetex" => true,
+        "set" => frame.len() > 3,
+        _ => false,
     }
 }
 

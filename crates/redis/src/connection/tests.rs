@@ -23,7 +23,11 @@ fn frame(text: &str) -> OwnedFrame {
 impl Connection {
     /// Has the connection carry out a pipeline of lines, and returns the replies.
     async fn given(&mut self, lines: &str) -> String {
-        self.input = lines.lines().flat_map(|line| [line.as_bytes(), b"\r\n"].concat()).collect();
+        for line in lines.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            self.input.extend(format!("*{}\r\n", words.len()).into_bytes());
+            words.iter().for_each(|word| self.input.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes()));
+        }
         self.process().await.unwrap();
         String::from_utf8(std::mem::take(&mut self.output)).unwrap()
     }
@@ -162,4 +166,101 @@ async fn a_string_that_comes_and_goes_is_never_taken_for_a_hash() {
         let replies = reader.given(&gets).await;
         assert!(!replies.contains("WRONGTYPE") && !replies.contains("hash"), "{replies}");
     }
+}
+
+/// Values read from a table so far, used or not.
+fn reads(node: &TestNode) -> u64 {
+    node.store.statistics().tables.iter().map(|table| table.counts.reads).sum()
+}
+
+/// Sets `count` keys to values of that many bytes.
+async fn fill(connection: &mut Connection, count: usize, bytes: usize) {
+    let value = "v".repeat(bytes);
+    for number in 0..count {
+        assert_eq!(connection.given(&format!("SET k{number} {value}")).await, "+OK\r\n");
+    }
+}
+
+fn gets(count: usize) -> String {
+    (0..count).map(|number| format!("GET k{number}\n")).collect()
+}
+
+/// Replies are written out when there are enough. What had been read beyond that was once read again for each of them, so the
+/// work grew with the square of the pipeline's length.
+#[tokio::test]
+async fn each_value_of_a_long_pipeline_is_read_about_once() {
+    let node = TestNode::start(None, config());
+    for (name, engine, has_hash) in [
+        ("rocks", EngineKind::Rocksdb, false),
+        ("memory", EngineKind::Memory, false),
+        ("hashes", EngineKind::Memory, true),
+    ] {
+        let table = node.create_table(name, engine, 4).await;
+        let mut connection = connection(&node, &table);
+        if has_hash {
+            connection.given("HSET {k0}h f v\nHSET {k1}h f v\nHSET {k2}h f v\nHSET {k3}h f v").await;
+        }
+        let (count, bytes) = (200, 100 << 10);
+        fill(&mut connection, count, bytes).await;
+        for given in
+            [gets(count), format!("MGET{}", (0..count).map(|number| format!(" k{number}")).collect::<String>())]
+        {
+            let before = reads(&node);
+            let replies = connection.given(&given).await;
+            assert!(replies.len() > count * bytes);
+            assert_eq!(replies.matches("\r\nv").count(), count);
+            let reads = reads(&node) - before;
+            assert!(reads <= 2 * count as u64, "{name}: {reads} values were read for {count} replies");
+        }
+    }
+}
+
+/// What other tasks of the thread get to do while a connection works through a pipeline.
+async fn turns_beside(connection: &mut Connection, lines: &str) -> (usize, String) {
+    let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = turns.clone();
+    let beside = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    let replies = connection.given(lines).await;
+    beside.abort();
+    (turns.load(Ordering::Relaxed), replies)
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_a_connection_has_much_to_do() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 4).await;
+    let mut connection = connection(&node, &table);
+    fill(&mut connection, 100, 100 << 10).await;
+    let keys: String = (0..100).map(|number| format!(" k{number}")).collect();
+    // Ten megabytes each, and ten thousand small commands.
+    for (lines, least) in [
+        (gets(100), 8),
+        (format!("MGET{keys}"), 8),
+        ("STRLEN k1\n".repeat(10_000), 8),
+        ("PING\n".repeat(10_000), 8),
+        ("GET nosuch\n".repeat(10_000), 8),
+    ] {
+        let (turns, _) = turns_beside(&mut connection, &lines).await;
+        assert!(turns >= least, "{turns} turns beside {}", &lines[..20]);
+    }
+}
+
+/// The node that led the keys once read nothing any more after the first megabyte of replies, and never came back.
+#[tokio::test]
+async fn a_pipeline_of_large_values_is_forwarded_piece_by_piece() {
+    let (first, _second, table, _here, there) = two_nodes().await;
+    let mut connection = connection(&first, &table);
+    let bytes = 300 << 10;
+    assert_eq!(connection.given(&format!("SET {there} {}", "v".repeat(bytes))).await, "+OK\r\n");
+    let asked = first.server.forwarded_count();
+    let lines = format!("GET {there}\n").repeat(60);
+    let replies = tokio::time::timeout(Duration::from_secs(60), connection.given(&lines)).await.expect("an answer");
+    assert_eq!(replies.matches("\r\nv").count(), 60);
+    assert_eq!(replies.len(), 60 * (format!("${bytes}\r\n").len() + bytes + 2));
+    assert!(first.server.forwarded_count() - asked > 1, "no answer holds all");
 }

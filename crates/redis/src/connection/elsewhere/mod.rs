@@ -263,6 +263,13 @@ impl Connection {
         gathered.parts.into_iter().map(|part| part.reply.unwrap_or_default()).collect()
     }
 
+    /// Sends what has gathered if that is as much as is asked for at a time.
+    pub(super) async fn reach_slice(&mut self) {
+        if self.elsewhere.parts.len() >= self.turn.slice() {
+            self.reach_elsewhere().await;
+        }
+    }
+
     /// Sends what has gathered, waits for the replies, and writes them in order.
     pub(super) async fn reach_elsewhere(&mut self) {
         if self.elsewhere.is_empty() {
@@ -273,12 +280,15 @@ impl Connection {
             return elsewhere.replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
         };
         self.reach(&table, &mut elsewhere.parts).await;
+        let (parts, replied) = (elsewhere.parts.len(), self.output.len());
         merge(elsewhere, self.session.protocol).iter().for_each(|reply| self.output.extend_from_slice(reply));
+        self.turn.note_slice(parts, self.output.len() - replied);
     }
 
     /// Has every part carried out by whoever leads its partition.
     async fn reach(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
-        let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+        let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+        let mut left = parts.len();
         let Session { protocol, choices, .. } = self.session;
         loop {
             if let Some(successor) = table.successor() {
@@ -316,8 +326,14 @@ impl Connection {
                 let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
                 take_replies(parts, &which, answer);
             }
-            if parts.iter().all(|part| part.reply.is_some()) {
+            let left_before = std::mem::replace(&mut left, parts.iter().filter(|part| part.reply.is_none()).count());
+            if left == 0 {
                 return;
+            }
+            if left < left_before {
+                // One answer may not have had room for all replies.
+                (began, pause) = (Instant::now(), SHORTEST_PAUSE);
+                continue;
             }
             if began.elapsed() >= PATIENCE {
                 for part in parts.iter_mut().filter(|part| part.reply.is_none()) {

@@ -1,0 +1,82 @@
+//! How much a connection does at a time.
+//!
+//! Connections of a thread run one after the other, so one that has much to do must let go now and then: its work is cut into
+//! **turns**, after each of which the others run. Reads of values whose sizes nobody knows beforehand are made in **slices**: as
+//! many at a time as are likely to fill a part of the output, by what the values before them took. Each value is then read about
+//! once, however many a pipeline asks for, and the output stays small, since it is written out between slices.
+
+/// Work of a turn: bytes of commands and of replies, and [`COMMAND`] for each command. It takes a thread about half a
+/// millisecond.
+const TURN: usize = 512 << 10;
+/// What a command costs beside its bytes, in the bytes that could be copied meanwhile.
+const COMMAND: usize = 1 << 10;
+/// Replies that a slice is meant to fill.
+const SLICE_BYTES: usize = 1 << 20;
+/// Reads of a slice, of a connection of which nothing is known yet, and at most.
+const FIRST_SLICE: usize = 16;
+pub(super) const LONGEST_SLICE: usize = 1 << 10;
+
+/// What a connection has done since others had their turn, and how large its slices are.
+pub(super) struct Turn {
+    work: usize,
+    slice: usize,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { work: 0, slice: FIRST_SLICE }
+    }
+}
+
+impl Turn {
+    /// Counts commands.
+    pub(super) fn note_commands(&mut self, commands: usize) {
+        self.work += COMMAND * commands;
+    }
+
+    /// Counts bytes of commands or of replies.
+    pub(super) fn note_bytes(&mut self, bytes: usize) {
+        self.work += bytes;
+    }
+
+    /// How many reads are made at a time.
+    pub(super) fn slice(&self) -> usize {
+        self.slice
+    }
+
+    /// Learns from the replies to some reads, of so many bytes in all, how many to make at a time. Few large ones are enough to
+    /// shrink a slice; it grows step by step.
+    pub(super) fn note_slice(&mut self, reads: usize, bytes: usize) {
+        let average = (bytes / reads.max(1)).max(1);
+        self.slice = (SLICE_BYTES / average).clamp(1, LONGEST_SLICE.min(2 * self.slice));
+    }
+
+    /// Lets others run if this connection has had its turn.
+    pub(super) async fn end(&mut self) {
+        if self.work >= TURN {
+            self.work = 0;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_follow_the_size_of_values() {
+        let mut turn = Turn::default();
+        for _ in 0..10 {
+            turn.note_slice(turn.slice(), 10 * turn.slice());
+        }
+        assert_eq!(turn.slice(), LONGEST_SLICE);
+        turn.note_slice(1, 16 << 20);
+        assert_eq!(turn.slice(), 1);
+        turn.note_slice(1, 100 << 10);
+        turn.note_slice(2, 200 << 10);
+        assert_eq!(turn.slice(), 4);
+        turn.note_slice(4, 1 << 20);
+        assert_eq!(turn.slice(), 4);
+    }
+}
