@@ -2,9 +2,13 @@
 //! has to look into memtables, filters and indexes first, and into each old version of what is written often.
 //!
 //! An entry is what was read of one hash key: the record under the empty sort key, or all of its records. A reader that
-//! finds none reserves its place *before* it reads from RocksDB; *after* it has written, a writer brings an entry up to date,
-//! and takes a reservation away, and what then has no place is not kept. So nobody who comes after a write finds what was
-//! there before it. One writer at a time writes to a partition.
+//! finds none reserves the entry *before* it reads RocksDB. A writer, *after* its write, brings the entry up to date and takes
+//! a reservation away, and then a reader fills it in vain. One writer at a time writes to a partition.
+//!
+//! Between a write to RocksDB and the update of the entry the two disagree: who reads RocksDB finds the new record, and who
+//! comes later and finds the entry would see the old one again. So a writer [announces](RecordCache::begin_write) the hash keys
+//! before it writes and takes that back after the updates, and readers that come in between use RocksDB alone. A reader has
+//! to look only once, before it looks for the entry: if no write was under way then, the entry is no older than that moment.
 
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
@@ -20,6 +24,10 @@ const ENTRY_BYTES: usize = 64 << 10;
 const UPDATED_BYTES: usize = 16 << 10;
 /// What an entry takes beside its records, about.
 const OVERHEAD_BYTES: usize = 128;
+/// 16 KiB of counts: with a hundred records being written, one read in forty meets the count of another's write.
+const WRITE_COUNTS: usize = 4 << 10;
+/// 2^64 divided by the golden ratio: spreads what differs in any bit over the upper ones.
+const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What an entry is taken to take before there are any.
 const EXPECTED_BYTES: usize = 1 << 10;
 
@@ -29,7 +37,7 @@ pub(super) struct Place {
     /// Of the table that is open, not of its name.
     pub(super) table: u32,
     pub(super) partition: u32,
-    /// How often all of the partition's records were replaced.
+    /// Counts up before and after all of the partition's records are replaced.
     pub(super) epoch: u32,
     pub(super) hash: u64,
 }
@@ -68,6 +76,9 @@ impl Weighter<Place, Arc<Records>> for Weight {
 pub(super) struct RecordCache {
     cache: Cache<Place, Arc<Records>, Weight>,
     tables: AtomicU32,
+    /// Writes under way, by the place of what they write. Several places share one count; a reader that meets the write of
+    /// another place's record uses RocksDB in vain.
+    writes: Box<[AtomicU32; WRITE_COUNTS]>,
 }
 
 type Guard<'a> = PlaceholderGuard<
@@ -85,7 +96,7 @@ pub(super) struct Reservation<'a>(Guard<'a>);
 pub(super) enum Found<'a> {
     Records(Arc<Records>),
     Nothing(Reservation<'a>),
-    /// Somebody else reads it, or another hash key has the place.
+    /// Somebody else reads or writes it, or another hash key has the place.
     Taken,
 }
 
@@ -93,7 +104,31 @@ impl RecordCache {
     /// `None` if it would hold nothing.
     pub(super) fn of_bytes(bytes: usize) -> Option<Self> {
         let cache = (bytes > 0).then(|| Cache::with_weighter(bytes / EXPECTED_BYTES, bytes as u64, Weight))?;
-        Some(Self { cache, tables: AtomicU32::new(0) })
+        Some(Self { cache, tables: AtomicU32::new(0), writes: Box::new([const { AtomicU32::new(0) }; WRITE_COUNTS]) })
+    }
+
+    /// To be called before records of a place are written; [`Self::end_write`] after the entry was updated or forgotten.
+    pub(super) fn begin_write(&self, place: Place) {
+        // Release, and acquire where it is read: who has seen the new record sees the write announced. The engine's own
+        // synchronisation carries the one to the other.
+        self.writes_to(place).fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn end_write(&self, place: Place) {
+        self.writes_to(place).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn writes_to(&self, place: Place) -> &AtomicU32 {
+        // Not the epoch, which may change while the write goes on. Hashes of one partition differ in their upper bits.
+        let mixed = (place.hash ^ (u64::from(place.partition) << 32 | u64::from(place.table))).wrapping_mul(MIXER);
+        &self.writes[(mixed >> (u64::BITS - WRITE_COUNTS.ilog2())) as usize]
+    }
+
+    /// Whether what is known of a place may be older than what RocksDB has shown to others.
+    #[inline]
+    fn is_in_flux(&self, place: Place) -> bool {
+        // An odd epoch: all records of the partition are being replaced.
+        !place.epoch.is_multiple_of(2) || self.writes_to(place).load(Ordering::Acquire) > 0
     }
 
     /// A number for a table that is opened.
@@ -103,10 +138,16 @@ impl RecordCache {
 
     /// What is known of a hash key.
     pub(super) fn get(&self, place: Place, hash_key: &[u8]) -> Option<Arc<Records>> {
+        if self.is_in_flux(place) {
+            return None;
+        }
         self.cache.get(&place).filter(|records| *records.hash_key == *hash_key)
     }
 
     pub(super) fn get_or_reserve(&self, place: Place, hash_key: &[u8]) -> Found<'_> {
+        if self.is_in_flux(place) {
+            return Found::Taken;
+        }
         match self.cache.get_value_or_guard(&place, Some(Duration::ZERO)) {
             GuardResult::Value(records) if *records.hash_key == *hash_key => Found::Records(records),
             GuardResult::Guard(guard) => Found::Nothing(Reservation(guard)),
@@ -271,6 +312,24 @@ mod tests {
         fill(cache.get_all_or_reserve(place, b"key"), records(true, &[("", "1"), ("a", "2")]));
         assert_eq!(known(cache.get_all_or_reserve(place, b"key")), 2);
         assert_eq!(known(cache.get_or_reserve(place, b"key")), 2);
+    }
+
+    #[test]
+    fn while_a_record_is_written_readers_use_rocksdb_alone() {
+        let cache = RecordCache::of_bytes(1 << 20).unwrap();
+        let place = Place { table: 0, partition: 3, epoch: 0, hash: 7 };
+        let Found::Nothing(early) = cache.get_or_reserve(place, b"key") else { panic!("not reserved") };
+        cache.begin_write(place);
+        early.fill(records(false, &[("", "old")])); // read before the write
+        assert!(matches!(cache.get_or_reserve(place, b"key"), Found::Taken));
+        assert!(cache.get(place, b"key").is_none());
+        let written = Change { partition: 3, key: RecordKey::with_hash(7, b"key", b""), value: Some(b"new") };
+        cache.update(place, &[written]);
+        assert!(cache.get(place, b"key").is_none(), "the same write may have other records to update");
+        cache.end_write(place);
+        let known = cache.get(place, b"key").expect("the entry was updated");
+        assert_eq!(known.iter().next(), Some((&b""[..], &b"new"[..])));
+        assert!(matches!(cache.get_or_reserve(Place { epoch: 1, ..place }, b"key"), Found::Taken), "being replaced");
     }
 
     #[test]

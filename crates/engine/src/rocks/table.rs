@@ -38,7 +38,7 @@ pub struct RocksEngine {
 pub(super) struct PartitionState {
     pub(super) applied: AtomicU64,
     pub(super) may_hold_sort_keys: AtomicBool,
-    /// How often all records were replaced, for the record cache.
+    /// Counts up before and after all records are replaced, for the record cache.
     pub(super) epoch: AtomicU32,
 }
 
@@ -92,6 +92,21 @@ impl RocksEngine {
 
     pub(super) fn damaged_key() -> EngineError {
         EngineError::Corruption("a key in RocksDB is not a record key".into())
+    }
+
+    fn replace_by(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
+        // An ingested file may not overlap unflushed data without a flush; RocksDB does that itself.
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(false);
+        self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
+        let mut batch = WriteBatch::default();
+        batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
+        self.store.db.write_opt(batch, &self.write)?;
+        let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
+        let state = self.state(partition);
+        state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
+        state.applied.store(index, Ordering::Release);
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), EngineError> {
@@ -300,19 +315,10 @@ impl Engine for RocksEngine {
     }
 
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
-        // An ingested file may not overlap unflushed data without a flush; RocksDB does that itself.
-        let mut options = IngestExternalFileOptions::default();
-        options.set_move_files(false);
-        self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
-        let mut batch = WriteBatch::default();
-        batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
-        self.store.db.write_opt(batch, &self.write)?;
-        let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
-        self.forget_records(partition);
-        let state = self.state(partition);
-        state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
-        state.applied.store(index, Ordering::Release);
-        Ok(())
+        self.replace_records(partition);
+        let outcome = self.replace_by(partition, path, index);
+        self.replace_records(partition);
+        outcome
     }
 
     fn spare_bytes(&self) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Writing what a log's entries come to.
 
 use super::keys::{applied_index_key, hash_position, partition_end, sort_keys_flag_key, write_record_key};
-use super::record_cache::Change;
+use super::record_cache::{Change, Place, RecordCache};
 use super::table::{KEY, RocksEngine};
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
@@ -9,9 +9,19 @@ use rocksdb::{WriteBatch, WriteOptions};
 use std::sync::atomic::Ordering;
 
 impl RocksEngine {
-    /// All records of a partition were replaced.
-    pub(super) fn forget_records(&self, partition: u32) {
+    /// All records of a partition are about to be replaced, or have been: to be called before and after. In between the record
+    /// cache is not used for the partition, and afterwards it knows nothing of it.
+    pub(super) fn replace_records(&self, partition: u32) {
         self.state(partition).epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Tells the record cache that hash keys are about to be written, or have been.
+    fn tell_cache(&self, written: &[Change<'_>], tell: impl Fn(&RecordCache, Place, &[Change<'_>])) {
+        if let Some(cache) = &self.store.records {
+            for changes in written.chunk_by(Change::is_beside) {
+                tell(cache, self.place(changes[0].partition, changes[0].key.hash()), changes);
+            }
+        }
     }
 
     pub(super) fn write_with(&self, applied: &[Applied<'_>], options: &WriteOptions) -> Result<(), EngineError> {
@@ -64,15 +74,21 @@ impl RocksEngine {
         };
         // Nobody may find a record that the flag says is not there; a write that fails leaves neither.
         tell(true);
+        cleared.sort_unstable();
+        cleared.dedup();
+        cleared.iter().for_each(|partition| self.replace_records(*partition));
+        self.tell_cache(&written, |cache, place, _| cache.begin_write(place));
         let outcome = self.store.db.write_opt(batch, options);
-        if let Some(records) = &self.store.records {
-            let is_known = outcome.is_ok() && cleared.is_empty();
-            for changes in written.chunk_by(Change::is_beside) {
-                let place = self.place(changes[0].partition, changes[0].key.hash());
-                if is_known { records.update(place, changes) } else { records.forget(place) }
+        let is_known = outcome.is_ok();
+        self.tell_cache(&written, |cache, place, changes| {
+            if is_known {
+                cache.update(place, changes)
+            } else {
+                cache.forget(place)
             }
-            cleared.into_iter().for_each(|partition| self.forget_records(partition));
-        }
+            cache.end_write(place);
+        });
+        cleared.iter().for_each(|partition| self.replace_records(*partition));
         outcome.inspect_err(|_| tell(false))?;
         for applied in applied {
             self.state(applied.partition).applied.store(applied.index, Ordering::Release);
