@@ -12,7 +12,10 @@
 //!
 //! **Hostile keys.** CRC-64 is public and linear: anybody can make keys with equal hashes. They would all stay in one
 //! segment. So inside a segment keys are placed by a second hash with a random seed, and a segment that splitting
-//! would not relieve grows instead.
+//! would not relieve grows instead. Likewise anybody can make some 900 keys whose hashes begin with the same 28 bits but for
+//! one key at each bit; splitting their segment 28 times would double the directory as often, to a gigabyte. So the directory
+//! doubles only while it stays [in proportion](SPARE_DEPTH) to the segments that there are, and otherwise, too, the segment
+//! grows; it is split when it is full again and there are more segments.
 
 use super::segment::{Place, Segment};
 use super::slot::{Slot, identity_of};
@@ -23,6 +26,10 @@ use tessera_types::RecordKey;
 const SPLIT_GROUPS: usize = 64;
 /// Bits of the hash that a directory uses at most: beyond lie 2^28 segments, more than memory holds.
 const DEPTH_LIMIT: u32 = 28;
+/// Bits of the hash that a directory uses at most beyond those that its segments would need if hashes were spread evenly: it
+/// has at most 16 entries for each segment. Even hashes need one or two; segments of unlike depth come from keys that were
+/// made for it.
+const SPARE_DEPTH: u32 = 4;
 
 pub(super) struct Index {
     /// Segment number by the leading `depth` bits of a hash.
@@ -136,6 +143,11 @@ impl Index {
         self.segments[found.segment].segment.remove(found.place)
     }
 
+    /// Bits that a segment's hashes may share at most.
+    fn depth_limit(&self) -> u32 {
+        DEPTH_LIMIT.min(self.segments.len().ilog2() + SPARE_DEPTH)
+    }
+
     fn make_room(&mut self, number: usize, hash: u64) {
         let split = &self.segments[number];
         let groups = split.segment.groups();
@@ -144,7 +156,7 @@ impl Index {
             let first = slots.next();
             slots.any(|side| Some(side) != first)
         };
-        if groups < SPLIT_GROUPS || split.depth >= DEPTH_LIMIT || !separates(split.depth) {
+        if groups < SPLIT_GROUPS || split.depth >= self.depth_limit() || !separates(split.depth) {
             let old = std::mem::replace(&mut self.segments[number].segment, Segment::with_groups(groups * 2));
             self.segment_bytes += self.segments[number].segment.bytes() - old.bytes();
             for slot in old.into_slots() {
@@ -210,6 +222,7 @@ fn prefetch(address: *const u8) {
 #[cfg(test)]
 mod tests {
     use super::super::record::Record;
+    use super::super::slot::Fields;
     use super::*;
 
     fn insert(index: &mut Index, hash_key: &[u8]) {
@@ -217,12 +230,8 @@ mod tests {
         index.insert(key.hash(), Slot::record(Record::new(&key, b"value")));
     }
 
-    #[test]
-    fn a_scan_by_segments_visits_every_key_once_in_ranges_of_growing_hashes() {
-        let mut index = Index::new();
-        for number in 0..50_000u32 {
-            insert(&mut index, &number.to_be_bytes());
-        }
+    /// Visits all slots, segment by segment, and counts them.
+    fn all_of(index: &Index) -> usize {
         let (mut visited, mut from) = (0, 0);
         loop {
             let (slots, next) = index.segment_at(from);
@@ -232,12 +241,51 @@ mod tests {
             }
             match next {
                 Some(next) => from = next,
-                None => break,
+                None => return visited,
             }
         }
-        assert_eq!(visited, 50_000);
+    }
+
+    #[test]
+    fn a_scan_by_segments_visits_every_key_once_in_ranges_of_growing_hashes() {
+        let mut index = Index::new();
+        for number in 0..50_000u32 {
+            insert(&mut index, &number.to_be_bytes());
+        }
+        assert_eq!(all_of(&index), 50_000);
         assert!(index.segments.len() > 32, "50,000 keys were split over {} segments", index.segments.len());
         assert!(index.bytes() < 50_000 * 20, "{} bytes of index", index.bytes());
+    }
+
+    /// Inserts a key that counts as one of this hash: for splitting it is the hash that a slot keeps that matters.
+    fn insert_hash(index: &mut Index, hash: u64) {
+        let (hash_key, sort_key): (Box<[u8]>, Box<[u8]>) = (hash.to_be_bytes().into(), Box::default());
+        let records = std::collections::BTreeMap::from([(sort_key, Box::default())]);
+        index.insert(hash, Slot::fields(Box::new(Fields { hash, hash_key, records })));
+    }
+
+    #[test]
+    fn keys_that_share_long_beginnings_do_not_double_the_directory() {
+        let mut index = Index::new();
+        // One key for each leading bit in which it differs from the crowd, and a crowd that shares all of these.
+        for bit in 0..28 {
+            insert_hash(&mut index, 1 << (63 - bit));
+        }
+        for number in 0..100_000 {
+            insert_hash(&mut index, number);
+        }
+        assert_eq!(index.hash_keys(), 100_028);
+        let entries = index.directory.len();
+        assert!(entries <= index.segments.len() << SPARE_DEPTH, "{entries} entries for {}", index.segments.len());
+        assert!(index.bytes() < 4 << 20, "{} bytes of index", index.bytes());
+        assert_eq!(all_of(&index), 100_028);
+
+        // Once there are others, too, the crowd's segment is split as far as that helps.
+        for number in 0..100_000u64 {
+            insert(&mut index, &number.to_be_bytes());
+        }
+        assert_eq!(all_of(&index), 200_028);
+        assert!(index.directory.len() <= index.segments.len() << SPARE_DEPTH);
     }
 
     #[test]
