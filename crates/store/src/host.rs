@@ -10,6 +10,7 @@ use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::table::{Partition, Table, group_of, partition_of_group};
 use crate::traffic::Traffic;
 use arc_swap::ArcSwap;
+use bytes::BytesMut;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -103,6 +104,9 @@ impl Host {
                 table.settings.store(Arc::new(entry.settings.clone()));
                 table.name.store(Arc::new(entry.name.clone()));
             }
+            for (partition, placement) in table.partitions.iter().zip(&entry.placement) {
+                partition.leader.began_with(&placement.founders);
+            }
             table.is_dropped.store(entry.is_dropped(), Ordering::Release);
             table.is_splitting.store(entry.split.is_some(), Ordering::Release);
             if entry.state == TableState::Active {
@@ -174,8 +178,8 @@ impl Host {
 
     /// Tells other nodes that this one leads a partition.
     pub(crate) fn tell_leads(&self, table: &Table, partition: u32) {
-        let (term, _) = table.partitions[partition as usize].leader();
-        let message = [group_of(table.id, partition).0.to_le_bytes(), term.to_le_bytes()].concat();
+        let mut message = BytesMut::new();
+        peers::put_leader(&mut message, table, partition);
         self.transport.broadcast(peers::LEADS, &message);
     }
 

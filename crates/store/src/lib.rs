@@ -16,6 +16,7 @@ mod driver;
 mod host;
 mod hot_keys;
 mod identity;
+mod known_leader;
 mod lease;
 mod lost;
 mod machine;

@@ -235,7 +235,7 @@ impl StateMachine for PartitionsMachine {
         if !leader.is_witness()
             && let Some(HostedPartition { table, partition, .. }) = self.host(group)
         {
-            table.partitions[*partition as usize].set_leader(term, leader.node);
+            table.partitions[*partition as usize].leader.heard(term, leader);
             self.host.opened.notify_waiters();
         }
     }

@@ -7,7 +7,7 @@ use crate::identity::Welcome;
 use crate::snapshot::Progress;
 use crate::split;
 use crate::store::Store;
-use crate::table::partition_of_group;
+use crate::table::{Partition, Table, group_of, partition_of_group};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed, Site};
 use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Handler};
-use tessera_types::{NodeId, RequestError, TableId};
+use tessera_types::{NodeId, ReplicaId, RequestError, TableId};
 
 /// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term; that the sender
 /// is about to stop, or wants others to lead.
@@ -205,6 +205,17 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
     }
 }
 
+/// Appends to a message of [`LEADS`] that this node leads a partition, if it still does: `u64 group | u64 term | u32 incarnation of its replica`.
+pub(crate) fn put_leader(message: &mut BytesMut, table: &Table, partition: u32) {
+    let (term, replica) = table.partitions[partition as usize].leader.replica();
+    if replica.node != table.node {
+        return; // it has been overtaken
+    }
+    message.put_u64_le(group_of(table.id, partition).0);
+    message.put_u64_le(term);
+    message.put_u32_le(replica.incarnation);
+}
+
 impl Host {
     /// Hands messages to the workers of their groups, all of a worker's at once.
     fn deliver(&self, messages: Vec<PeerMessage>) {
@@ -248,12 +259,14 @@ impl Host {
     }
 
     fn others_lead(&self, node: NodeId, mut payload: Bytes) {
-        while let (Ok(group), Ok(term)) = (payload.try_get_u64_le(), payload.try_get_u64_le()) {
+        while let (Ok(group), Ok(term), Ok(incarnation)) =
+            (payload.try_get_u64_le(), payload.try_get_u64_le(), payload.try_get_u32_le())
+        {
             let Some((table, partition)) = partition_of_group(GroupId(group)) else { continue };
             if let Some(table) = self.registry.any(table)
                 && let Some(state) = table.partitions.get(partition as usize)
             {
-                state.set_leader(term, node);
+                state.leader.heard(term, ReplicaId { node, incarnation });
             }
         }
         self.opened.notify_waiters();
@@ -263,12 +276,9 @@ impl Host {
     pub(crate) fn tell_leading(&self, node: Option<NodeId>) {
         let mut payload = BytesMut::new();
         for table in self.registry.open_tables() {
-            for (partition, state) in (0..).zip(&table.partitions) {
-                if state.is_serving.load(std::sync::atomic::Ordering::Acquire) {
-                    payload.put_u64_le(crate::table::group_of(table.id, partition).0);
-                    payload.put_u64_le(state.leader().0);
-                }
-            }
+            let serving = |(_, state): &(u32, &Partition)| state.is_serving.load(Ordering::Acquire);
+            let led = (0..).zip(&table.partitions).filter(serving);
+            led.for_each(|(partition, _)| put_leader(&mut payload, &table, partition));
         }
         match node {
             _ if payload.is_empty() => {}

@@ -3,6 +3,7 @@
 use crate::admission::{Admissions, Gate};
 use crate::compactions::CompactionState;
 use crate::hot_keys::HotKeys;
+use crate::known_leader::KnownLeader;
 use crate::lease::Lease;
 use crate::machine::WriteCommand;
 use crate::meter::Meter;
@@ -65,8 +66,7 @@ pub struct Partition {
     pub(crate) answered_early: AtomicU64,
     /// Whether the group was told that somebody wants to read, and has no lease.
     pub(crate) is_waking: AtomicBool,
-    /// The term of the latest leader that is known, above 32 bits of its node; zero is none.
-    leader: AtomicU64,
+    pub(crate) leader: KnownLeader,
     pub(crate) meter: Meter,
     pub(crate) hot_keys: HotKeys,
     /// Counts up before and after each change of the partition's records.
@@ -95,18 +95,11 @@ impl Partition {
             as_of: Lease::default(),
             answered_early: AtomicU64::new(0),
             is_waking: AtomicBool::new(false),
-            leader: AtomicU64::new(0),
+            leader: KnownLeader::default(),
             meter: Meter::default(),
             hot_keys: HotKeys::default(),
             version: AtomicU64::new(0),
         }
-    }
-
-    /// The latest leader, by term.
-    pub(crate) fn leader(&self) -> (u64, NodeId) {
-        let leader = self.leader.load(Ordering::Relaxed);
-        // The low half.
-        (leader >> 32, NodeId(leader as u32))
     }
 
     /// The replica here does not lead, or not any more. For the partition's loop, which takes no command for it from then on:
@@ -116,10 +109,6 @@ impl Partition {
         self.is_serving.store(false, Ordering::Release);
         self.outflow.end();
         self.copied_by.store(0, Ordering::Release);
-    }
-
-    pub(crate) fn set_leader(&self, term: u64, node: NodeId) {
-        self.leader.fetch_max(term << 32 | u64::from(node.0), Ordering::Relaxed);
     }
 }
 
@@ -185,12 +174,15 @@ impl Table {
         self.schema.partitioner.partition_of(key, self.schema.partitions)
     }
 
-    /// Refuses a read that could miss what it must not miss.
+    /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
     pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
         let state = &self.partitions[partition as usize];
         let may_serve = if reads == ReadMode::Outdated { &state.is_readable } else { &state.is_serving };
         let serves = may_serve.load(Ordering::Acquire) && !self.is_dropped.load(Ordering::Relaxed);
-        if serves { Ok(state) } else { Err(self.not_serving()) }
+        if !serves {
+            return Err(self.not_serving());
+        }
+        Ok(state)
     }
 
     /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
@@ -227,7 +219,7 @@ impl Table {
             return Some(self.node);
         }
         // This node was elected and does not serve yet, or no longer.
-        Some(state.leader().1).filter(|node| node.0 != 0 && *node != self.node)
+        Some(state.leader.get().1).filter(|node| node.0 != 0 && *node != self.node)
     }
 
     /// How far the replica here may be behind what was acknowledged; `None` if there is none that may be read, or it has not
@@ -245,7 +237,7 @@ impl Table {
 
     /// The term of the latest leader of a partition that is known here; zero if none is.
     pub fn term(&self, partition: u32) -> u64 {
-        self.partitions[partition as usize].leader().0
+        self.partitions[partition as usize].leader.get().0
     }
 
     /// Where a read of a partition goes now.
