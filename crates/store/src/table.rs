@@ -182,6 +182,11 @@ impl Table {
         if !serves {
             return Err(self.not_serving());
         }
+        // What was acknowledged before the read must be there when it begins: it may be applied right after the record was read.
+        let early = state.answered_early.load(Ordering::Acquire);
+        if early > 0 && reads != ReadMode::Outdated && early > self.engine.applied_index(partition) {
+            return Err(RequestError::NotReady);
+        }
         Ok(state)
     }
 
@@ -193,10 +198,6 @@ impl Table {
             return self.check_serving(partition, reads).map(|_| ());
         }
         let state = &self.partitions[partition as usize];
-        let early = state.answered_early.load(Ordering::Relaxed);
-        if early > 0 && early > self.engine.applied_index(partition) {
-            return Err(RequestError::NotReady); // acknowledged, and not there yet
-        }
         if state.lease.holds() {
             return Ok(());
         }
@@ -429,3 +430,6 @@ pub(crate) fn request_error(error: EngineError) -> RequestError {
 pub(crate) fn damaged(key: &RecordKey<'_>) -> RequestError {
     RequestError::Corruption(format!("the record under hash key '{}'", key.hash_key.escape_ascii()))
 }
+
+#[cfg(test)]
+mod tests;
