@@ -42,6 +42,12 @@ pub trait StateMachine {
     /// The group is gone from this worker; what is kept for it can be dropped.
     fn removed(&mut self, _group: GroupId) {}
 
+    /// This replica cannot go on with what it has, for that reason: it takes part in nothing until it is
+    /// [removed](crate::Inbox::remove), and another one has to take its place.
+    fn set_aside(&mut self, group: GroupId, reason: &str) {
+        tracing::error!(?group, reason, "a replica is set aside");
+    }
+
     /// This replica leads the group and has applied everything acknowledged before. It may answer reads only
     /// [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);

@@ -11,7 +11,7 @@
 
 use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
-use crate::group::{Group, PassOutput, Readies, TICK};
+use crate::group::{Group, Inconsistent, PassOutput, Readies, TICK};
 use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use ahash::AHashMap;
@@ -35,6 +35,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Worker<M: StateMachine> {
     machine: M,
     groups: AHashMap<GroupId, Group<M::Ticket>>,
+    /// Replicas that could not go on, and whether the log knows of them.
+    aside: AHashMap<GroupId, bool>,
     inbox: Arc<Inbox<M::Command>>,
     log: Option<Arc<SharedLog>>,
     transport: Option<Arc<dyn Transport>>,
@@ -61,6 +63,7 @@ impl<M: StateMachine> Worker<M> {
             began: Instant::now(),
             machine,
             groups: AHashMap::new(),
+            aside: AHashMap::new(),
             inbox,
             log,
             arrivals: Arrivals::default(),
@@ -122,6 +125,7 @@ impl<M: StateMachine> Worker<M> {
                 Message::Persisted(readies) => self.persisted(readies),
                 Message::Peer(message) => self.step(message),
                 Message::Fetched(id, index, is_there) => self.snapshot_fetched(id, index, is_there),
+                Message::Noted(id, index) => self.snapshot_noted(id, index),
                 Message::Prepared(id, index) => self.snapshot_prepared(id, index),
                 Message::ForgetSnapshot(id) => {
                     if let Some(group) = self.groups.get_mut(&id) {
@@ -248,23 +252,46 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn start(&mut self, start: GroupStart) {
-        let mut group = Group::new(start.id, start.settings, start.recovered);
-        touch(&mut self.touched, &mut group);
-        self.groups.insert(start.id, group);
+        let persistent = start.settings.persistent;
+        match Group::new(start.id, start.settings, start.recovered) {
+            Ok(mut group) => {
+                touch(&mut self.touched, &mut group);
+                self.groups.insert(start.id, group);
+            }
+            Err(reason) => self.set_aside(start.id, persistent, &reason),
+        }
+    }
+
+    /// Lets go of a replica that cannot go on. What it has on disk stays until it is [removed](Self::remove).
+    fn set_aside(&mut self, id: GroupId, persistent: bool, reason: &Inconsistent) {
+        if let Some(mut group) = self.groups.remove(&id) {
+            for ticket in group.take_tickets() {
+                self.machine.answer(ticket, Err(Failure::Interrupted));
+            }
+            self.machine.deposed(id);
+        }
+        self.aside.insert(id, persistent);
+        self.machine.set_aside(id, &reason.to_string());
     }
 
     fn remove(&mut self, id: GroupId) {
         if !self.arrivals.may_leave(id) || !self.behind.may_leave(id) {
             return; // once its state is no longer being replaced, or written to
         }
-        let Some(mut group) = self.groups.remove(&id) else { return };
-        for ticket in group.take_tickets() {
-            self.machine.answer(ticket, Err(Failure::Interrupted));
-        }
+        let persistent = match (self.groups.remove(&id), self.aside.remove(&id)) {
+            (Some(mut group), _) => {
+                for ticket in group.take_tickets() {
+                    self.machine.answer(ticket, Err(Failure::Interrupted));
+                }
+                group.persistent
+            }
+            (None, Some(persistent)) => persistent,
+            (None, None) => return,
+        };
         self.machine.removed(id);
         self.touched.retain(|touched| *touched != id);
         self.unapplied.retain(|committed| committed.group != id);
-        if let Some(log) = self.log.as_ref().filter(|_| group.persistent) {
+        if let Some(log) = self.log.as_ref().filter(|_| persistent) {
             log.submit(LogBatch { records: vec![LogRecord::Removed { group: id }], ..Default::default() });
         }
     }
@@ -283,6 +310,7 @@ impl<M: StateMachine> Worker<M> {
     fn advance(&mut self) {
         while !self.touched.is_empty() {
             let mut output = PassOutput::default();
+            let mut inconsistent = Vec::new();
             for id in std::mem::take(&mut self.touched) {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 group.in_pass = false;
@@ -293,7 +321,13 @@ impl<M: StateMachine> Worker<M> {
                     self.machine.proposed(id, index, &payload);
                 }
                 let machine = &mut self.machine;
-                group.collect(&mut output, &mut |id, index, snapshot| machine.restore(id, index, snapshot));
+                let restore = &mut |id, index, snapshot: &[u8]| machine.restore(id, index, snapshot);
+                if let Err(reason) = group.collect(&mut output, restore) {
+                    inconsistent.push((id, group.persistent, reason));
+                }
+            }
+            for (id, persistent, reason) in inconsistent {
+                self.set_aside(id, persistent, &reason);
             }
             self.depose(&output.deposed);
             for (id, term, leader) in output.leaders {

@@ -1,10 +1,13 @@
 //! Entries on their way: into the log, to the state machine, and out of memory again.
 
+use super::message::{PeerMessage, split_snapshot};
 use super::sparing::takes_snapshot;
 use super::storage::Held;
-use super::{Group, PassOutput, Payload, Restore};
+use super::{Group, Inconsistent, PassOutput, Payload, Restore};
 use crate::Committed;
-use crate::log::{LogRecord, StoredEntry};
+use crate::log::{LogRecord, StoredEntry, StoredSnapshot};
+use bytes::Bytes;
+use prost::Message as _;
 use raft::eraftpb::{Entry, Snapshot};
 use std::time::Duration;
 
@@ -24,21 +27,40 @@ pub(super) struct Appended {
 }
 
 impl<T> Group<T> {
+    /// What the log is to know before the state is replaced by a snapshot; `None` if there is no log, or no state.
+    pub(crate) fn restoring(&self, message: &PeerMessage) -> Option<LogRecord> {
+        let snapshot = message.message.get_snapshot();
+        let (metadata, (members_index, _)) = (snapshot.get_metadata(), split_snapshot(snapshot)?);
+        let members = Bytes::from(metadata.get_conf_state().encode_to_vec());
+        let snapshot = StoredSnapshot { index: metadata.index, term: metadata.term, members_index, members };
+        let is_to_know = self.persistent && !self.replica().is_witness();
+        is_to_know.then_some(LogRecord::Restoring { group: self.id, snapshot })
+    }
+
     /// Puts a snapshot in the place of state and log.
-    pub(super) fn install(&mut self, snapshot: &Snapshot, output: &mut PassOutput, restore: &mut Restore<'_>) {
+    ///
+    /// # Errors
+    /// If the state is not there. Without it there is nothing that this replica could do.
+    pub(super) fn install(
+        &mut self,
+        snapshot: &Snapshot,
+        output: &mut PassOutput,
+        restore: &mut Restore<'_>,
+    ) -> Result<(), Inconsistent> {
         let metadata = snapshot.get_metadata().clone();
-        // Without the state there is nothing that this replica could do; it starts anew from its old one.
-        let (members_index, state) = snapshot.data.split_first_chunk().expect("it begins with the members' index");
+        let failed = |error| Inconsistent::Snapshot { index: metadata.index, error };
+        let (members_index, state) =
+            split_snapshot(snapshot).ok_or_else(|| failed("it does not name its members' index".into()))?;
         if !self.replica().is_witness() {
-            restore(self.id, metadata.index, state)
-                .unwrap_or_else(|error| panic!("{:?}: a snapshot cannot be restored: {error}", self.id));
+            restore(self.id, metadata.index, state).map_err(failed)?;
         }
-        self.node.mut_store().restore(&metadata, u64::from_le_bytes(*members_index));
+        self.node.mut_store().restore(&metadata, members_index);
         self.applied = metadata.index;
         if self.persistent {
             output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
         }
         self.members_changed(output);
+        Ok(())
     }
 
     /// Puts entries into the log, in memory and on disk.
@@ -82,8 +104,12 @@ impl<T> Group<T> {
         own.map(|(_, payload)| payload).unwrap_or_default()
     }
 
-    pub(super) fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) {
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+    /// Hands over committed entries, and changes members where they say so.
+    ///
+    /// # Errors
+    /// If that change is none that could be made.
+    pub(super) fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) -> Result<(), Inconsistent> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
         let (mut payloads, mut changes) = (Vec::new(), Vec::new());
         for held in self.node.store().range(first.index, last.index) {
             if !held.is_command() {
@@ -100,9 +126,10 @@ impl<T> Group<T> {
         let members_index = self.node.store().members_index();
         changes.retain(|(index, _)| *index > members_index);
         for (index, change) in changes {
-            self.apply_change(index, &change);
+            self.apply_change(index, &change)?;
             self.members_changed(output);
         }
+        Ok(())
     }
 
     /// The log has fsynced the ready of that number, and with it all before.

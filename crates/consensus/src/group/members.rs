@@ -1,6 +1,6 @@
 //! Who belongs to a group, and how that changes.
 
-use super::{Group, PassOutput, from_raft, to_raft};
+use super::{Group, Inconsistent, PassOutput, from_raft, to_raft};
 use crate::log::LogRecord;
 use bytes::Bytes;
 use prost::Message as _;
@@ -19,15 +19,19 @@ pub enum MemberChange {
 
 impl<T> Group<T> {
     /// Changes members as an entry says.
-    pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) {
-        let change = ConfChangeV2::decode(change.clone()).expect("a replica encoded it");
-        // Raft refused what does not fit when it was proposed.
-        let members = self.node.apply_conf_change(&change).expect("a change that fits");
+    ///
+    /// # Errors
+    /// If it does not fit what the members are. Raft refuses that when it is proposed, so it came from a replica that erred.
+    pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) -> Result<(), Inconsistent> {
+        let does_not_fit = |error: String| Inconsistent::Change { index, error };
+        let change = ConfChangeV2::decode(change.clone()).map_err(|error| does_not_fit(error.to_string()))?;
+        let members = self.node.apply_conf_change(&change).map_err(|error| does_not_fit(error.to_string()))?;
         self.node.mut_store().set_members(index, members);
         if self.is_leader() && !self.node.raft.promotable() {
             // A leader before this one asked for it.
             self.node.raft.become_follower(self.node.raft.term, raft::INVALID_ID);
         }
+        Ok(())
     }
 
     /// Members are not what they were.

@@ -10,7 +10,7 @@
 use crate::GroupId;
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message as _;
-use raft::eraftpb::{EntryType, Message, MessageType};
+use raft::eraftpb::{EntryType, Message, MessageType, Snapshot};
 use tessera_types::{NodeId, ReplicaId};
 
 /// A message from a replica to another one of its group.
@@ -56,8 +56,8 @@ impl PeerMessage {
     /// Index and state of a snapshot.
     pub(crate) fn snapshot(&self) -> (u64, &[u8]) {
         let snapshot = self.message.get_snapshot();
-        // The members' index comes first; decoding saw to that.
-        (snapshot.get_metadata().index, snapshot.data.get(8..).unwrap_or_default())
+        // Decoding saw to that it has both parts.
+        (snapshot.get_metadata().index, split_snapshot(snapshot).unwrap_or_default().1)
     }
 
     /// Whether it is a snapshot without a state: a witness needs none, others [keep](crate::Inbox::bridge) theirs.
@@ -118,6 +118,12 @@ impl PeerMessage {
         let payloads = (0..count).map(|_| payload(bytes)).collect::<Option<_>>()?;
         Some(Self { group, rests, progress, message, payloads })
     }
+}
+
+/// What a snapshot carries: the index of the entry that made the members what it names, and the state.
+pub(super) fn split_snapshot(snapshot: &Snapshot) -> Option<(u64, &[u8])> {
+    let (members_index, state) = snapshot.data.split_first_chunk()?;
+    Some((u64::from_le_bytes(*members_index), state))
 }
 
 fn length(length: usize) -> u32 {

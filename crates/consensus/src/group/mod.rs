@@ -9,6 +9,7 @@ pub(crate) mod freshness;
 mod lease;
 mod members;
 pub(crate) mod message;
+pub(crate) mod origin;
 mod orphans;
 mod rest;
 mod sparing;
@@ -24,8 +25,9 @@ use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
-use prost::Message as _;
-use raft::eraftpb::{ConfState, EntryType, HardState, Message, MessageType};
+pub use origin::Inconsistent;
+use origin::Origin;
+use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -129,6 +131,8 @@ pub(crate) struct Group<T> {
     freshness: freshness::Freshness,
     witness: witness::Witness,
     sparing: sparing::Sparing,
+    /// Records that the log is to have before any other.
+    owed: Vec<LogRecord>,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -187,44 +191,15 @@ pub(crate) struct PassOutput {
 pub(crate) type Restore<'a> = dyn FnMut(GroupId, u64, &[u8]) -> Result<(), String> + 'a;
 
 impl<T> Group<T> {
-    /// # Panics
-    /// If the log does not reach back to the applied index: state in between would be missing.
-    pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Self {
-        let GroupSettings { persistent, synced, applied, replica, founders } = settings;
-        let own = to_raft(replica);
+    /// # Errors
+    /// If log and state machine do not fit together.
+    pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Result<Self, Inconsistent> {
         let is_new = recovered == RecoveredGroup::default();
-        let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries } = recovered;
-        let mut applied = if replica.is_witness() { truncated.0 } else { applied };
-        if members.is_empty() && founders.is_empty() {
-            // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that. Without
-            // the members it cannot go on from there, so it gets another snapshot.
-            (applied, truncated) = (0, (0, 0));
-            entries.clear();
-        }
-        let members = if members.is_empty() {
-            let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
-            ConfState { voters, ..Default::default() }
-        } else {
-            ConfState::decode(members).unwrap_or_else(|error| panic!("{id:?}: members in the log: {error}"))
-        };
-        let mut before = truncated;
-        let mut changes = Vec::new();
-        while let Some(first) = entries.pop_front_if(|first| first.index <= applied) {
-            before = (first.index, first.term);
-            if first.index > members_index && i32::from(first.kind) == EntryType::EntryConfChangeV2 as i32 {
-                changes.push((first.index, first.payload));
-            }
-        }
-        if before.0 < applied {
-            assert!(entries.is_empty(), "{id:?}: the log begins behind the applied index {applied}");
-            // The state is ahead of a log that lost its unsynced tail; it stands for the lost entries.
-            before = (applied, state.term.max(before.1));
-        }
-        assert_eq!(before.0, applied, "{id:?}: the state machine lost entries that it had called durable");
-        let last = entries.back().map_or(before.0, |last| last.index);
-        let hard_state =
-            HardState { term: state.term.max(before.1), vote: state.vote, commit: state.commit.clamp(applied, last) };
-        let storage = GroupStorage::new(hard_state, (members_index, members), before, entries);
+        let origin = Origin::find(id, &settings, recovered)?;
+        let GroupSettings { persistent, synced, replica, founders, .. } = settings;
+        let own = to_raft(replica);
+        let Origin { applied, hard_state, before, entries, members, changes, records } = origin;
+        let storage = GroupStorage::new(hard_state, members, before, entries);
         let config = Config {
             applied,
             pre_vote: true,
@@ -277,10 +252,11 @@ impl<T> Group<T> {
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
             sparing: sparing::Sparing::default(),
+            owed: records,
             in_pass: false,
         };
         for (index, change) in changes {
-            group.apply_change(index, &change);
+            group.apply_change(index, &change)?;
         }
         group.is_alone = group.has_no_peers();
         if group.is_alone || is_founded {
@@ -290,7 +266,7 @@ impl<T> Group<T> {
         } else if !is_new {
             group.silent_ticks = ELECTION_TICKS;
         }
-        group
+        Ok(group)
     }
 
     /// Passes time. Returns whether there is something to [collect](Self::collect).
@@ -441,8 +417,10 @@ impl<T> Group<T> {
         self.is_leader() && self.serving == Some(self.node.raft.term)
     }
 
-    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply.
-    pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) {
+    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. With an error the replica
+    /// cannot go on: it says nothing more.
+    pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
+        output.records.append(&mut self.owed);
         if self.serving.is_some() && !self.is_serving() {
             output.deposed.push(self.id);
         }
@@ -465,9 +443,9 @@ impl<T> Group<T> {
             let mut sync = false;
             if !ready.snapshot().is_empty() {
                 sync = true;
-                self.install(ready.snapshot(), output, restore);
+                self.install(ready.snapshot(), output, restore)?;
             }
-            self.commit(&ready.take_committed_entries(), output);
+            self.commit(&ready.take_committed_entries(), output)?;
             let entries = ready.take_entries();
             let before = self.node.store().hard_state();
             let now = ready.hs().unwrap_or(before).clone();
@@ -502,7 +480,7 @@ impl<T> Group<T> {
                 self.send(held_back, output);
                 let mut light = self.node.advance_append(ready);
                 self.send(light.take_messages(), output);
-                self.commit(&light.take_committed_entries(), output);
+                self.commit(&light.take_committed_entries(), output)?;
                 self.tell_what_is_applied();
             }
         }
@@ -513,26 +491,33 @@ impl<T> Group<T> {
         if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
             output.snapshots_wanted.push(self.id);
         }
+        Ok(())
     }
 
     fn send(&mut self, messages: Vec<Message>, output: &mut PassOutput) {
         for message in messages {
-            let payloads = match (message.entries.first(), message.entries.last()) {
-                (Some(first), Some(last)) => {
-                    self.node.store().range(first.index, last.index).map(|held| held.payload.clone()).collect()
-                }
-                _ => Vec::new(),
-            };
-            if payloads.len() != message.entries.len() {
-                // An entry was replaced or forgotten since Raft made the message; Raft will make another one.
-                continue;
-            }
+            let Some(payloads) = self.payloads_of(&message) else { continue };
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
             let (rests, progress) = (self.tells_rest(&message), self.tells_progress(&message));
             output.messages.push(PeerMessage { group: self.id, rests, progress, message, payloads });
         }
+    }
+
+    /// The payloads of the entries that a message names. `None` if one of these was forgotten since Raft made the message, or
+    /// replaced, which its term tells: a message that a leader made just before it was deposed waits for the log, and by then
+    /// the next leader's entry may have the same index. Raft makes another message if one is still needed.
+    fn payloads_of(&self, message: &Message) -> Option<Vec<Payload>> {
+        let (Some(first), Some(last)) = (message.entries.first(), message.entries.last()) else {
+            return Some(Vec::new());
+        };
+        let mut held = self.node.store().range(first.index, last.index);
+        let payload = |entry: &Entry| {
+            let held = held.next().filter(|held| (held.index, held.term) == (entry.index, entry.term))?;
+            Some(held.payload.clone())
+        };
+        message.entries.iter().map(payload).collect()
     }
 }
 

@@ -35,7 +35,7 @@ mod writer;
 use crate::GroupId;
 use parking_lot::{Condvar, Mutex};
 use queue::{Queue, Queued};
-pub use record::{LogRecord, StoredEntry, StoredState};
+pub use record::{LogRecord, StoredEntry, StoredSnapshot, StoredState};
 pub use recovery::{RecoveredGroup, decode_record, decode_segment};
 use staging::Staging;
 pub use staging::decode_staged;

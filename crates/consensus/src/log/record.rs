@@ -8,6 +8,7 @@
 //! | 4 removed | (nothing): the group is gone |
 //! | 5 members | u64 index of the entry that made them so, u32 length, who they are, opaque to the log |
 //! | 6 restored | u64 index, u64 term: a snapshot took the place of the state, and of all entries |
+//! | 7 restoring | u64 index, u64 term, u64 members' index, u32 length, members: a snapshot is about to do so |
 
 use crate::GroupId;
 use bytes::{Buf, BufMut, Bytes};
@@ -18,6 +19,7 @@ const TRUNCATED: u8 = 3;
 const REMOVED: u8 = 4;
 const MEMBERS: u8 = 5;
 const RESTORED: u8 = 6;
+const RESTORING: u8 = 7;
 
 /// An entry of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,17 @@ pub struct StoredState {
     pub term: u64,
     pub vote: u64,
     pub commit: u64,
+}
+
+/// A snapshot, without the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSnapshot {
+    /// Index and term of the last entry that it stands for.
+    pub index: u64,
+    pub term: u64,
+    /// The members that it names, and the index of the entry that made them so.
+    pub members_index: u64,
+    pub members: Bytes,
 }
 
 /// One thing to append.
@@ -67,6 +80,11 @@ pub enum LogRecord {
         index: u64,
         term: u64,
     },
+    /// The state is about to be replaced, which takes effect on disk before [`Self::Restored`] does.
+    Restoring {
+        group: GroupId,
+        snapshot: StoredSnapshot,
+    },
 }
 
 const HEAD: usize = 9;
@@ -80,6 +98,7 @@ impl LogRecord {
             | Self::Truncated { group, .. }
             | Self::Members { group, .. }
             | Self::Restored { group, .. }
+            | Self::Restoring { group, .. }
             | Self::Removed { group } => *group,
         }
     }
@@ -93,6 +112,7 @@ impl LogRecord {
             Self::Truncated { .. } | Self::Restored { .. } => 16,
             Self::Removed { .. } => 0,
             Self::Members { members, .. } => 12 + members.len(),
+            Self::Restoring { snapshot, .. } => 28 + snapshot.members.len(),
         }
     }
 
@@ -104,6 +124,7 @@ impl LogRecord {
             Self::Removed { group } => (REMOVED, group),
             Self::Members { group, .. } => (MEMBERS, group),
             Self::Restored { group, .. } => (RESTORED, group),
+            Self::Restoring { group, .. } => (RESTORING, group),
         };
         out.put_u8(kind);
         out.put_u64_le(group.0);
@@ -128,10 +149,11 @@ impl LogRecord {
                 out.put_u64_le(*term);
             }
             Self::Removed { .. } => {}
-            Self::Members { index, members, .. } => {
-                out.put_u64_le(*index);
-                out.put_u32_le(u32::try_from(members.len()).expect("a group has few members"));
-                out.put_slice(members);
+            Self::Members { index, members, .. } => put_members(out, *index, members),
+            Self::Restoring { snapshot, .. } => {
+                out.put_u64_le(snapshot.index);
+                out.put_u64_le(snapshot.term);
+                put_members(out, snapshot.members_index, &snapshot.members);
             }
         }
     }
@@ -170,14 +192,27 @@ impl LogRecord {
                 Self::Restored { group, index: bytes.try_get_u64_le().ok()?, term: bytes.try_get_u64_le().ok()? }
             }
             MEMBERS => {
-                let index = bytes.try_get_u64_le().ok()?;
-                let length = bytes.try_get_u32_le().ok()? as usize;
-                if length > bytes.len() {
-                    return None;
-                }
-                Self::Members { group, index, members: bytes.split_to(length) }
+                let (index, members) = take_members(bytes)?;
+                Self::Members { group, index, members }
+            }
+            RESTORING => {
+                let (index, term) = (bytes.try_get_u64_le().ok()?, bytes.try_get_u64_le().ok()?);
+                let (members_index, members) = take_members(bytes)?;
+                Self::Restoring { group, snapshot: StoredSnapshot { index, term, members_index, members } }
             }
             _ => return None,
         })
     }
+}
+
+fn put_members(out: &mut Vec<u8>, index: u64, members: &Bytes) {
+    out.put_u64_le(index);
+    out.put_u32_le(u32::try_from(members.len()).expect("a group has few members"));
+    out.put_slice(members);
+}
+
+fn take_members(bytes: &mut Bytes) -> Option<(u64, Bytes)> {
+    let index = bytes.try_get_u64_le().ok()?;
+    let length = bytes.try_get_u32_le().ok()? as usize;
+    (length <= bytes.len()).then(|| (index, bytes.split_to(length)))
 }

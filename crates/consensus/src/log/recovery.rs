@@ -1,7 +1,7 @@
 //! Reading the log back.
 
 use super::block::{self, BlockHeader, HEADER_LEN};
-use super::record::{LogRecord, StoredEntry, StoredState};
+use super::record::{LogRecord, StoredEntry, StoredSnapshot, StoredState};
 use super::{LogError, segments};
 use crate::GroupId;
 use bytes::Bytes;
@@ -18,6 +18,8 @@ pub struct RecoveredGroup {
     pub truncated: (u64, u64),
     /// Consecutive entries; the first is at most one above what was truncated.
     pub entries: VecDeque<StoredEntry>,
+    /// The snapshot that was to take the place of the state, if the log does not know whether it did.
+    pub restoring: Option<StoredSnapshot>,
 }
 
 pub(super) struct Recovered {
@@ -139,7 +141,9 @@ fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<Gro
         LogRecord::Restored { index, term, .. } => {
             group.truncated = (index, term);
             group.entries.clear();
+            group.restoring = None;
         }
+        LogRecord::Restoring { snapshot, .. } => group.restoring = Some(snapshot),
         LogRecord::Truncated { index, term, .. } => {
             group.truncated = (index, term);
             while group.entries.front().is_some_and(|first| first.index <= index) {

@@ -88,7 +88,9 @@ fn entries_states_and_replacements_come_back() {
     let members = Bytes::from_static(b"members");
     let records = vec![
         LogRecord::Members { group: GroupId(8), index: 2, members: members.clone() },
+        LogRecord::Restoring { group: GroupId(10), snapshot: snapshot(5) },
         LogRecord::Restored { group: GroupId(10), index: 5, term: 2 },
+        LogRecord::Restoring { group: GroupId(11), snapshot: snapshot(7) },
     ];
     append(&log, 10, 1..9, 10); // a snapshot takes the place of these
     log.submit(LogBatch { records, ..Default::default() });
@@ -104,6 +106,30 @@ fn entries_states_and_replacements_come_back() {
     assert_eq!(groups[&GroupId(8)].members, (2, members));
     assert_eq!((groups[&GroupId(10)].truncated, indexes(&groups[&GroupId(10)])), ((5, 2), vec![6]));
     assert!(!groups.contains_key(&GroupId(9)));
+    assert_eq!(groups[&GroupId(10)].restoring, None);
+    assert_eq!(groups[&GroupId(11)].restoring, Some(snapshot(7)));
+}
+
+fn snapshot(index: u64) -> StoredSnapshot {
+    StoredSnapshot { index, term: 2, members_index: 4, members: Bytes::from_static(b"members") }
+}
+
+/// What is to replace a state is still known when the segment that said so is gone.
+#[test]
+fn a_snapshot_that_was_begun_is_known_in_every_later_segment() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &config()).unwrap();
+    let records = vec![LogRecord::Restoring { group: GroupId(2), snapshot: snapshot(7) }];
+    log.submit(LogBatch { records, sync: true, ..Default::default() });
+    (1..100).for_each(|index| append(&log, 1, index..index + 1, 1_000));
+    settle(&log);
+    let records = vec![LogRecord::Truncated { group: GroupId(1), index: 99, term: 1 }];
+    log.submit(LogBatch { records, ..Default::default() });
+    settle(&log);
+    assert!(!directory.path().join("0000000000000001.log").exists());
+    log.close();
+    let (_log, groups) = SharedLog::open(directory.path(), &config()).unwrap();
+    assert_eq!(groups[&GroupId(2)].restoring, Some(snapshot(7)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::block::{self, BlockHeader};
 use super::file::SegmentFile;
 use super::queue::Queued;
-use super::record::{LogRecord, StoredState};
+use super::record::{LogRecord, StoredSnapshot, StoredState};
 use super::recovery::{Recovered, RecoveredGroup};
 use super::{LogConfig, LogError, LogStatus, Shared, segments};
 use crate::GroupId;
@@ -47,6 +47,7 @@ struct GroupState {
     state: StoredState,
     members: (u64, Bytes),
     truncated: (u64, u64),
+    restoring: Option<StoredSnapshot>,
 }
 
 impl Writer {
@@ -73,8 +74,8 @@ impl Writer {
             last_batch: recovered.last_batch,
             groups: groups
                 .map(|(id, group)| {
-                    let RecoveredGroup { state, truncated, ref members, .. } = *group;
-                    (*id, GroupState { state, members: members.clone(), truncated })
+                    let RecoveredGroup { state, truncated, ref members, ref restoring, .. } = *group;
+                    (*id, GroupState { state, members: members.clone(), truncated, restoring: restoring.clone() })
                 })
                 .collect(),
             highest: HashMap::new(),
@@ -174,8 +175,13 @@ impl Writer {
                 self.groups.entry(id).or_default();
             }
             LogRecord::State { state, .. } => self.groups.entry(id).or_default().state = *state,
-            LogRecord::Truncated { index, term, .. } | LogRecord::Restored { index, term, .. } => {
-                self.groups.entry(id).or_default().truncated = (*index, *term)
+            LogRecord::Truncated { index, term, .. } => self.groups.entry(id).or_default().truncated = (*index, *term),
+            LogRecord::Restored { index, term, .. } => {
+                let group = self.groups.entry(id).or_default();
+                (group.truncated, group.restoring) = ((*index, *term), None);
+            }
+            LogRecord::Restoring { snapshot, .. } => {
+                self.groups.entry(id).or_default().restoring = Some(snapshot.clone());
             }
             LogRecord::Members { index, members, .. } => {
                 self.groups.entry(id).or_default().members = (*index, members.clone());
@@ -214,7 +220,10 @@ impl Writer {
         // Recovery takes a segment's end for granted once the next one exists, so this one must be durable first.
         self.sync()?;
         let next = self.segment + 1;
-        let states = self.groups.values().map(|group| 128 + group.members.1.len()).sum::<usize>();
+        let members = |group: &GroupState| {
+            group.members.1.len() + group.restoring.as_ref().map_or(0, |snapshot| snapshot.members.len())
+        };
+        let states = self.groups.values().map(|group| 160 + members(group)).sum::<usize>();
         let bytes = block::after(block::HEADER_LEN + states) + block::after(at_least);
         let bytes = self.config.segment_bytes.max(bytes as u64);
         let path = segments::path(&self.directory, next);
@@ -230,12 +239,15 @@ impl Writer {
     /// The first block of a segment.
     fn write_group_states(&mut self) -> io::Result<()> {
         block::begin(&mut self.block);
-        for (&group, &GroupState { state, truncated: (index, term), ref members }) in &self.groups {
+        for (&group, &GroupState { state, truncated: (index, term), ref members, ref restoring }) in &self.groups {
             LogRecord::State { group, state }.encode(&mut self.block);
             LogRecord::Truncated { group, index, term }.encode(&mut self.block);
             if !members.1.is_empty() {
                 let (index, members) = members.clone();
                 LogRecord::Members { group, index, members }.encode(&mut self.block);
+            }
+            if let Some(snapshot) = restoring.clone() {
+                LogRecord::Restoring { group, snapshot }.encode(&mut self.block);
             }
         }
         self.write_block(true, self.last_batch)

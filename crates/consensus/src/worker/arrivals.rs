@@ -1,12 +1,16 @@
 //! Snapshots on their way into groups.
 //!
 //! A leader's message only names a snapshot. The state machine fetches what it names, which may take long, while the group
-//! goes on as it is. Then the group stands still, hears and says nothing, while its state is replaced; that may take a while
-//! too, and the loop goes on with other groups. Then Raft gets the message, and takes the snapshot for installed.
+//! goes on as it is. Then the group stands still, hears and says nothing. The log is told what is about to happen, since the
+//! state is on disk before the log can know that it is; and then the state is replaced. That may take a while too, and the loop
+//! goes on with other groups. Then Raft gets the message, and takes the snapshot for installed.
 
+use super::inbox::Message;
 use super::{StateMachine, Worker, touch};
 use crate::GroupId;
+use crate::group::Inconsistent;
 use crate::group::message::PeerMessage;
+use crate::log::{LogBatch, LogError};
 use ahash::AHashMap;
 
 #[derive(Default)]
@@ -26,6 +30,12 @@ impl Arrivals {
     /// Whether the group's state is being replaced.
     pub(super) fn is_taking(&self, group: GroupId) -> bool {
         !self.by_group.is_empty() && self.by_group.get(&group).is_some_and(|arrival| arrival.is_taking)
+    }
+
+    /// The snapshot of that index, if the group's state is being replaced by it.
+    fn taking(&self, group: GroupId, index: u64) -> Option<&Arrival> {
+        let is_it = |arrival: &&Arrival| arrival.is_taking && arrival.message.snapshot().0 == index;
+        self.by_group.get(&group).filter(is_it)
     }
 
     /// Whether a group may be removed now; if not, it will have to be once its state is replaced.
@@ -77,14 +87,28 @@ impl<M: StateMachine> Worker<M> {
             return self.machine.discard(id); // if it is still needed, the leader says so again
         }
         arrival.is_taking = true;
-        if group.replica().is_witness() || self.machine.prepare(id, index, arrival.message.snapshot().1) {
+        let (record, log) = (group.restoring(&arrival.message), self.log.as_ref());
+        let Some((record, log)) = record.zip(log) else { return self.snapshot_noted(id, index) };
+        let inbox = self.inbox.clone();
+        let completion = move |outcome: Result<(), LogError>| {
+            // If it failed nothing counts any more until the process is started again.
+            if outcome.is_ok() {
+                inbox.push(Message::Noted(id, index));
+            }
+        };
+        log.submit(LogBatch { records: vec![record], sync: true, completion: Some(Box::new(completion)) });
+    }
+
+    pub(super) fn snapshot_noted(&mut self, id: GroupId, index: u64) {
+        let Some(arrival) = self.arrivals.taking(id, index) else { return };
+        let is_witness = self.groups.get(&id).is_none_or(|group| group.replica().is_witness());
+        if arrival.is_leaving || is_witness || self.machine.prepare(id, index, arrival.message.snapshot().1) {
             self.snapshot_prepared(id, index);
         }
     }
 
     pub(super) fn snapshot_prepared(&mut self, id: GroupId, index: u64) {
-        let is_it = |arrival: &Arrival| arrival.is_taking && arrival.message.snapshot().0 == index;
-        if !self.arrivals.by_group.get(&id).is_some_and(is_it) {
+        if self.arrivals.taking(id, index).is_none() {
             return;
         }
         let Some(Arrival { message, is_leaving, .. }) = self.arrivals.by_group.remove(&id) else { return };
@@ -93,7 +117,11 @@ impl<M: StateMachine> Worker<M> {
         }
         if let Some(group) = self.groups.get_mut(&id) {
             group.step(message);
-            assert!(group.is_installing(), "{id:?}: its state is replaced by a snapshot that Raft does not take");
+            if !group.is_installing() {
+                let error = "Raft does not take it, and it has taken the place of the state".into();
+                let persistent = group.persistent;
+                return self.set_aside(id, persistent, &Inconsistent::Snapshot { index, error });
+            }
             touch(&mut self.touched, group);
         }
     }

@@ -33,6 +33,8 @@ pub(super) enum Message<C> {
     ForgetSnapshot(GroupId),
     /// What the snapshot of that index takes is there, or cannot be had.
     Fetched(GroupId, u64, bool),
+    /// The log knows that the state is about to be replaced by it.
+    Noted(GroupId, u64),
     /// The state has been replaced by it.
     Prepared(GroupId, u64),
     Wake(GroupId),

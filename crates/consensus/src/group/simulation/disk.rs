@@ -1,5 +1,6 @@
 //! What a simulated machine remembers.
 
+use super::world::numbers;
 use crate::log::{LogRecord, RecoveredGroup};
 
 /// What a disk holds of the group: the log, and the state machine's last checkpoint.
@@ -19,12 +20,30 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Takes a snapshot; an empty one leaves the numbers as they are.
+    pub(super) fn replace(&mut self, index: u64, snapshot: &[u8]) {
+        self.applied = index;
+        if !snapshot.is_empty() {
+            self.numbers = numbers(snapshot);
+        }
+    }
+
     pub(super) fn to_snapshot(&self) -> Vec<u8> {
         self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
 }
 
 impl Disk {
+    /// All that was written is on disk. Returns the last ready that waited for that.
+    pub(super) fn sync(&mut self) -> Option<u64> {
+        let mut last = None;
+        for (records, number) in std::mem::take(&mut self.unsynced) {
+            records.into_iter().for_each(|record| self.write(record));
+            last = number.or(last);
+        }
+        last
+    }
+
     pub(super) fn write(&mut self, record: LogRecord) {
         match record {
             LogRecord::Entries { entries, .. } => {
@@ -40,7 +59,9 @@ impl Disk {
             LogRecord::Restored { index, term, .. } => {
                 self.log.truncated = (index, term);
                 self.log.entries.clear();
+                self.log.restoring = None;
             }
+            LogRecord::Restoring { snapshot, .. } => self.log.restoring = Some(snapshot),
             LogRecord::Members { index, members, .. } => self.log.members = (index, members),
             LogRecord::Removed { .. } => unreachable!("replicas are removed with their disk"),
         }

@@ -3,6 +3,7 @@
 use super::disk::{Disk, State};
 use crate::Failure;
 use crate::group::*;
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -79,6 +80,9 @@ pub(super) struct Replica {
     pub(super) started: Duration,
     /// Whether it has been given something since its last pass.
     pub(super) is_touched: bool,
+    /// Until when its process is stopped, and what has come for it meanwhile.
+    pub(super) stopped_until: Duration,
+    pub(super) inbox: Vec<PeerMessage>,
 }
 
 pub(super) struct World {
@@ -92,6 +96,8 @@ pub(super) struct World {
     /// Pairs of nodes that do not reach each other.
     pub(super) cut: BTreeSet<(u32, u32)>,
     pub(super) loss: f64,
+    /// How likely a process ends at either of two moments while its state is replaced.
+    pub(super) tears: f64,
     /// Longest log that was seen, to compare all others with.
     pub(super) agreed: Vec<u64>,
     pub(super) answers: Answers,
@@ -105,6 +111,21 @@ pub(super) struct World {
     /// Whoever holds a lease.
     pub(super) readers: Vec<usize>,
     pub(super) member_changes: u64,
+    /// How often a process ended while its state was replaced, and how many messages at most were taken in one pass.
+    pub(super) torn_snapshots: u64,
+    pub(super) most_at_once: usize,
+    /// What entries of an index and a term carry, wherever they are; and the terms of those that were applied.
+    payloads: HashMap<(u64, u64), Bytes>,
+    terms: HashMap<u64, u64>,
+    /// What is to happen, and when.
+    plans: Vec<(Duration, Plan)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Plan {
+    /// A process is stopped until then.
+    Stop(usize, Duration),
+    Reconnect,
 }
 
 impl World {
@@ -127,6 +148,8 @@ impl World {
             next_tick: Duration::ZERO,
             started: Duration::ZERO,
             is_touched: false,
+            stopped_until: Duration::ZERO,
+            inbox: Vec::new(),
         };
         let replicas: Vec<_> = ids.into_iter().map(replica).collect();
         let mut world = Self {
@@ -138,6 +161,7 @@ impl World {
             network: Vec::new(),
             cut: BTreeSet::new(),
             loss: 0.02,
+            tears: 0.0,
             agreed: Vec::new(),
             answers: Answers::default(),
             next_number: 0,
@@ -148,6 +172,11 @@ impl World {
             renewed: 0,
             readers: Vec::new(),
             member_changes: 0,
+            torn_snapshots: 0,
+            most_at_once: 0,
+            payloads: HashMap::new(),
+            terms: HashMap::new(),
+            plans: Vec::new(),
         };
         (0..world.replicas.len()).for_each(|at| world.start(at));
         world
@@ -162,6 +191,7 @@ impl World {
         replica.started = self.now;
         replica.next_tick = self.now + TICK;
         replica.lease = Some(Duration::ZERO);
+        (replica.stopped_until, replica.inbox) = (Duration::ZERO, Vec::new());
         let settings = GroupSettings {
             persistent: self.kind.log != Log::Volatile,
             synced: self.kind.log == Log::Synced,
@@ -169,7 +199,8 @@ impl World {
             replica: replica.id,
             founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
         };
-        replica.group = Some(Group::new(ID, settings, replica.disk.log.clone()));
+        let group = Group::new(ID, settings, replica.disk.log.clone());
+        replica.group = Some(group.unwrap_or_else(|error| panic!("{:?} cannot go on: {error}", replica.id)));
         self.pass(at);
     }
 
@@ -229,8 +260,43 @@ impl World {
         }
     }
 
+    pub(super) fn is_stopped(&self, at: usize) -> bool {
+        self.now < self.replicas[at].stopped_until
+    }
+
+    /// A message is there. If it is a snapshot the process may end while the state is being replaced.
+    fn hear(&mut self, at: usize, message: PeerMessage) {
+        let replica = &mut self.replicas[at];
+        let Some(group) = &mut replica.group else { return };
+        if message.is_snapshot()
+            && group.would_install(&message)
+            && let Some(record) = group.restoring(&message)
+        {
+            if let Some(number) = replica.disk.sync() {
+                group.persisted(number);
+            }
+            replica.disk.write(record);
+            let is_replaced = !self.random.random_bool(self.tears);
+            if is_replaced {
+                let (index, snapshot) = message.snapshot();
+                replica.state.replace(index, snapshot);
+                // Restoring is durable before it returns.
+                replica.disk.checkpoint = replica.state.clone();
+            }
+            if !is_replaced || self.random.random_bool(self.tears) {
+                self.torn_snapshots += 1;
+                replica.group = None;
+                return;
+            }
+        }
+        group.step(message);
+    }
+
     /// What the worker's loop does after messages, ticks and commands.
     pub(super) fn pass(&mut self, at: usize) {
+        if self.is_stopped(at) {
+            return;
+        }
         self.replicas[at].is_touched = false;
         loop {
             let replica = &mut self.replicas[at];
@@ -238,16 +304,13 @@ impl World {
             group.propose();
             let mut output = PassOutput::default();
             let (state, disk, snapshots) = (&mut replica.state, &mut replica.disk, &mut self.snapshots);
-            group.collect(&mut output, &mut |_, index, snapshot| {
-                *state = match snapshot {
-                    [] => State { applied: index, ..std::mem::take(state) },
-                    _ => State { applied: index, numbers: numbers(snapshot) },
-                };
-                // Restoring is durable before it returns.
+            let collected = group.collect(&mut output, &mut |_, index, snapshot| {
+                state.replace(index, snapshot);
                 disk.checkpoint = state.clone();
                 *snapshots += 1;
                 Ok(())
             });
+            collected.unwrap_or_else(|error| panic!("{:?} cannot go on: {error}", replica.id));
             if !output.deposed.is_empty() {
                 for number in group.depose() {
                     self.answers.take(number, Err(Failure::NotServing));
@@ -271,7 +334,6 @@ impl World {
             let last = |readies: &Readies| readies.last().map(|(_, number)| *number);
             let (is_written, waits) = (last(&output.written), last(&output.waiting));
             if !output.records.is_empty() || waits.is_some() {
-                // A snapshot's place in the log is on disk as soon as its state is.
                 replica.disk.unsynced.push((output.records, waits));
             }
             is_written.into_iter().for_each(|number| group.persisted(number));
@@ -301,6 +363,10 @@ impl World {
     }
 
     pub(super) fn post(&mut self, message: PeerMessage) {
+        for (entry, payload) in message.message.entries.iter().zip(&message.payloads) {
+            let known = self.payloads.entry((entry.index, entry.term)).or_insert_with(|| payload.bytes.clone());
+            assert_eq!(*known, payload.bytes, "{:?} sends what another entry carries: {entry:?}", message.from());
+        }
         let copies = if self.random.random_bool(self.loss) { self.random.random_range(0..=2) } else { 1 };
         for _ in 0..copies {
             let delay = Duration::from_micros(self.random.random_range(100..30_000));
@@ -318,11 +384,50 @@ impl World {
         if numbers.len() > common {
             self.agreed = numbers.clone();
         }
+        if let Some(group) = &self.replicas[at].group
+            && let Some(term) = group.node.store().term_at(group.applied).filter(|term| *term > 0)
+        {
+            let known = *self.terms.entry(group.applied).or_insert(term);
+            assert_eq!(known, term, "{:?} takes entry {} for another", self.replicas[at].id, group.applied);
+        }
+    }
+
+    /// A leader loses most of its peers while it is written to, and is stopped soon after. When it goes on, what those said
+    /// that it still reached waits for it beside what its successor says.
+    fn strand_a_leader(&mut self) {
+        let Some(at) = self.readers.first().copied() else { return };
+        let own = at as u32 + 1;
+        let others: Vec<_> = (1..=self.replicas.len() as u32).filter(|other| *other != own).collect();
+        let count = self.random.random_range(others.len() / 2..=others.len());
+        let lost: Vec<_> = others.choose_multiple(&mut self.random, count).copied().collect();
+        self.cut.extend(lost.into_iter().map(|other| (own.min(other), own.max(other))));
+        self.loss = 0.4;
+        for _ in 0..3 {
+            self.write();
+        }
+        let stop = self.now + Duration::from_millis(self.random.random_range(5..100));
+        let reconnect = stop + Duration::from_millis(self.random.random_range(200..1_500));
+        let go_on = reconnect + Duration::from_millis(self.random.random_range(100..1_000));
+        self.plans.extend([(stop, Plan::Stop(at, go_on)), (reconnect, Plan::Reconnect)]);
+    }
+
+    fn follow_plans(&mut self) {
+        let now = self.now;
+        for (_, plan) in self.plans.extract_if(.., |(due, _)| *due <= now).collect::<Vec<_>>() {
+            match plan {
+                Plan::Stop(at, until) => self.replicas[at].stopped_until = until,
+                Plan::Reconnect => {
+                    self.cut.clear();
+                    self.loss = 0.02;
+                }
+            }
+        }
     }
 
     pub(super) fn step(&mut self) {
         self.now += STEP;
         let now = self.now;
+        self.follow_plans();
         let (due, later) = std::mem::take(&mut self.network).into_iter().partition(|(at, _)| *at <= now);
         self.network = later;
         let due: Vec<(Duration, PeerMessage)> = due;
@@ -332,12 +437,24 @@ impl World {
                 continue;
             }
             let at = to as usize - 1;
-            if let Some(group) = &mut self.replicas[at].group {
-                group.step(message);
-                self.pass_now_or_later(at);
+            if self.is_stopped(at) {
+                self.replicas[at].inbox.push(message);
+                continue;
             }
+            self.hear(at, message);
+            self.pass_now_or_later(at);
         }
         for at in 0..self.replicas.len() {
+            if self.is_stopped(at) {
+                continue;
+            }
+            let inbox = std::mem::take(&mut self.replicas[at].inbox);
+            if !inbox.is_empty() {
+                self.most_at_once = self.most_at_once.max(inbox.len());
+                inbox.into_iter().for_each(|message| self.hear(at, message));
+                self.pass(at);
+                self.replicas[at].next_tick = now;
+            }
             if self.replicas[at].is_touched {
                 self.pass(at);
             }
@@ -364,12 +481,7 @@ impl World {
         if replica.group.is_none() || replica.disk.unsynced.is_empty() || self.random.random_bool(0.5) {
             return;
         }
-        let mut last = None;
-        for (records, number) in std::mem::take(&mut replica.disk.unsynced) {
-            records.into_iter().for_each(|record| replica.disk.write(record));
-            last = number.or(last);
-        }
-        if let (Some(number), Some(group)) = (last, &mut replica.group) {
+        if let (Some(number), Some(group)) = (replica.disk.sync(), &mut replica.group) {
             group.persisted(number);
             self.pass(at);
         }
@@ -380,7 +492,8 @@ impl World {
         for at in 0..self.replicas.len() {
             for other in 0..self.replicas.len() {
                 let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
-                let is_heard = self.replicas[other].group.is_some() && !self.cut.contains(&(low, high));
+                let is_up = self.replicas[other].group.is_some() && !self.is_stopped(other);
+                let is_heard = is_up && !self.cut.contains(&(low, high));
                 let node = self.replicas[other].id.node;
                 if let Some(group) = self.replicas[at].group.as_mut().filter(|_| !is_heard) {
                     group.wake_if_led_by(node);
@@ -395,7 +508,7 @@ impl World {
                 let replica = &self.replicas[*at];
                 let own_time = self.now - replica.started;
                 let has_lease = replica.lease.is_none_or(|until| own_time < until);
-                replica.group.as_ref().is_some_and(Group::is_serving) && has_lease
+                replica.group.as_ref().is_some_and(Group::is_serving) && has_lease && !self.is_stopped(*at)
             })
             .collect();
         self.readers.clone_from(&reading);
@@ -411,7 +524,8 @@ impl World {
     /// A client writes to whoever says that it leads.
     pub(super) fn write(&mut self) {
         let leaders = |replica: &Replica| replica.group.as_ref().is_some_and(Group::is_serving);
-        let candidates: Vec<_> = (0..self.replicas.len()).filter(|at| leaders(&self.replicas[*at])).collect();
+        let may_ask = |at: &usize| leaders(&self.replicas[*at]) && !self.is_stopped(*at);
+        let candidates: Vec<_> = (0..self.replicas.len()).filter(may_ask).collect();
         let Some(&at) = candidates.choose(&mut self.random) else { return };
         let group = self.replicas[at].group.as_mut().unwrap();
         for _ in 0..self.random.random_range(1..4) {
@@ -459,18 +573,31 @@ impl World {
                 let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
                 self.cut.insert((low, high));
             }
-            75..95 => self.cut.clear(),
-            95..98 => {
-                let replica = &mut self.replicas[at];
-                let before = std::mem::replace(&mut replica.disk.checkpoint, replica.state.clone());
-                // A checkpoint reflects nothing that the log could still lose.
-                let log = &replica.disk.log;
-                let durable = log.entries.back().map_or(log.truncated.0, |last| last.index);
-                if replica.state.applied > durable {
-                    replica.disk.checkpoint = before;
-                }
+            75..83 => self.cut.clear(),
+            83..89 => self.strand_a_leader(),
+            89..91 => {
+                let stopped = Duration::from_millis(self.random.random_range(100..4_000));
+                self.replicas[at].stopped_until = self.now + stopped;
+            }
+            91..93 => self.write_checkpoint(at),
+            93..98 if self.kind.log == Log::Synced => {
+                // From then on it helps those that lag with a snapshot only.
+                self.write_checkpoint(at);
+                self.crash(at);
+                self.start(at);
             }
             _ => self.loss = self.random.random_range(0.0..0.3),
+        }
+    }
+
+    fn write_checkpoint(&mut self, at: usize) {
+        let replica = &mut self.replicas[at];
+        let before = std::mem::replace(&mut replica.disk.checkpoint, replica.state.clone());
+        // A checkpoint reflects nothing that the log could still lose.
+        let log = &replica.disk.log;
+        let durable = log.entries.back().map_or(log.truncated.0, |last| last.index);
+        if replica.state.applied > durable {
+            replica.disk.checkpoint = before;
         }
     }
 
@@ -499,7 +626,7 @@ impl World {
         let nodes: Vec<usize> = (0..self.replicas.len()).collect();
         let (witnesses, keepers): (Vec<usize>, Vec<usize>) =
             nodes.iter().partition(|at| self.replicas[**at].id.is_witness());
-        let target = self.random.random_range(1..=3);
+        let target = self.random.random_range(1..=self.kind.founders.max(3));
         let mut wanted: Vec<usize> = keepers.choose_multiple(&mut self.random, target).copied().collect();
         if wanted.len() == 2 {
             // The third vote.
@@ -561,8 +688,10 @@ impl World {
 
     pub(super) fn heal(&mut self) {
         self.cut.clear();
+        self.plans.clear();
         self.loss = 0.0;
         for at in 0..self.replicas.len() {
+            self.replicas[at].stopped_until = Duration::ZERO;
             if self.replicas[at].group.is_none() {
                 self.start(at);
             }

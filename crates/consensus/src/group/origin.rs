@@ -1,0 +1,253 @@
+//! Where a group goes on from: what its log holds, and how far its state machine is.
+//!
+//! Usually the log reaches back at least to what the state reflects, and what is above is applied again. The state may also be
+//! *ahead* of the log:
+//! - A snapshot has taken the place of the state, and the process ended before the log knew of that. The log was told before it
+//!   began ([`LogRecord::Restoring`]), so term and members are known: an election by a guessed term could lose what a majority
+//!   has, one among former members could make a second leader.
+//! - The state machine wrote to its disk by itself, and the machine went down before the log was synced. The state stands for the
+//!   entries that are lost. Of their last one the log knows only that its term is none that the replica had not heard of.
+//!
+//! Either way the log goes on behind a hole, which it has to be told: else the next start would find the hole.
+
+use super::{GroupSettings, to_raft};
+use crate::GroupId;
+use crate::log::{LogRecord, RecoveredGroup, StoredEntry, StoredSnapshot};
+use bytes::Bytes;
+use prost::Message as _;
+use raft::eraftpb::{ConfState, EntryType, HardState};
+use std::collections::VecDeque;
+
+/// Why a replica cannot go on with what it has. Another one has to take its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Inconsistent {
+    #[error(
+        "the state machine reflects the log up to {applied}, and the log begins behind {begins}: what is between is lost"
+    )]
+    StateBehindLog { applied: u64, begins: u64 },
+    #[error("the log has no entry {missing}, and has entry {found}")]
+    Hole { missing: u64, found: u64 },
+    #[error("the members in the log cannot be read: {0}")]
+    Members(String),
+    #[error("the members that entry {index} makes cannot follow those before: {error}")]
+    Change { index: u64, error: String },
+    #[error("the snapshot of index {index} cannot be taken: {error}")]
+    Snapshot { index: u64, error: String },
+}
+
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) applied: u64,
+    pub(super) hard_state: HardState,
+    /// Index and term of the entry before the first one in `entries`.
+    pub(super) before: (u64, u64),
+    pub(super) entries: VecDeque<StoredEntry>,
+    pub(super) members: (u64, ConfState),
+    /// Changes of members that are applied and not in `members` yet.
+    pub(super) changes: Vec<(u64, Bytes)>,
+    /// What the log does not know.
+    pub(super) records: Vec<LogRecord>,
+}
+
+impl Origin {
+    pub(super) fn find(
+        id: GroupId,
+        settings: &GroupSettings,
+        mut recovered: RecoveredGroup,
+    ) -> Result<Self, Inconsistent> {
+        let GroupSettings { replica, founders, persistent, .. } = settings;
+        let mut applied = if replica.is_witness() { recovered.truncated.0 } else { settings.applied };
+        let mut is_told = true;
+        if let Some(taken) = recovered.restoring.take().filter(|snapshot| was_taken(snapshot, applied, &recovered)) {
+            recovered.truncated = (taken.index, taken.term);
+            recovered.entries.clear();
+            if taken.members_index >= recovered.members.0 {
+                recovered.members = (taken.members_index, taken.members);
+            }
+            is_told = false;
+        }
+        let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries, .. } = recovered;
+        if members.is_empty() && founders.is_empty() {
+            // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that, which a
+            // version before this one did not tell the log before. Without the members it gets another snapshot.
+            (applied, truncated) = (0, (0, 0));
+            entries.clear();
+        }
+        let is_stored = !members.is_empty();
+        let conf_state = if is_stored {
+            ConfState::decode(members.clone()).map_err(|error| Inconsistent::Members(error.to_string()))?
+        } else {
+            let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
+            ConfState { voters, ..Default::default() }
+        };
+        let mut before = truncated;
+        let mut changes = Vec::new();
+        while let Some(first) = entries.pop_front_if(|first| first.index <= applied) {
+            before = (first.index, first.term);
+            if first.index > members_index && i32::from(first.kind) == EntryType::EntryConfChangeV2 as i32 {
+                changes.push((first.index, first.payload));
+            }
+        }
+        if before.0 < applied && entries.is_empty() {
+            before = (applied, state.term.max(before.1));
+            is_told = false;
+        }
+        if before.0 > applied {
+            return Err(Inconsistent::StateBehindLog { applied, begins: before.0 });
+        }
+        let missing = (before.0 + 1..).zip(&entries).find(|(due, entry)| entry.index != *due);
+        if let Some((missing, entry)) = missing {
+            return Err(Inconsistent::Hole { missing, found: entry.index });
+        }
+        if before.0 < applied {
+            return Err(Inconsistent::Hole { missing: before.0 + 1, found: applied });
+        }
+        let mut records = Vec::new();
+        if *persistent && !is_told {
+            records.push(LogRecord::Restored { group: id, index: before.0, term: before.1 });
+            if is_stored {
+                records.push(LogRecord::Members { group: id, index: members_index, members });
+            }
+        }
+        let last = entries.back().map_or(before.0, |last| last.index);
+        let (term, commit) = (state.term.max(before.1), state.commit.clamp(applied, last));
+        let hard_state = HardState { term, vote: state.vote, commit };
+        Ok(Self { applied, hard_state, before, entries, members: (members_index, conf_state), changes, records })
+    }
+}
+
+/// Whether the state has been replaced by a snapshot that was begun. If not, and the state is as far as the snapshot all the
+/// same, it got there by the log, which then has the entry, or had it.
+fn was_taken(snapshot: &StoredSnapshot, applied: u64, recovered: &RecoveredGroup) -> bool {
+    let is_entry = |entry: &&StoredEntry| entry.index == snapshot.index;
+    let term = recovered.entries.iter().find(is_entry).map(|entry| entry.term);
+    applied >= snapshot.index && recovered.truncated.0 < snapshot.index && term != Some(snapshot.term)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Group, PassOutput};
+    use super::*;
+    use crate::log::StoredState;
+    use raft::eraftpb::MessageType;
+    use tessera_types::{NodeId, ReplicaId};
+
+    const ID: GroupId = GroupId(1);
+
+    fn id(node: u32) -> ReplicaId {
+        ReplicaId { node: NodeId(node), incarnation: 0 }
+    }
+
+    fn settings(node: u32, applied: u64) -> GroupSettings {
+        let founders = vec![id(1), id(2), id(3)];
+        GroupSettings { persistent: true, synced: true, applied, replica: id(node), founders }
+    }
+
+    fn entries(terms: impl IntoIterator<Item = (u64, u64)>) -> VecDeque<StoredEntry> {
+        terms.into_iter().map(|(index, term)| StoredEntry { index, term, kind: 0, payload: Bytes::new() }).collect()
+    }
+
+    fn snapshot(index: u64, term: u64) -> Option<StoredSnapshot> {
+        let voters = [1, 2, 4].map(|node| to_raft(id(node))).to_vec();
+        let members = ConfState { voters, ..Default::default() }.encode_to_vec().into();
+        Some(StoredSnapshot { index, term, members_index: 19, members })
+    }
+
+    /// A log that ends with index 10 in term 5, of a replica that has heard of term 7, in which nobody wrote anything.
+    fn log(restoring: Option<StoredSnapshot>) -> RecoveredGroup {
+        let state = StoredState { term: 7, vote: 0, commit: 10 };
+        RecoveredGroup { state, entries: entries((1..=10).map(|index| (index, 5))), restoring, ..Default::default() }
+    }
+
+    /// It once took the latest term that it had heard of for that of its last entry, and won elections against replicas that had
+    /// more; and it went on among the members from before.
+    #[test]
+    fn a_snapshot_that_was_taken_and_not_noted_any_more_is_known_by_what_was_noted_before() {
+        let origin = Origin::find(ID, &settings(2, 20), log(snapshot(20, 6))).expect("it goes on");
+        assert_eq!((origin.applied, origin.before, origin.hard_state.term), (20, (20, 6), 7));
+        assert_eq!((origin.members.0, &origin.members.1.voters[2]), (19, &to_raft(id(4))));
+        assert!(origin.entries.is_empty());
+        // The log is told, or what it gets next would be behind a hole.
+        assert_eq!(origin.records[0], LogRecord::Restored { group: ID, index: 20, term: 6 });
+        assert!(matches!(&origin.records[1], LogRecord::Members { index: 19, .. }));
+    }
+
+    /// What was in the log when the snapshot was taken is not that of which the snapshot was made.
+    #[test]
+    fn entries_that_a_snapshot_replaced_do_not_come_back() {
+        let mut recovered = log(snapshot(20, 6));
+        recovered.entries = entries((1..=25).map(|index| (index, 5)));
+        let origin = Origin::find(ID, &settings(2, 20), recovered).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len()), ((20, 6), 0));
+    }
+
+    #[test]
+    fn a_snapshot_that_was_not_taken_changes_nothing() {
+        let origin = Origin::find(ID, &settings(2, 8), log(snapshot(20, 6))).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len(), origin.members.0, origin.records), ((8, 5), 2, 0, vec![]));
+        // Later the log has reached that index by itself.
+        let mut recovered = log(snapshot(20, 6));
+        recovered.entries.extend(entries((11..=22).map(|index| (index, if index < 15 { 5 } else { 6 }))));
+        let origin = Origin::find(ID, &settings(2, 21), recovered).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len(), origin.members.0, origin.records), ((21, 6), 1, 0, vec![]));
+    }
+
+    /// The next start once found a hole in the log, and ended the process.
+    #[test]
+    fn a_log_that_lost_its_end_is_told_where_it_goes_on() {
+        let origin = Origin::find(ID, &settings(2, 12), log(None)).expect("it goes on");
+        assert_eq!(origin.records, [LogRecord::Restored { group: ID, index: 12, term: 7 }]);
+        let mut group: Group<u64> = Group::new(ID, settings(2, 12), log(None)).expect("it goes on");
+        let mut output = PassOutput::default();
+        group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
+        assert_eq!(output.records.first(), Some(&LogRecord::Restored { group: ID, index: 12, term: 7 }));
+    }
+
+    #[test]
+    fn a_log_that_does_not_fit_its_state_is_no_panic() {
+        let find = |applied, recovered| Origin::find(ID, &settings(2, applied), recovered).expect_err("inconsistent");
+        let mut recovered = log(None);
+        recovered.truncated = (15, 5);
+        recovered.entries = entries([(16, 5)]);
+        assert_eq!(find(10, recovered.clone()), Inconsistent::StateBehindLog { applied: 10, begins: 15 });
+        recovered.entries = entries([(16, 5), (18, 5)]);
+        assert_eq!(find(15, recovered.clone()), Inconsistent::Hole { missing: 17, found: 18 });
+        recovered.entries = entries([(18, 5)]);
+        assert_eq!(find(16, recovered.clone()), Inconsistent::Hole { missing: 16, found: 18 });
+        recovered.members = (3, Bytes::from_static(b"\xff"));
+        assert!(matches!(find(15, recovered), Inconsistent::Members(_)));
+    }
+
+    /// Those that have more win against it, whatever terms it has heard of; and it goes on as their follower.
+    #[test]
+    fn a_replica_that_was_killed_in_a_snapshot_takes_nothing_from_a_majority() {
+        let restoring =
+            || snapshot(20, 5).map(|taken| StoredSnapshot { members: Bytes::new(), members_index: 0, ..taken });
+        let longer = || RecoveredGroup { entries: entries((1..=25).map(|index| (index, 5))), ..log(None) };
+        let group =
+            |node, applied, recovered| Group::<u64>::new(ID, settings(node, applied), recovered).expect("sound");
+        let mut groups = [group(1, 15, longer()), group(2, 20, log(restoring())), group(3, 15, longer())];
+        let mut now = std::time::Duration::ZERO;
+        for _ in 0..400 {
+            now += super::super::TICK;
+            let mut messages = Vec::new();
+            for group in &mut groups {
+                group.tick(now);
+                let mut output = PassOutput::default();
+                group.collect(&mut output, &mut |_, _, _| Ok(())).expect("sound");
+                output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+                output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
+                let is_snapshot =
+                    |message: &super::super::PeerMessage| message.message.msg_type() == MessageType::MsgSnapshot;
+                assert!(!output.messages.iter().any(is_snapshot), "it has what the log does not reach");
+                messages.append(&mut output.messages);
+            }
+            for message in messages {
+                groups[message.destination().0 as usize - 1].step(message);
+            }
+        }
+        let last = groups.each_ref().map(|group| group.node.raft.raft_log.last_index());
+        assert!(last[0] > 25 && last.iter().all(|it| *it == last[0]), "{last:?}");
+        assert!(groups.iter().all(|group| group.view().applied == last[0]));
+    }
+}
