@@ -1,6 +1,7 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
 use crate::cluster::SplitInfo;
+use crate::doors::{self, Nothing};
 use crate::{AdminListener, cluster, compaction, metrics, traffic};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -32,6 +33,10 @@ pub type ExtraMetrics = Arc<dyn Fn(&mut metrics::Gauges) + Send + Sync>;
 pub struct AdminServer {
     pub(crate) store: Store,
     token: Option<TokenCheck>,
+    /// Names under which requests may come.
+    pub(crate) hosts: Arc<[String]>,
+    /// Which doors of the node are open to whom, in words.
+    doors: Arc<[String]>,
     extra_metrics: ExtraMetrics,
 }
 
@@ -171,9 +176,17 @@ impl From<CatalogError> for Failure {
 pub(crate) type Reply<T> = Result<Json<T>, Failure>;
 
 impl AdminServer {
-    /// With `token`, requests other than health checks need it as bearer token.
-    pub fn new(store: Store, token: Option<TokenCheck>, extra_metrics: ExtraMetrics) -> Self {
-        Self { store, token, extra_metrics }
+    /// With `token`, requests other than health checks need it as bearer token. They come under an address, as `localhost`, or
+    /// under one of the names in `hosts`.
+    /// `doors` says which doors of the node are open to whom.
+    pub fn new(
+        store: Store,
+        token: Option<TokenCheck>,
+        hosts: Vec<String>,
+        doors: Vec<String>,
+        extra_metrics: ExtraMetrics,
+    ) -> Self {
+        Self { store, token, hosts: hosts.into(), doors: doors.into(), extra_metrics }
     }
 
     /// Serves until `stop` is ready.
@@ -207,7 +220,8 @@ impl AdminServer {
             .route("/v1/dropped", get(list_dropped))
             .route("/v1/dropped/{number}/recall", post(recall_table))
             .route("/metrics", get(show_metrics))
-            .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate));
+            .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard));
         Router::new()
             .merge(guarded)
             .route("/healthz", get(|| async { "ok\n" }))
@@ -269,6 +283,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
         "partitions": partitions,
         "serving_partitions": serving,
         "issues": issues,
+        "doors": *server.doors,
         "hot": cluster.hot(),
         "memory_used_bytes": statistics.memory_used_bytes,
         "memory_limit_bytes": statistics.memory_limit_bytes,
@@ -327,7 +342,11 @@ async fn alter_table(
     Ok(Json(server.table_statistics(&name)?.into()))
 }
 
-async fn drop_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+async fn drop_table(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(Nothing {}): Json<Nothing>,
+) -> Reply<serde_json::Value> {
     let purge_at = server.store.purge_time();
     let number = server.table_statistics(&name)?.number;
     server.change(CatalogCommand::Drop { name, purge_at }).await?;
@@ -349,7 +368,11 @@ async fn rename_table(
     Ok(Json(server.table_statistics(&rename.to)?.into()))
 }
 
-async fn truncate_table(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+async fn truncate_table(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(Nothing {}): Json<Nothing>,
+) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     server.store.truncate(&table).await?;
     Ok(Json(json!({})))

@@ -1,6 +1,7 @@
 //! The cluster as an operator sees it: nodes, where partitions are, where they are to be.
 
 use crate::api::{AdminServer, Failure, Reply};
+use crate::doors::Nothing;
 use crate::traffic;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -256,7 +257,11 @@ pub(crate) async fn drain(
     Ok(Json(json!({})))
 }
 
-pub(crate) async fn remove(State(server): State<AdminServer>, Path(node): Path<NodeId>) -> Reply<serde_json::Value> {
+pub(crate) async fn remove(
+    State(server): State<AdminServer>,
+    Path(node): Path<NodeId>,
+    Json(Nothing {}): Json<Nothing>,
+) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::RemoveNode { node }).await?;
     Ok(Json(json!({})))
 }
@@ -264,6 +269,7 @@ pub(crate) async fn remove(State(server): State<AdminServer>, Path(node): Path<N
 pub(crate) async fn cancel_split(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::CancelSplit { name }).await?;
     Ok(Json(json!({})))

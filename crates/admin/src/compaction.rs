@@ -1,6 +1,7 @@
 //! Compactions, and how far they are.
 
 use crate::api::{AdminServer, Reply};
+use crate::doors::Nothing;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
@@ -18,7 +19,11 @@ pub(crate) struct CompactionInfo {
 }
 
 /// Compacts what this node has of a table, and answers when that is done.
-pub(crate) async fn begin(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<serde_json::Value> {
+pub(crate) async fn begin(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(Nothing {}): Json<Nothing>,
+) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     let RulesApplied { deleted, changed } = server.store.compact(&table).await?;
     Ok(Json(json!({ "deleted_by_rules": deleted, "changed_by_rules": changed })))

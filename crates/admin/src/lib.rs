@@ -3,6 +3,7 @@
 mod api;
 mod cluster;
 mod compaction;
+mod doors;
 mod listener;
 mod metrics;
 mod traffic;

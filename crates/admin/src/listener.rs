@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -11,14 +12,18 @@ use tokio_rustls::server::TlsStream;
 pub struct AdminListener {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+    /// Handshakes under way, each of which may come to nothing.
+    handshakes: JoinSet<Option<(AdminStream, SocketAddr)>>,
 }
 
-/// How long a TLS handshake may take. Handshakes are made one after another, so this is short.
-const HANDSHAKE: Duration = Duration::from_secs(3);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Handshakes at one time; who comes then waits.
+const HANDSHAKES: usize = 64;
 
 impl AdminListener {
     pub fn new(listener: TcpListener, tls: Option<TlsAcceptor>) -> Self {
-        Self { listener, tls }
+        Self { listener, tls, handshakes: JoinSet::new() }
     }
 }
 
@@ -34,14 +39,17 @@ impl axum::serve::Listener for AdminListener {
 
     async fn accept(&mut self) -> (AdminStream, SocketAddr) {
         loop {
-            match self.listener.accept().await {
-                Ok((stream, address)) => match &self.tls {
+            let accepted = tokio::select! {
+                Some(outcome) = self.handshakes.join_next() => match outcome {
+                    Ok(Some(connection)) => return connection,
+                    Ok(None) | Err(_) => continue,
+                },
+                accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => match self.tls.clone() {
                     None => return (AdminStream::Plain(stream), address),
-                    Some(acceptor) => {
-                        if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                            return (AdminStream::Tls(Box::new(stream)), address);
-                        }
-                    }
+                    Some(acceptor) => _ = self.handshakes.spawn(handshake(acceptor, stream, address)),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "an admin connection could not be accepted");
@@ -54,6 +62,11 @@ impl axum::serve::Listener for AdminListener {
     fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
+}
+
+async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) -> Option<(AdminStream, SocketAddr)> {
+    let stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await.ok()?.ok()?;
+    Some((AdminStream::Tls(Box::new(stream)), address))
 }
 
 impl AsyncRead for AdminStream {

@@ -2,6 +2,7 @@
 //! lives, [adjacent GETs](calls::make_gets) together; the writes that one read of the connection brought travel to the partitions' loops
 //! together; what another node must do becomes a task of its own.
 
+use crate::access::Access;
 use crate::calls::{self, Request};
 use crate::execute::{DataCall, DataCalls, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
@@ -27,6 +28,7 @@ const REPLY_BYTES: usize = 1 << 20;
 pub(crate) struct Connection {
     server: Arc<PegasusServer>,
     stream: TcpStream,
+    access: Access,
     input: BytesMut,
     /// Bytes still to come of a request that was refused for its length.
     unwanted: usize,
@@ -35,8 +37,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream) -> Self {
-        Self { server, stream, input: BytesMut::new(), unwanted: 0, output: Vec::new(), outbox: Arc::default() }
+    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream, access: Access) -> Self {
+        Self { server, stream, access, input: BytesMut::new(), unwanted: 0, output: Vec::new(), outbox: Arc::default() }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -70,7 +72,9 @@ impl Connection {
             let unwanted = self.unwanted.min(self.input.len());
             self.input.advance(unwanted);
             self.unwanted -= unwanted;
-            if let Some(bytes) = calls::make_gets(&self.server, &self.input, received, &mut self.output) {
+            if self.access.is_everything()
+                && let Some(bytes) = calls::make_gets(&self.server, &self.input, received, &mut self.output)
+            {
                 self.input.advance(bytes);
                 self.write_out_much().await?;
                 continue;
@@ -99,6 +103,14 @@ impl Connection {
     fn take_request(&mut self, frame: Frame, received: Instant, writes: &mut DataCalls) -> io::Result<()> {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
         match understand(&self.server, &frame, received).ok_or_else(unreadable)? {
+            Understood::Data(call) if !self.access.includes(&call.table.name()) => {
+                write_error(&mut self.output, &call.call, "ERR_ACL_DENY");
+            }
+            Understood::Meta(call) if !self.access.is_everything() && call.name() != meta::WHERE => {
+                write_error(&mut self.output, &call, "ERR_ACL_DENY");
+            }
+            // A table that nobody here has heard of is not one that the settings name.
+            Understood::NoTable(_, refusal) if !self.access.is_everything() => self.output.extend_from_slice(&refusal),
             Understood::Data(call) => self.carry_out(call, writes),
             Understood::Meta(call) => {
                 let server = self.server.clone();

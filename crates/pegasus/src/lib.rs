@@ -3,6 +3,7 @@
 //! One port serves every call. Read first: [`frame`] (what is on the wire), [`connection`] (the life of a connection),
 //! [`calls`] (what data calls do), [`meta`] (where partitions are, and tables).
 
+mod access;
 mod calls;
 mod conditions;
 mod connection;
@@ -18,4 +19,5 @@ mod status;
 mod stored_key;
 mod wire;
 
+pub use access::{Network, Openings};
 pub use server::{PegasusConfig, PegasusServer};

@@ -1,5 +1,6 @@
 //! What all connections of the face share, and how they are accepted.
 
+use crate::access::Openings;
 use crate::calls::Scanners;
 use crate::connection::Connection;
 use crate::forward;
@@ -23,6 +24,8 @@ pub struct PegasusConfig {
     pub write_bytes: usize,
     /// Where clients reach this node, as `HOST:PORT`.
     pub address: String,
+    /// To whom the face is open.
+    pub open_to: Openings,
 }
 
 /// The Pegasus face of a node.
@@ -60,8 +63,12 @@ impl PegasusServer {
     pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
+        let Some(access) = self.config.open_to.access(address.ip()) else {
+            tracing::debug!(%address, "the Pegasus face is closed to a client");
+            return;
+        };
         if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {
-            if let Err(error) = Connection::new(self.clone(), stream).run().await {
+            if let Err(error) = Connection::new(self.clone(), stream, access).run().await {
                 tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
             }
         } else {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The version of the layout that this program writes, and the only one that it reads.
@@ -32,13 +33,14 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Creates the directory if there is none, and locks it.
+    /// Creates the directory if there is none, and locks it. Nobody but its owner, who is who runs this process, may look into
+    /// it, so that what passwords protect is not to be read from its files.
     ///
     /// # Errors
     /// If it cannot be used, with what to do.
     pub fn open(root: &Path) -> Result<Self, DataDirectoryError> {
         let io_error = |source| DataDirectoryError::Io { path: root.to_path_buf(), source };
-        fs::create_dir_all(root).map_err(io_error)?;
+        make_directory(root).map_err(io_error)?;
         let version_path = root.join("VERSION");
         let entries = fs::read_dir(root).map_err(io_error)?.collect::<Result<Vec<_>, _>>().map_err(io_error)?;
         // A fresh ext4 file system has one of its own.
@@ -46,6 +48,7 @@ impl DataDirectory {
         if !is_empty && !version_path.exists() && !root.join("LOCK").exists() {
             return Err(DataDirectoryError::Foreign(root.to_path_buf()));
         }
+        keep_to_owner(root, is_empty).map_err(io_error)?;
         let lock =
             File::options().create(true).truncate(false).write(true).open(root.join("LOCK")).map_err(io_error)?;
         match lock.try_lock() {
@@ -105,6 +108,36 @@ impl DataDirectory {
     }
 }
 
+/// What only the owner may do.
+const OWNER_ONLY: u32 = 0o700;
+
+/// Makes a directory and those that it is to be in, of which those that are there stay as they are.
+fn make_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(OWNER_ONLY).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Takes the rights of others to a directory away.
+fn keep_to_owner(path: &Path, is_new: bool) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+    if mode & !OWNER_ONLY == 0 {
+        return Ok(());
+    }
+    if !is_new {
+        let path = path.display();
+        tracing::warn!(%path, "others than its owner could look into the data directory (mode {mode:o}); now they cannot");
+    }
+    if let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(OWNER_ONLY)) {
+        tracing::warn!(path = %path.display(), %error, "others than its owner can still look into the data directory");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +153,22 @@ mod tests {
         fs::write(root.join("VERSION"), "1\n").unwrap();
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })));
         assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
+    }
+
+    #[test]
+    fn nobody_but_the_owner_looks_into_it() {
+        let parent = tempfile::TempDir::new().unwrap();
+        let root = parent.path().join("of/some/data");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        drop(DataDirectory::open(&root).unwrap());
+        assert_eq!(mode(&root), 0o700);
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        drop(DataDirectory::open(&root).unwrap());
+        assert_eq!(mode(&root), 0o700, "one from before");
+        let foreign = parent.path().join("of");
+        let before = mode(&foreign);
+        assert!(matches!(DataDirectory::open(&foreign), Err(DataDirectoryError::Foreign(_))));
+        assert_eq!(mode(&foreign), before, "what is not ours stays as it is");
     }
 
     #[test]

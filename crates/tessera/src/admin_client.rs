@@ -15,7 +15,7 @@ fn url(node: &NodeArgs, path: &str) -> String {
     format!("{base}{path}")
 }
 
-/// Sends a request and returns the JSON answer.
+/// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
 ///
 /// # Errors
 /// That no node answers, or what it answered.
@@ -25,7 +25,8 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
     if let Some(token) = &node.token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
-    let body = match body {
+    let nothing = Value::Object(serde_json::Map::new());
+    let body = match body.or_else(|| (method != "GET").then_some(&nothing)) {
         Some(body) => {
             request = request.header("content-type", "application/json");
             body.to_string()

@@ -3,6 +3,7 @@
 mod admin_client;
 mod compaction_command;
 mod config;
+mod doors;
 mod engine_bench;
 mod exit;
 mod local_command;

@@ -1,6 +1,7 @@
 //! The running node: threads, listeners, signals.
 
 use crate::config::{Config, LogFormat};
+use crate::doors::doors;
 use crate::exit::ExitError;
 use crate::tls;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
-use tessera_pegasus::{PegasusConfig, PegasusServer};
+use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
 use tokio::net::TcpStream;
@@ -74,9 +75,17 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
 
     let outcome = runtime()?.block_on(async {
         tracing::info!(node = %store.node(), redis = %redis_address, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
+        let doors = doors(config);
+        for door in &doors {
+            match door.is_risky {
+                true => tracing::warn!("{}", door.words),
+                false => tracing::info!("{}", door.words),
+            }
+        }
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let metrics = face_metrics(redis.clone(), pegasus.clone());
-        let admin = AdminServer::new(store.clone(), token_check(config), metrics);
+        let words = doors.into_iter().map(|door| door.words).collect();
+        let admin = AdminServer::new(store.clone(), token_check(config), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -179,7 +188,7 @@ where
 /// Where Pegasus clients are heard: first those that want data.
 fn pegasus_addresses(config: &Config) -> Result<Vec<SocketAddr>, ExitError> {
     let section = &config.pegasus;
-    let ports = [section.port, section.meta_port].into_iter().filter(|port| *port != 0 && section.port != 0);
+    let ports = [section.port, section.meta_port].into_iter().filter(|port| *port != 0 && !config.is_pegasus_closed());
     ports.map(|port| address(section.bind, port, config.port_offset)).collect()
 }
 
@@ -306,12 +315,28 @@ fn pegasus_config(config: &Config, site: &Site) -> PegasusConfig {
         write_timeout: Duration::from_millis(config.pegasus.write_timeout_ms),
         write_bytes: config.limits.write_bytes,
         address: site.pegasus.clone(),
+        open_to: openings(config),
     }
+}
+
+fn openings(config: &Config) -> Openings {
+    if !config.has_users() {
+        return Openings::Everybody;
+    }
+    // The settings have been checked.
+    let networks = config.pegasus.open_addresses.iter().filter_map(|text| text.parse().ok());
+    Openings::Some { networks: networks.collect(), tables: config.pegasus.open_tables.clone().into() }
 }
 
 fn token_check(config: &Config) -> Option<tessera_admin::TokenCheck> {
     let right = Password::from_hex(&config.admin.token_sha256)?;
     Some(Arc::new(move |token| right.is(token.as_bytes())))
+}
+
+/// Names by which the admin API may be asked for.
+fn admin_hosts(config: &Config) -> Vec<String> {
+    let names = config.admin.hosts.iter().chain(Some(&config.cluster.advertise));
+    names.filter(|name| !name.is_empty()).cloned().collect()
 }
 
 fn face_metrics(redis: Arc<RedisServer>, pegasus: Arc<PegasusServer>) -> tessera_admin::ExtraMetrics {

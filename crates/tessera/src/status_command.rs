@@ -21,6 +21,9 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
     }
+    for door in status["doors"].as_array().into_iter().flatten() {
+        println!("door        {}", door.as_str().unwrap_or_default());
+    }
     for hot in status["hot"].as_array().into_iter().flatten() {
         println!("hot         {}", hot.as_str().unwrap_or_default());
     }

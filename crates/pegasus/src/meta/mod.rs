@@ -17,6 +17,9 @@ pub(crate) use hot_keys::Searches;
 use messages::{CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, ReplicaCountRequest};
 use std::sync::Arc;
 
+/// Asks where a table's partitions are led.
+pub(crate) const WHERE: &str = "RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX";
+
 /// Answers a call that is none of the data calls.
 pub(crate) async fn answer(server: &Arc<PegasusServer>, call: &Call, frame: &Frame) -> Vec<u8> {
     let mut out = Vec::new();
@@ -37,7 +40,7 @@ async fn dispatch(
     out: &mut Vec<u8>,
 ) -> thrift::Result<bool> {
     match call.name() {
-        "RPC_CM_QUERY_PARTITION_CONFIG_BY_INDEX" => {
+        WHERE => {
             write_reply(out, call, &routing::query(server, &read_argument(message)?).await);
         }
         "RPC_CM_CREATE_APP" => {

@@ -28,8 +28,13 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     let open_redis =
         config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
     check_bind(config, "redis", config.redis.bind, open_redis)?;
-    // Its clients have no password to give.
-    check_bind(config, "pegasus", config.pegasus.bind, config.pegasus.port != 0)?;
+    for text in &config.pegasus.open_addresses {
+        text.parse::<tessera_pegasus::Network>()
+            .map_err(|error| ExitError::Config(format!("pegasus.open_addresses: {error}")))?;
+    }
+    // Its clients have no password to give. Those of some addresses were let in by name.
+    let is_pegasus_open = config.pegasus.port != 0 && (!config.has_users() || !config.pegasus.open_tables.is_empty());
+    check_bind(config, "pegasus", config.pegasus.bind, is_pegasus_open)?;
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
     if config.cluster_secret()?.is_empty() && !config.cluster.bind.is_loopback() {
         return refuse(format!(

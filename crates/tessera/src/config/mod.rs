@@ -54,6 +54,10 @@ pub struct PegasusSection {
     pub port: u16,
     /// Where clients ask first; 0 for no port of its own, since every port answers everything.
     pub meta_port: u16,
+    /// Who may use the face although there are Redis users: addresses, and networks as ADDRESS/BITS.
+    pub open_addresses: Vec<String>,
+    /// Tables that everybody may use although there are Redis users.
+    pub open_tables: Vec<String>,
     pub max_clients: usize,
     pub write_timeout_ms: u64,
 }
@@ -78,6 +82,8 @@ pub struct AdminSection {
     pub port: u16,
     /// Empty for none.
     pub token_sha256: String,
+    /// Names of this node for which requests may ask, beside `localhost` and addresses.
+    pub hosts: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -197,13 +203,21 @@ impl Default for RedisSection {
 
 impl Default for PegasusSection {
     fn default() -> Self {
-        Self { bind: LOOPBACK, port: 34_801, meta_port: 34_601, max_clients: 10_000, write_timeout_ms: 60_000 }
+        Self {
+            bind: LOOPBACK,
+            port: 34_801,
+            meta_port: 34_601,
+            open_addresses: Vec::new(),
+            open_tables: Vec::new(),
+            max_clients: 10_000,
+            write_timeout_ms: 60_000,
+        }
     }
 }
 
 impl Default for AdminSection {
     fn default() -> Self {
-        Self { bind: LOOPBACK, port: 8080, token_sha256: String::new() }
+        Self { bind: LOOPBACK, port: 8080, token_sha256: String::new(), hosts: Vec::new() }
     }
 }
 

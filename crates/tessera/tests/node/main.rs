@@ -5,6 +5,7 @@ mod connections;
 mod crash;
 mod differential;
 mod disk;
+mod doors;
 mod operations;
 mod pegasus;
 mod resp_client;

@@ -1,5 +1,6 @@
 //! The Pegasus face: real clients of Apache Pegasus, what is on the wire, and what must not be there.
 
+mod access;
 mod administration;
 mod bad_input;
 mod clients;

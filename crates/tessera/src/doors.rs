@@ -1,0 +1,121 @@
+//! Which doors of a node are open to whom, in words: what the node says when it starts, and in `tessera status`.
+
+use crate::config::Config;
+use std::net::IpAddr;
+
+/// A door that somebody should know of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Door {
+    pub words: String,
+    /// Whether others than the processes of this machine come through without saying who they are, or can be overheard.
+    pub is_risky: bool,
+}
+
+impl Config {
+    /// Whether Redis clients have to say who they are, which clients of Apache Pegasus cannot.
+    pub fn has_users(&self) -> bool {
+        !self.redis.users.is_empty()
+    }
+
+    /// Whether the Pegasus face lets nobody in.
+    pub fn is_pegasus_closed(&self) -> bool {
+        let section = &self.pegasus;
+        section.port == 0 || self.has_users() && section.open_addresses.is_empty() && section.open_tables.is_empty()
+    }
+}
+
+/// All that is worth saying.
+pub fn doors(config: &Config) -> Vec<Door> {
+    let mut doors = Vec::new();
+    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    let mut outside = |name: &str, bind: IpAddr, is_guarded: bool, guard: &str, is_encrypted: bool| {
+        if bind.is_loopback() {
+            return;
+        }
+        let mut lacks = Vec::new();
+        lacks.extend((!is_guarded).then_some(guard));
+        lacks.extend((!is_encrypted).then_some("TLS"));
+        let words = if lacks.is_empty() {
+            format!("{name} on {bind} can be reached from other machines, with authentication and TLS")
+        } else {
+            format!("{name} on {bind} can be reached from other machines, without {}", lacks.join(" and without "))
+        };
+        doors.push(Door { words, is_risky: !lacks.is_empty() });
+    };
+    let all_have_passwords = config.redis.users.iter().all(|user| user.password_sha256.is_some());
+    let is_redis_guarded = config.has_users() && all_have_passwords;
+    outside("the Redis port", config.redis.bind, is_redis_guarded, "a password for everybody", has_tls);
+    if !config.is_pegasus_closed() {
+        outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
+    }
+    outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
+    // Without a secret it does not start.
+    outside("the cluster port", config.cluster.bind, true, "a secret", false);
+    if config.has_users() && config.pegasus.port != 0 {
+        doors.push(pegasus_beside_users(config));
+    }
+    doors
+}
+
+fn pegasus_beside_users(config: &Config) -> Door {
+    let section = &config.pegasus;
+    let (addresses, tables) = (section.open_addresses.join(", "), section.open_tables.join(", "));
+    let words = match (addresses.as_str(), tables.as_str()) {
+        ("", "") => "the Pegasus ports are closed, since there are Redis users and Pegasus clients have no passwords; \
+             pegasus.open_addresses and pegasus.open_tables open them for some"
+            .to_string(),
+        (addresses, "") => format!("Pegasus clients from {addresses} may do everything without a password"),
+        ("", tables) => format!("Pegasus clients may use the tables {tables} without a password"),
+        (addresses, tables) => {
+            format!("Pegasus clients may use the tables {tables} without a password, and everything from {addresses}")
+        }
+    };
+    Door { words, is_risky: !config.is_pegasus_closed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::UserSection;
+
+    fn with_user(password_sha256: Option<String>) -> Config {
+        let mut config = Config::default();
+        let (access, tables, default_table) = (vec!["read".into()], None, None);
+        config.redis.users =
+            vec![UserSection { name: "default".into(), password_sha256, access, tables, default_table }];
+        config
+    }
+
+    #[test]
+    fn a_node_on_loopback_has_nothing_to_say() {
+        assert_eq!(doors(&Config::default()), []);
+    }
+
+    #[test]
+    fn what_can_be_reached_from_elsewhere_is_told() {
+        let mut config = with_user(None);
+        config.pegasus.port = 0;
+        config.redis.bind = "10.0.0.1".parse().unwrap();
+        let said = doors(&config);
+        let words = "the Redis port on 10.0.0.1 can be reached from other machines, without a password for everybody and \
+                     without TLS";
+        assert_eq!(said, [Door { words: words.into(), is_risky: true }]);
+        config = with_user(Some("0".repeat(64)));
+        config.pegasus.port = 0;
+        config.redis.bind = "10.0.0.1".parse().unwrap();
+        config.tls.certificate = "certificate.pem".into();
+        let said = doors(&config);
+        assert!(!said[0].is_risky && said[0].words.ends_with("with authentication and TLS"), "{said:?}");
+    }
+
+    #[test]
+    fn pegasus_is_closed_beside_users_unless_somebody_opens_it() {
+        assert!(!Config::default().is_pegasus_closed());
+        let mut config = with_user(Some("0".repeat(64)));
+        assert!(config.is_pegasus_closed());
+        assert!(doors(&config)[0].words.contains("the Pegasus ports are closed"));
+        config.pegasus.open_tables = vec!["temp".into()];
+        assert!(!config.is_pegasus_closed());
+        assert!(doors(&config)[0].words.contains("may use the tables temp"));
+    }
+}
