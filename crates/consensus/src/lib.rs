@@ -10,6 +10,8 @@ pub mod log;
 mod machine;
 pub mod worker;
 
+#[cfg(feature = "exposure")]
+pub use group::exposure::expose;
 pub use group::message::PeerMessage;
 pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange};
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};

@@ -116,7 +116,8 @@ impl Handler for PeerHandler {
         let mut of_groups = Vec::with_capacity(messages.len());
         for (kind, mut payload) in messages.drain(..) {
             match kind {
-                GROUP => of_groups.extend(PeerMessage::decode(&mut payload)),
+                // Nobody speaks for another node's replica.
+                GROUP => of_groups.extend(PeerMessage::decode(&mut payload).filter(|it| it.from().node == from)),
                 LEADS => store.host.others_lead(from, payload),
                 STAYS => _ = store.host.stopping.lock().remove(&from),
                 FETCHES => store.host.others_fetch(from, payload),

@@ -17,6 +17,14 @@ pub enum MemberChange {
     Remove(ReplicaId),
 }
 
+/// Reads what an entry that changes members carries. Raft ends the process where it finds a kind of change that it does not know.
+pub(super) fn read_change(bytes: &[u8]) -> Result<ConfChangeV2, String> {
+    let change = ConfChangeV2::decode(bytes).map_err(|error| error.to_string())?;
+    let is_known = |single: &ConfChangeSingle| ConfChangeType::from_i32(single.change_type).is_some();
+    let are_known = ConfChangeTransition::from_i32(change.transition).is_some() && change.changes.iter().all(is_known);
+    are_known.then_some(change).ok_or_else(|| "a change of a kind that is not known".into())
+}
+
 impl<T> Group<T> {
     /// Changes members as an entry says.
     ///
@@ -24,7 +32,7 @@ impl<T> Group<T> {
     /// If it does not fit what the members are. Raft refuses that when it is proposed, so it came from a replica that erred.
     pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) -> Result<(), Inconsistent> {
         let does_not_fit = |error: String| Inconsistent::Change { index, error };
-        let change = ConfChangeV2::decode(change.clone()).map_err(|error| does_not_fit(error.to_string()))?;
+        let change = read_change(change).map_err(does_not_fit)?;
         let members = self.node.apply_conf_change(&change).map_err(|error| does_not_fit(error.to_string()))?;
         self.node.mut_store().set_members(index, members);
         if self.is_leader() && !self.node.raft.promotable() {

@@ -4,7 +4,10 @@
 //! comes out ([`PassOutput`]). It does no I/O and reads no clock, so the same code runs in the worker's loop and in
 //! simulation.
 
+mod acceptance;
 mod entries;
+#[cfg(any(test, feature = "exposure"))]
+pub mod exposure;
 pub(crate) mod freshness;
 mod lease;
 mod members;
@@ -133,6 +136,8 @@ pub(crate) struct Group<T> {
     sparing: sparing::Sparing,
     /// Records that the log is to have before any other.
     owed: Vec<LogRecord>,
+    /// Whether a message came that no sound replica sends.
+    has_refused: bool,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -253,6 +258,7 @@ impl<T> Group<T> {
             witness: witness::Witness::default(),
             sparing: sparing::Sparing::default(),
             owed: records,
+            has_refused: false,
             in_pass: false,
         };
         for (index, change) in changes {
@@ -281,7 +287,9 @@ impl<T> Group<T> {
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
         let patience = self.patience();
         self.node.raft.set_randomized_election_timeout(patience);
-        self.node.tick();
+        if self.is_leader() || self.may_campaign() {
+            self.node.tick();
+        }
         for (replica, ticks) in &mut self.snapshots_sent {
             *ticks -= 1;
             if *ticks == 0 {
@@ -333,20 +341,35 @@ impl<T> Group<T> {
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
+        if let Err(reason) = self.accepts(&message) {
+            if !std::mem::replace(&mut self.has_refused, true) {
+                let (group, from) = (self.id, message.from());
+                tracing::warn!(?group, %from, reason, "a message is dropped that no sound replica sends; others will be without a word");
+            }
+            return;
+        }
         let message = if self.bridges_to_more(&message) { self.commit_what_is_here(message) } else { message };
         let PeerMessage { message, payloads, rests, progress, .. } = message;
         let (kind, from) = (message.msg_type(), message.from);
-        if self.replica().is_witness() {
-            self.hear_what_everybody_has(progress);
-        } else if progress > 0 {
-            self.hear_what_is_committed(progress);
-        }
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
         // Raft refuses what does not concern it, such as answers from nodes that are no members any more.
+        let is_of_now = message.term >= self.node.raft.term;
         let _ = self.node.step(message);
+        if !is_of_now || self.node.raft.leader_id != from {
+            // What follows is a leader's word.
+        } else if self.replica().is_witness() {
+            self.hear_what_everybody_has(progress);
+        } else if progress > 0 {
+            self.hear_what_is_committed(progress);
+        }
         self.rest_or_stir(kind, from, rests);
+    }
+
+    /// Whether a message is one that [`Self::step`] does not drop.
+    pub(crate) fn would_take(&self, message: &PeerMessage) -> bool {
+        self.accepts(message).is_ok()
     }
 
     /// Whether a snapshot that comes now would take the place of state and log. Raft decides it likewise.

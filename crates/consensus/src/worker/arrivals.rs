@@ -60,7 +60,7 @@ impl<M: StateMachine> Worker<M> {
         if self.arrivals.is_taking(id) {
             return;
         }
-        if !group.would_install(&message) {
+        if !group.would_take(&message) || !group.would_install(&message) {
             // Raft may learn from it that it is late.
             group.step(message);
             return touch(&mut self.touched, group);
