@@ -57,6 +57,9 @@ chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED
 	TESSERA_CHAOS_SECONDS=$(or $(SECONDS),60) TESSERA_SEED=$(or $(SEED),1) \
 	  $(CARGO) test --locked --release -p tessera --test node whatever_happens_to -- --nocapture
 
+chaos-long: test-deps ## Run chaos of every kind for SECONDS=30 with each of RUNS=15 seeds from SEED=1 on; a line for each
+	CARGO="$(CARGO)" scripts/chaos-long $(or $(RUNS),15) $(or $(SECONDS),30) $(or $(SEED),1)
+
 pegasus-suites: build ## Run the tests that come with Pegasus' Go client against a onebox
 	scripts/pegasus-suites
 
@@ -66,4 +69,4 @@ failover: test-deps ## Measure how long clients wait when a node is killed, 20 t
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos failover fuzz
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover fuzz

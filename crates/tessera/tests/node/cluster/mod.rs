@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long a cluster may take to be whole.
-const WHOLE: Duration = Duration::from_secs(90);
+const WHOLE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Cluster {
     /// Ports of each: Redis, admin, and for other nodes.
@@ -105,6 +105,46 @@ impl Cluster {
         self
     }
 
+    /// Where nodes run.
+    fn running(&self) -> Vec<usize> {
+        (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).collect()
+    }
+
+    /// Where nodes have ended by themselves.
+    fn ended(&mut self) -> Vec<usize> {
+        let ended = |node: &mut Option<Node>| node.as_mut().is_some_and(|node| node.process.has_ended());
+        (0..self.nodes.len()).filter(|at| ended(&mut self.nodes[*at])).collect()
+    }
+
+    /// The number that a node was given, if it has one yet.
+    fn number(&self, at: usize) -> Option<u64> {
+        let identity = std::fs::read(self.data_directory(at).join("node.json")).ok()?;
+        serde_json::from_slice::<serde_json::Value>(&identity).ok()?["node"].as_u64()
+    }
+
+    /// Starts one more node, which joins by itself, and returns where it runs.
+    fn add_node(&mut self) -> usize {
+        let at = self.nodes.iter().position(Option::is_none).unwrap_or(self.nodes.len());
+        if at == self.nodes.len() {
+            self.nodes.push(None);
+            self.ports.push((0, 0, 0));
+        }
+        self.change_ports(at);
+        self.start_node(at);
+        at
+    }
+
+    /// Gives a node that does not run other addresses.
+    fn change_ports(&mut self, at: usize) {
+        self.ports[at] = (free_port(), free_port(), free_port());
+    }
+
+    /// Removes all that a node has which does not run.
+    fn lose_disk(&self, at: usize) {
+        assert!(self.nodes[at].is_none(), "its files are in use");
+        let _ = std::fs::remove_dir_all(self.data_directory(at));
+    }
+
     fn start_node(&mut self, at: usize) {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
@@ -115,8 +155,12 @@ impl Cluster {
             settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
         }
         settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
-        if at > 0 {
-            settings.push(format!("cluster.join=[\"{}:{}\"]", self.host(0), self.ports[0].2));
+        // Whoever knows who he is looks at none of them.
+        let others = self.running().into_iter().filter(|other| *other != at);
+        let others: Vec<String> =
+            others.map(|other| format!("\"{}:{}\"", self.host(other), self.ports[other].2)).collect();
+        if !others.is_empty() {
+            settings.push(format!("cluster.join=[{}]", others.join(",")));
         }
         let mut command = tessera();
         if let Some(net) = &self.net {
@@ -214,9 +258,7 @@ impl Cluster {
 
     /// Waits until nothing is wrong, nothing moves, and nothing is being split.
     pub(crate) fn wait_until_whole(&self) {
-        self.wait_for("the cluster is whole", WHOLE, || {
-            (0..self.nodes.len()).filter(|at| self.nodes[*at].is_some()).all(|at| self.is_whole(at))
-        });
+        self.wait_for("the cluster is whole", WHOLE, || self.running().into_iter().all(|at| self.is_whole(at)));
     }
 
     /// Waits for something that nodes are at. If it takes half of the time, it tells how far they are.
@@ -226,7 +268,7 @@ impl Cluster {
         wait_for(what, limit, || {
             let is_late = began.elapsed() > limit / 2;
             if is_late && !std::mem::replace(&mut is_told, true) {
-                (0..self.nodes.len()).for_each(|at| eprintln!("not yet, {what}: {}", self.describe(at)));
+                self.running().into_iter().for_each(|at| eprintln!("not yet, {what}: {}", self.describe(at)));
             }
             is_so().then_some(())
         });
@@ -234,7 +276,7 @@ impl Cluster {
 
     /// What a node knows of nodes, and of partitions that move or have no leader.
     fn describe(&self, at: usize) -> String {
-        let mut text = format!("node {}: {}", at + 1, self.cli(at, "status").unwrap_or_else(|error| error));
+        let mut text = format!("node {:?}: {}", self.number(at), self.cli(at, "status").unwrap_or_else(|error| error));
         for table in text.clone().lines().filter_map(|line| line.split_whitespace().nth(1).map(str::to_string)) {
             let placement = self.cli(at, &format!("table placement {table} --json")).unwrap_or_default();
             let partitions: Vec<serde_json::Value> = serde_json::from_str(&placement).unwrap_or_default();

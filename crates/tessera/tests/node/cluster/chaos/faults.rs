@@ -1,17 +1,19 @@
 //! What is done to a cluster, one thing after the other, as the seed says.
 
+use super::comings::Comings;
 use super::tables::Table;
-use crate::cluster::Cluster;
 use crate::cluster::net::Net;
+use crate::cluster::{Cluster, WHOLE};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Tables are split until they have so many.
 const MOST_PARTITIONS: u64 = 32;
 
-/// What is done to a cluster, each with how often it was.
+/// How often each thing was done.
 #[derive(Debug, Default)]
 pub struct Faults {
     kills: u32,
@@ -26,83 +28,143 @@ pub struct Faults {
     blackouts: u32,
 }
 
-pub fn disturb(cluster: &mut Cluster, random: &mut StdRng, faults: &mut Faults, tables: &[Table]) {
-    let at = random.random_range(0..cluster.nodes.len());
-    let pause = Duration::from_millis(random.random_range(300..2_500));
-    let another = (at + 1) % cluster.nodes.len();
-    if random.random_bool(0.3) {
-        split(cluster, random, another, faults, tables);
-    }
-    if let Some(net) = &cluster.net {
-        match random.random_range(0..10) {
-            0..4 => return cut(cluster, random, at, pause, faults),
-            4..6 => return slow(net, random, at, pause, faults),
-            _ => {}
+/// Disturbs a cluster.
+pub struct Nemesis {
+    pub faults: Faults,
+    pub tables: Vec<Table>,
+    /// Processes are ended one at a time, and only when all that they hold is elsewhere too.
+    pub is_gentle: bool,
+    /// In clusters whose nodes come and go.
+    pub comings: Option<Comings>,
+}
+
+impl Nemesis {
+    /// Does one thing.
+    pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        if self.comings.is_none() {
+            assert_eq!(cluster.ended(), [0; 0], "nodes ended by themselves");
         }
+        let running = cluster.running();
+        let at = *running.choose(random).expect("nodes run");
+        let another = *running.iter().find(|other| **other != at).expect("there are several");
+        let pause = Duration::from_millis(random.random_range(300..2_500));
+        if random.random_bool(0.3) {
+            self.split(cluster, random, another);
+        }
+        if let Some(comings) = &mut self.comings
+            && random.random_bool(0.5)
+        {
+            return comings.disturb(cluster, random);
+        }
+        if let Some(net) = &cluster.net {
+            match random.random_range(0..10) {
+                0..4 => return cut(cluster, random, at, pause, &mut self.faults),
+                4..6 => return slow(net, random, at, pause, &mut self.faults),
+                _ => {}
+            }
+        }
+        if let Some(clocks) = cluster.clocks.as_ref().filter(|_| random.random_bool(0.5)) {
+            let most = [1, 60, 3_600, 100 * 86_400].choose(random).expect("there are some");
+            clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
+            std::thread::park_timeout(pause);
+            self.faults.clock_steps += 1;
+            return;
+        }
+        if !cluster.disks.is_empty() && random.random_bool(0.6) {
+            return self.cut_power(cluster, random, at, pause);
+        }
+        match random.random_range(0..10) {
+            0..4 => {
+                if self.is_gentle {
+                    cluster.wait_until_whole();
+                }
+                let forget = if self.is_gentle { self.replicas_without_log(cluster, at) } else { BTreeSet::new() };
+                cluster.kill(at);
+                std::thread::park_timeout(pause);
+                cluster.start_node(at);
+                self.faults.kills += 1;
+                // Until it has told that it has forgotten, the cluster looks as whole as before.
+                cluster.wait_for("replicas without a log are renewed", WHOLE, || {
+                    self.replicas_without_log(cluster, at).is_disjoint(&forget)
+                });
+            }
+            4..8 => {
+                cluster.signal(at, "-STOP");
+                std::thread::park_timeout(pause);
+                cluster.signal(at, "-CONT");
+                self.faults.stops += 1;
+            }
+            8 => {
+                // Whether it is refused or unknown does not matter: what follows must hold anyway.
+                drain(cluster, another, at, false);
+                std::thread::park_timeout(pause);
+                drain(cluster, another, at, true);
+                self.faults.drains += 1;
+            }
+            _ => self.change_replicas(cluster, random, another, pause),
+        }
+        // Some faults follow one another at once.
+        std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
     }
-    if let Some(clocks) = cluster.clocks.as_ref().filter(|_| random.random_bool(0.5)) {
-        let most = [1, 60, 3_600, 100 * 86_400].choose(random).expect("there are some");
-        clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
-        std::thread::park_timeout(pause);
-        faults.clock_steps += 1;
-        return;
+
+    /// Replicas of a node that end with its process: table, partition and name.
+    fn replicas_without_log(&self, cluster: &Cluster, at: usize) -> BTreeSet<(&'static str, usize, String)> {
+        let number = cluster.number(at).expect("it has been there");
+        let asked = *cluster.running().iter().find(|other| **other != at).expect("there are several");
+        let mut replicas = BTreeSet::new();
+        for table in self.tables.iter().filter(|table| table.options.contains("--durability none")) {
+            for (partition, wanted) in cluster.replicas_of(asked, table.name).iter().enumerate() {
+                let names = wanted.as_array().into_iter().flatten().filter_map(|name| name.as_str());
+                let names = names.filter(|name| name.starts_with(&format!("{number}.")));
+                replicas.extend(names.map(|name| (table.name, partition, name.to_string())));
+            }
+        }
+        replicas
     }
-    if !cluster.disks.is_empty() && random.random_bool(0.6) {
+
+    fn cut_power(&mut self, cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration) {
         let all: Vec<usize> = (0..cluster.nodes.len()).collect();
         let of = if random.random_bool(0.1) { &all[..] } else { &all[at..=at] };
         cluster.cut_power(of);
         std::thread::park_timeout(pause);
         of.iter().for_each(|at| cluster.start_node(*at));
-        faults.power_cuts += u32::from(of.len() == 1);
-        faults.blackouts += u32::from(of.len() > 1);
+        self.faults.power_cuts += u32::from(of.len() == 1);
+        self.faults.blackouts += u32::from(of.len() > 1);
         std::thread::park_timeout(pause);
-        return;
     }
-    match random.random_range(0..10) {
-        0..4 => {
-            cluster.kill(at);
-            std::thread::park_timeout(pause);
-            cluster.start_node(at);
-            faults.kills += 1;
-        }
-        4..8 => {
-            cluster.signal(at, "-STOP");
-            std::thread::park_timeout(pause);
-            cluster.signal(at, "-CONT");
-            faults.stops += 1;
-        }
-        8 => {
-            // Whether it is refused or unknown does not matter: what follows must hold anyway.
-            let _ = cluster.cli(another, &format!("node drain {}", at + 1));
-            std::thread::park_timeout(pause);
-            let _ = cluster.cli(another, &format!("node drain {} --undo", at + 1));
-            faults.drains += 1;
-        }
-        _ => {
-            let replicas = random.random_range(1..=3);
-            let _ = cluster.cli(another, &format!("table alter rocks --replicas {replicas}"));
-            std::thread::park_timeout(pause);
-            let _ = cluster.cli(another, "table alter rocks --replicas 3");
-            faults.replica_changes += 1;
+
+    fn change_replicas(&mut self, cluster: &Cluster, random: &mut StdRng, at: usize, pause: Duration) {
+        let table = self.tables.choose(random).expect("there are tables");
+        // A single replica may be lost with its disk, or its process if it has no log.
+        let least = if self.is_gentle || self.comings.is_some() { 2 } else { 1 };
+        let (name, replicas) = (table.name, random.random_range(least..=3));
+        let _ = cluster.cli(at, &format!("table alter {name} --replicas {replicas}"));
+        std::thread::park_timeout(pause);
+        let _ = cluster.cli(at, &format!("table alter {name} --replicas {}", table.replicas()));
+        self.faults.replica_changes += 1;
+    }
+
+    /// Begins to split a table, which goes on while other things happen.
+    fn split(&mut self, cluster: &Cluster, random: &mut StdRng, at: usize) {
+        let name = self.tables.choose(random).expect("there are tables").name;
+        let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
+        let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
+        let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < MOST_PARTITIONS) else {
+            return;
+        };
+        if table["split"].is_null()
+            && cluster.cli(at, &format!("table alter {name} --partitions {}", 2 * partitions)).is_ok()
+        {
+            self.faults.splits += 1;
+            std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
         }
     }
-    // Some faults follow one another at once.
-    std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
 }
 
-/// Begins to split a table, which goes on while other things happen.
-fn split(cluster: &Cluster, random: &mut StdRng, at: usize, faults: &mut Faults, tables: &[Table]) {
-    let name = tables.choose(random).expect("there are tables").name;
-    let shown = cluster.cli(at, &format!("table show {name} --json")).unwrap_or_default();
-    let table: serde_json::Value = serde_json::from_str(&shown).unwrap_or_default();
-    let Some(partitions) = table["partitions"].as_u64().filter(|partitions| *partitions < MOST_PARTITIONS) else {
-        return;
-    };
-    if table["split"].is_null()
-        && cluster.cli(at, &format!("table alter {name} --partitions {}", 2 * partitions)).is_ok()
-    {
-        faults.splits += 1;
-        std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+/// Asks a node to have another one drained, or to let it hold replicas again.
+fn drain(cluster: &Cluster, asked: usize, at: usize, is_over: bool) {
+    if let Some(number) = cluster.number(at) {
+        let _ = cluster.cli(asked, &format!("node drain {number}{}", if is_over { " --undo" } else { "" }));
     }
 }
 
@@ -121,13 +183,13 @@ fn cut(cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration, f
     }
     let is_moving = random.random_bool(0.4);
     if is_moving {
-        let _ = cluster.cli(other, &format!("node drain {}", at + 1));
+        drain(cluster, other, at, false);
     }
     std::thread::park_timeout(pause);
     cluster.net.as_ref().expect("there are links").heal();
     if is_moving {
         std::thread::park_timeout(pause);
-        let _ = cluster.cli(other, &format!("node drain {} --undo", at + 1));
+        drain(cluster, other, at, true);
     }
     faults.cuts += 1;
 }

@@ -9,6 +9,7 @@
 //! `TESSERA_CHAOS_SECONDS` and `TESSERA_SEED` choose length and sequence; `make chaos` runs longer. A run that fails says how to
 //! repeat it, and keeps what its nodes wrote.
 
+mod comings;
 mod faults;
 mod load;
 mod replicas;
@@ -21,22 +22,27 @@ use super::net::Net;
 use crate::disk::DiskWithPower;
 use crate::resp_client::{Value, encode};
 use crate::server::wait_for;
-use faults::{Faults, disturb};
+use comings::Comings;
+use faults::{Faults, Nemesis};
 use load::{Load, Session};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-use tables::{Promise, SOFT, TABLES, Table};
+use std::time::{Duration, Instant};
+use tables::{CACHES, MEMBERS, OTHERS, Promise, SOFT, TABLES, Table};
 use tempfile::TempDir;
+use work::Work;
 
 /// Records that nobody changes, so that copying a table takes a while.
 const STILL: usize = 10_000;
 const STILL_BYTES: usize = 1_000;
 /// Replicas are compared by some of them.
 const STILL_STEP: usize = 7;
+
+/// How long all are watched when nothing happens any more.
+const CALM: Duration = Duration::from_secs(1);
 
 /// How long a clock may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -75,6 +81,35 @@ fn what_clients_see_has_an_order_whatever_happens_to_power() {
     Run::new("power").chaos(Cluster { disks, ..Cluster::planned(data, 3) });
 }
 
+/// Tables that promise less, with a record cache of a few records, while processes end one at a time.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_other_tables() {
+    let mut run = Run::new("other_tables");
+    run.tables = OTHERS.to_vec();
+    run.is_gentle = true;
+    let settings: &[&str] = &["rocksdb.record_cache_bytes=65536"];
+    run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+/// A table that evicts, with too little memory for it.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_caches() {
+    let mut run = Run::new("caches");
+    run.tables = CACHES.to_vec();
+    let settings: &[&str] = &["memory.limit_bytes=33554432"];
+    run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+/// Five nodes, all of which vote on the catalog, and up to two more.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_members() {
+    let mut run = Run::new("members");
+    run.tables = MEMBERS.to_vec();
+    run.comings = Some(Comings::new(5, 7));
+    let settings: &[&str] = &["cluster.replace_after_seconds=8"];
+    run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 5) });
+}
+
 /// One test, with its length and its seed.
 struct Run {
     name: &'static str,
@@ -82,6 +117,8 @@ struct Run {
     seed: u64,
     logs: PathBuf,
     tables: Vec<Table>,
+    is_gentle: bool,
+    comings: Option<Comings>,
 }
 
 impl Run {
@@ -92,7 +129,7 @@ impl Run {
         let logs = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{name}-{seed}"));
         let _ = std::fs::remove_dir_all(&logs);
         std::fs::create_dir_all(&logs).unwrap();
-        Self { name, seconds, seed, logs, tables: TABLES.to_vec() }
+        Self { name, seconds, seed, logs, tables: TABLES.to_vec(), is_gentle: false, comings: None }
     }
 
     /// Starts a cluster, and disturbs it while clients go on.
@@ -115,23 +152,37 @@ impl Run {
                 std::thread::spawn(move || load.client(seed))
             })
             .collect();
-        let mut faults = Faults::default();
+        let mut nemesis = Nemesis {
+            faults: Faults::default(),
+            tables: self.tables.clone(),
+            is_gentle: self.is_gentle,
+            comings: self.comings.take(),
+        };
         while load.elapsed() < Duration::from_secs(self.seconds) {
-            disturb(&mut cluster, &mut random, &mut faults, &self.tables);
+            nemesis.disturb(&mut cluster, &mut random);
+            *load.addresses.lock().unwrap() = addresses(&cluster);
         }
+        if let Some(comings) = &mut nemesis.comings {
+            comings.finish(&mut cluster);
+        }
+        let healed = Instant::now();
         cluster.wait_until_whole();
+        let whole_after = healed.elapsed();
         load.stop.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().unwrap());
         self.finish(&cluster, &load);
+        self.be_calm(&cluster, &load);
         self.check(&load);
         self.compare(&cluster, &load);
         let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
         eprintln!(
-            "{}, seed {}, {} s: {faults:?}, {done} operations, {unknown} unknown, {refused} refused {:?}",
+            "{}, seed {}, {} s: {:?}, {:?}, whole after {whole_after:.1?}; {done} operations, {unknown} unknown, {refused} refused {:?}",
             self.name,
             self.seed,
             self.seconds,
+            nemesis.faults,
+            nemesis.comings.map(|comings| comings.counts),
             load.refusals.lock().unwrap()
         );
         assert!(done > 100 * self.seconds, "{done} operations in {} seconds", self.seconds);
@@ -142,9 +193,10 @@ impl Run {
             cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
         }
         cluster.wait_until_whole();
-        for Table { name, .. } in &self.tables {
+        for Table { name, .. } in self.tables.iter().filter(|table| table.promise != Promise::Cache) {
             let mut client = cluster.client(0);
             client.run(&format!("TABLE {name}"));
+            client.run("ACKS majority");
             let value = vec![b'v'; STILL_BYTES];
             let set = |key: usize| encode(&[b"SET".to_vec(), format!("still{key}").into_bytes(), value.clone()]);
             for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
@@ -155,30 +207,51 @@ impl Run {
     }
 
     fn load(&self, cluster: &Cluster, random: &mut StdRng) -> Load {
-        let addresses = (0..cluster.nodes.len()).map(|at| (cluster.host(at), cluster.ports[at].0)).collect();
         let mut works = Vec::new();
         for table in &self.tables {
             works.extend(work::all_of(*table, cluster.clocks.is_none()).into_iter().map(|work| (*table, work)));
         }
-        Load::new(addresses, works, random)
+        Load::new(addresses(cluster), works, random)
     }
 
     /// What is there in the end counts too.
     fn finish(&self, cluster: &Cluster, load: &Load) {
-        let address = (cluster.host(0), cluster.ports[0].0);
+        let first = cluster.running()[0];
+        let address = (cluster.host(first), cluster.ports[first].0);
         for (table, work) in &load.works {
             let mut session = Session::open(load, &address, *table, "single", self.seed).expect("the cluster is whole");
             work.finish(&mut session);
             assert!(!session.is_broken, "{}: a connection broke after all faults", table.name);
         }
-        for Table { name, .. } in &self.tables {
-            let mut client = cluster.client(0);
+        for Table { name, .. } in self.tables.iter().filter(|table| table.promise != Promise::Cache) {
+            let mut client = cluster.client(first);
             client.run(&format!("TABLE {name}"));
             for keys in (0..STILL).collect::<Vec<_>>().chunks(500) {
                 let exists = keys.iter().fold("EXISTS".to_string(), |line, key| format!("{line} still{key}"));
                 let count = Value::Integer(i64::try_from(keys.len()).unwrap());
                 assert_eq!(client.run(&exists), count, "{name}: records that nobody changed");
             }
+        }
+    }
+
+    /// While nothing happens to nodes, what is acknowledged by a leader alone is read there too.
+    fn be_calm(&self, cluster: &Cluster, load: &Load) {
+        for table in self.tables.iter().filter(|table| table.promise == Promise::UntilRead) {
+            let registers = work::Registers::in_calm();
+            std::thread::scope(|scope| {
+                for (at, address) in addresses(cluster).into_iter().enumerate() {
+                    let registers = &registers;
+                    scope.spawn(move || {
+                        let seed = self.seed + at as u64;
+                        let mut session = Session::open(load, &address, *table, "single", seed).expect("it serves");
+                        let began = Instant::now();
+                        while began.elapsed() < CALM {
+                            registers.step(&mut session);
+                        }
+                    });
+                }
+            });
+            registers.check().unwrap_or_else(|error| panic!("{} in calm: {error}", table.name));
         }
     }
 
@@ -221,6 +294,11 @@ impl Drop for Run {
             logs.display()
         );
     }
+}
+
+/// Where clients find nodes.
+fn addresses(cluster: &Cluster) -> Vec<(String, u16)> {
+    cluster.running().into_iter().map(|at| (cluster.host(at), cluster.ports[at].0)).collect()
 }
 
 /// Makes sure that nodes see the clocks that they are given.

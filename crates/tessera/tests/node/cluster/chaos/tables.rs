@@ -22,6 +22,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// How many it has, as far as nobody changes that.
+    pub fn replicas(&self) -> u8 {
+        let text = self.options.split("--replicas ").nth(1).and_then(|rest| rest.split(' ').next());
+        text.and_then(|text| text.parse().ok()).expect("every table says how many replicas it has")
+    }
+
     /// Keys with one tag are in one partition.
     pub fn has_tags(&self) -> bool {
         self.options.contains("redis-slots")
@@ -40,4 +46,41 @@ pub const TABLES: &[Table] = &[
     table("memory", "--engine memory --durability hard --replicas 3 --partitioner redis-slots"),
     table("pair", "--engine rocksdb --durability hard --replicas 2 --partitioner redis-slots"),
     table(SOFT, "--engine memory --durability soft --replicas 2"),
+];
+
+/// Of large values only.
+pub const LARGE: &str = "large";
+
+/// Tables that promise less, or in other ways. Their processes end one at a time.
+pub const OTHERS: &[Table] = &[
+    table("volatile", "--engine memory --durability none --replicas 3 --partitioner redis-slots"),
+    table("laxer", "--engine rocksdb --durability soft --replicas 3 --partitioner redis-slots"),
+    table(LARGE, "--engine rocksdb --durability hard --replicas 3"),
+    Table {
+        name: "single",
+        options: "--engine rocksdb --durability hard --replicas 3 --acks single",
+        promise: Promise::UntilRead,
+    },
+    Table {
+        name: "lone",
+        options: "--engine memory --durability soft --replicas 3 --acks single",
+        promise: Promise::UntilRead,
+    },
+];
+
+/// Tables of a cluster whose nodes come and go.
+pub const MEMBERS: &[Table] = &[
+    table("five", "--engine rocksdb --durability hard --replicas 5 --partitioner redis-slots"),
+    table("three", "--engine memory --durability hard --replicas 3 --partitioner redis-slots"),
+    table("pair", "--engine rocksdb --durability hard --replicas 2"),
+];
+
+/// Tables of nodes with little memory.
+pub const CACHES: &[Table] = &[
+    Table {
+        name: "cache",
+        options: "--engine memory --durability soft --replicas 3 --when-full evict",
+        promise: Promise::Cache,
+    },
+    table("rocks", "--engine rocksdb --durability hard --replicas 3 --partitioner redis-slots"),
 ];

@@ -2,15 +2,19 @@
 
 mod accounts;
 mod appends;
+mod cached;
 mod counters;
 mod groups;
+mod large;
 mod lives;
 mod owned;
 mod records;
 mod registers;
 
 use super::load::Session;
-use super::tables::{Promise, Table};
+use super::tables::{LARGE, Promise, Table};
+
+pub use registers::Registers;
 
 /// One kind of operations on the keys of one table. All clients share it.
 pub trait Work: Send + Sync {
@@ -31,11 +35,12 @@ pub trait Work: Send + Sync {
 /// Everything that can be judged by what a table promises. `clocks_are_right` unless a run sets them.
 pub fn all_of(table: Table, clocks_are_right: bool) -> Vec<Box<dyn Work>> {
     match table.promise {
-        Promise::UntilRead => vec![Box::new(registers::Registers::new(table))],
-        Promise::Cache => Vec::new(),
+        Promise::UntilRead => vec![Box::new(Registers::new(table.promise))],
+        Promise::Cache => vec![Box::new(cached::Cached::default())],
+        _ if table.name == LARGE => vec![Box::new(large::Large::default())],
         Promise::Everything | Promise::Service => {
             let mut works: Vec<Box<dyn Work>> = vec![
-                Box::new(registers::Registers::new(table)),
+                Box::new(Registers::new(table.promise)),
                 Box::new(records::Records::default()),
                 Box::new(groups::Groups::of_fields()),
                 Box::new(counters::Counters::default()),

@@ -1,7 +1,7 @@
 //! Registers: single writes and reads, and pipelines of them. They go on through the whole run.
 
 use super::super::load::{Session, number_in};
-use super::super::tables::{Promise, Table};
+use super::super::tables::Promise;
 use super::Work;
 use crate::cluster::linearizability::{self, Operation};
 use crate::resp_client::words;
@@ -14,6 +14,7 @@ const KEYS: u32 = 12;
 pub struct Registers {
     /// Acknowledged writes may be lost as long as nobody has read them.
     loses_unread: bool,
+    prefix: &'static str,
     histories: Mutex<HashMap<u32, History>>,
 }
 
@@ -25,17 +26,23 @@ struct History {
 }
 
 impl Registers {
-    pub fn new(table: Table) -> Self {
-        Self { loses_unread: table.promise == Promise::UntilRead, histories: Mutex::default() }
+    pub fn new(promise: Promise) -> Self {
+        Self { loses_unread: promise == Promise::UntilRead, prefix: "register", histories: Mutex::default() }
+    }
+
+    /// Others, of which nothing is lost since nothing happens to nodes.
+    pub fn in_calm() -> Self {
+        Self { loses_unread: false, prefix: "calm", histories: Mutex::default() }
     }
 
     /// Carries out a pipeline of writes of some registers and reads of others. A write's value is `None` for a read.
     fn run(&self, session: &mut Session, keys: &[(u32, Option<u64>)]) {
+        let prefix = self.prefix;
         let commands: Vec<_> = keys
             .iter()
             .map(|(key, value)| match value {
-                Some(value) => words(&format!("SET register{key} {value}")),
-                None => words(&format!("GET register{key}")),
+                Some(value) => words(&format!("SET {prefix}{key} {value}")),
+                None => words(&format!("GET {prefix}{key}")),
             })
             .collect();
         let answers = session.ask_all(&commands);
@@ -87,7 +94,7 @@ impl Work for Registers {
 
     fn check(&self) -> Result<(), String> {
         for (key, history) in self.histories.lock().unwrap().iter() {
-            let fail = |error: String| format!("register{key}: {error}");
+            let fail = |error: String| format!("{}{key}: {error}", self.prefix);
             linearizability::check(&history.operations).map_err(fail)?;
             let writes = history.operations.iter().filter(|operation| operation.is_write);
             let ends: HashMap<u64, u64> = writes.map(|write| (write.value, write.ended)).collect();
@@ -103,6 +110,6 @@ impl Work for Registers {
     }
 
     fn keys(&self) -> Vec<String> {
-        (0..KEYS).map(|key| format!("register{key}")).collect()
+        (0..KEYS).map(|key| format!("{}{key}", self.prefix)).collect()
     }
 }

@@ -1,0 +1,174 @@
+//! Nodes that come and go: that join, die while they join, are drained and removed, lose their disks and come back as new ones,
+//! and come back under other addresses.
+//!
+//! A disk is lost only while nothing else is missing, since what is on too few disks is lost with them. What is left of a node
+//! that is gone is drained and removed as its operator would, while other things happen.
+
+use crate::cluster::{Cluster, WHOLE};
+use crate::server::wait_for;
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
+
+/// What is done.
+const KINDS: &[Kind] = &[Comings::join, Comings::retire];
+
+/// What would be, and is not yet: a node gets a vote before it is heard of, which one that dies in the join keeps for good; a disk that
+/// is lost leaves such a vote too; and the others do not learn a node's other address from it.
+#[expect(dead_code, reason = "these wait for what is said above")]
+const WAITING: &[Kind] = &[Comings::die_in_the_join, Comings::lose_disk, Comings::move_house];
+
+pub struct Comings {
+    /// How many nodes run at least, and at most.
+    least: usize,
+    most: usize,
+    /// Where a node runs that is being drained to be removed.
+    retiring: Option<usize>,
+    pub counts: Counts,
+}
+
+/// How often each thing was done.
+#[derive(Debug, Default)]
+pub struct Counts {
+    joins: u32,
+    failed_joins: u32,
+    retirements: u32,
+    lost_disks: u32,
+    new_addresses: u32,
+    removals: u32,
+}
+
+impl Comings {
+    pub fn new(least: usize, most: usize) -> Self {
+        Self { least, most, retiring: None, counts: Counts::default() }
+    }
+
+    pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        self.tidy(cluster);
+        let kind = KINDS.choose(random).expect("there are some");
+        kind(self, cluster, random);
+        std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+    }
+
+    /// Ends all that is under way.
+    pub fn finish(&mut self, cluster: &mut Cluster) {
+        let began = Instant::now();
+        let mut is_told = false;
+        wait_for("nodes that are gone are removed", WHOLE, || {
+            self.tidy(cluster);
+            let is_late = began.elapsed() > WHOLE * 9 / 10;
+            if is_late && !std::mem::replace(&mut is_told, true) {
+                let ghosts = ghosts(cluster);
+                eprintln!("not yet removed: {ghosts:?}, and what runs at {:?}", self.retiring);
+                cluster.running().into_iter().for_each(|at| eprintln!("{}", cluster.describe(at)));
+            }
+            (self.retiring.is_none() && ghosts(cluster).is_some_and(|ghosts| ghosts.is_empty())).then_some(())
+        });
+    }
+
+    fn join(&mut self, cluster: &mut Cluster, _: &mut StdRng) {
+        if cluster.running().len() < self.most {
+            cluster.add_node();
+            self.counts.joins += 1;
+        }
+    }
+
+    /// It ends at any moment, and its disk is gone. It may be known by then or not.
+    fn die_in_the_join(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        let at = cluster.add_node();
+        std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+        cluster.kill(at);
+        cluster.lose_disk(at);
+        self.counts.failed_joins += 1;
+    }
+
+    fn retire(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        let running = cluster.running();
+        if self.retiring.is_none() && running.len() > self.least {
+            self.retiring = running.choose(random).copied();
+            self.counts.retirements += 1;
+        }
+    }
+
+    /// It begins anew where it was, as another node.
+    fn lose_disk(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        let running = cluster.running();
+        let is_whole =
+            running.iter().all(|at| cluster.is_whole(*at)) && ghosts(cluster).is_some_and(|all| all.is_empty());
+        let lost = running.choose(random).copied().filter(|lost| is_whole && self.retiring != Some(*lost));
+        if let Some(lost) = lost {
+            cluster.kill(lost);
+            cluster.lose_disk(lost);
+            std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
+            cluster.start_node(lost);
+            self.counts.lost_disks += 1;
+        }
+    }
+
+    fn move_house(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        let running = cluster.running();
+        let moved = *running.choose(random).expect("nodes run");
+        cluster.kill(moved);
+        cluster.change_ports(moved);
+        cluster.start_node(moved);
+        self.counts.new_addresses += 1;
+    }
+
+    /// A node that nobody let in for long enough gives up.
+    fn start_again(&self, cluster: &mut Cluster) {
+        for at in cluster.ended() {
+            assert!(cluster.number(at).is_none(), "the node at {at} ended by itself");
+            cluster.kill(at);
+            cluster.start_node(at);
+        }
+    }
+
+    /// Does what is left to do for nodes that go or are gone.
+    fn tidy(&mut self, cluster: &mut Cluster) {
+        self.start_again(cluster);
+        let Some(asked) = cluster.running().into_iter().find(|at| self.retiring != Some(*at)) else { return };
+        let mut going = ghosts(cluster).unwrap_or_default();
+        let retiring = self.retiring.and_then(|at| cluster.number(at));
+        going.extend(retiring);
+        for number in going {
+            let Some(node) = listed(cluster, asked).into_iter().flatten().find(|node| node["id"] == number) else {
+                continue;
+            };
+            if node["is_draining"] != true {
+                let _ = cluster.cli(asked, &format!("node drain {number}"));
+            }
+            if node["replicas"] != 0 {
+                continue;
+            }
+            if retiring == Some(number) {
+                let at = self.retiring.take().expect("one retires");
+                cluster.kill(at);
+                cluster.lose_disk(at);
+            }
+            if cluster.cli(asked, &format!("node remove {number}")).is_ok() {
+                self.counts.removals += 1;
+            }
+        }
+    }
+}
+
+fn listed(cluster: &Cluster, asked: usize) -> Option<Vec<serde_json::Value>> {
+    Some(cluster.status(asked)?["cluster"]["nodes"].as_array()?.clone())
+}
+
+/// Nodes that the cluster knows and nobody runs. `None` while a node that runs does not know its own number yet.
+fn ghosts(cluster: &Cluster) -> Option<BTreeSet<u64>> {
+    let running = cluster.running();
+    // Before the others are asked: whoever gets a number meanwhile would look like one that is gone.
+    let numbers: Option<BTreeSet<u64>> = running.iter().map(|at| cluster.number(*at)).collect();
+    let mut known = BTreeSet::new();
+    for at in &running {
+        known.extend(listed(cluster, *at)?.iter().filter_map(|node| node["id"].as_u64()));
+    }
+    let numbers = numbers?;
+    Some(known.into_iter().filter(|number| !numbers.contains(number)).collect())
+}
