@@ -22,6 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
                         Ok(Parsed::Incomplete(needed)) => assert!(needed > 0),
                         other => panic!("cut frame: {other:?}"),
                     }
+                    // When the last byte has come, the frame is what it would have been in one piece.
+                    assert_eq!(parse(rest, &LIMITS, &mut cut_frame), Ok(Parsed::Frame(length)));
+                    assert_eq!(cut_frame, frame);
                 }
                 at += length;
             }

@@ -8,6 +8,7 @@ pub mod commands;
 mod connection;
 mod glob;
 mod number;
+mod redacted;
 pub mod resp;
 mod server;
 mod slow_log;

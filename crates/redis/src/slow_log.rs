@@ -1,6 +1,7 @@
 //! Commands that took long, newest first, as SLOWLOG and LATENCY show them.
 
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -43,7 +44,8 @@ impl SlowLog {
         u128::try_from(threshold).is_ok_and(|threshold| took.as_micros() >= threshold)
     }
 
-    pub(crate) fn push(&self, took: Duration, arguments: &[&[u8]], client: String, client_name: String) {
+    /// `arguments` hold no passwords; see [`redacted`](crate::redacted::redacted).
+    pub(crate) fn push(&self, took: Duration, arguments: &[Cow<'_, [u8]>], client: String, client_name: String) {
         let mut kept: Vec<Vec<u8>> = arguments.iter().take(ARGUMENTS).map(|argument| shorten(argument)).collect();
         if arguments.len() > ARGUMENTS {
             let more = arguments.len() - ARGUMENTS + 1;

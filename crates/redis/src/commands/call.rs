@@ -1,6 +1,7 @@
 //! What a command has at hand while it runs, and what commands share.
 
 use super::CommandError;
+use crate::connection::ONE_REPLY_BYTES;
 use crate::number::parse_integer;
 use crate::resp::Reply;
 use bytes::Bytes;
@@ -31,6 +32,11 @@ impl Call<'_, '_> {
 
     pub fn integer(&self, position: usize) -> Result<i64, CommandError> {
         parse_integer(self.args[position]).ok_or(CommandError::NOT_INTEGER)
+    }
+
+    /// Refuses to make a reply longer than any may be. `more` bytes are to come.
+    pub fn check_reply(&self, more: usize) -> Outcome {
+        if self.reply.len() + more > ONE_REPLY_BYTES { Err(CommandError::REPLY_TOO_LONG) } else { Ok(()) }
     }
 
     /// What is under `key`, if anything is.

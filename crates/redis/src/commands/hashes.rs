@@ -20,7 +20,13 @@ pub fn hget(call: &mut Call<'_, '_>) -> Outcome {
 
 pub fn hmget(call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args[1];
-    let values = call.args[2..].iter().map(|field| call.field(key, field)).collect::<Result<Vec<_>, _>>()?;
+    let (mut values, mut bytes) = (Vec::with_capacity(call.args.len() - 2), 0);
+    for field in &call.args[2..] {
+        let record = call.field(key, field)?;
+        bytes += record.as_ref().map_or(0, |record| record.value.len());
+        call.check_reply(bytes)?;
+        values.push(record);
+    }
     call.reply.array(values.len());
     for value in values {
         match value {

@@ -22,6 +22,7 @@ pub fn mget(call: &mut Call<'_, '_>) -> Outcome {
             Some(record) => call.reply.bulk(&record.value),
             None => call.reply.null(),
         }
+        call.check_reply(0)?;
     }
     Ok(())
 }

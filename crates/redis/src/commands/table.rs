@@ -250,7 +250,7 @@ pub static COMMANDS: &[Command] = &[
     // Connection
     session(Connection, "auth", -2, NO_AUTH, "6.0.0", S::Auth, "Authenticates the connection"),
     session(Connection, "client", -2, SESSION, "2.4.0", S::Client, "Names, lists and ends connections").differs(
-        "GETNAME, SETNAME, SETINFO, ID, INFO, LIST, KILL, NO-EVICT, NO-TOUCH; no CACHING, TRACKING, PAUSE, REPLY.",
+        "GETNAME, SETNAME, SETINFO, ID, INFO, LIST, KILL, NO-EVICT, NO-TOUCH; no CACHING, TRACKING, PAUSE, REPLY. LIST and KILL need the right to administer.",
     ),
     plain(Connection, "echo", 2, "1.0.0", generic::echo, "Returns its argument"),
     session(Connection, "hello", -1, NO_AUTH, "6.0.0", S::Hello, "Chooses the protocol version"),
@@ -284,7 +284,7 @@ pub static COMMANDS: &[Command] = &[
         .differs("Tessera's own: READS single|majority|outdated; alone, tells the present one. READS LAG key: by how many milliseconds the replica on this node may be behind."),
     // Server
     session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
-        .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file."),
+        .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file. USERS and LIST need the right to administer."),
     session(Server, "cluster", -2, SESSION, "3.0.0", S::Cluster, "Tells where slots are")
         .differs("INFO, KEYSLOT, MYID, NODES, SHARDS, SLOTS on tables with the partitioner redis-slots. Every node answers every key, unless the connection says CLUSTER REDIRECTS on (Tessera's own): then keys led elsewhere are answered with MOVED."),
     session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands")
@@ -514,7 +514,7 @@ pub static COMMANDS: &[Command] = &[
         "All keys must be in one partition, else CROSSSLOT. If one command exceeds a limit, none takes effect.",
     ),
     session(Transactions, "multi", 1, SESSION, "1.2.0", S::Multi, "Begins to queue commands")
-        .differs("Commands on whole tables or the connection cannot be queued."),
+        .differs("Commands on whole tables or the connection cannot be queued. A transaction has at most 100,000 commands, and as many bytes as one write may have."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
         .differs("Watched keys must be in the partition of the transaction. On several nodes EXEC compares what is under a key: changed and changed back counts as unchanged."),

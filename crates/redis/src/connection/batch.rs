@@ -3,6 +3,7 @@
 //! The writes of a pipeline travel as one [`Operation`] with a part for each command and partition: one place for all
 //! replies, and one wake-up when the last is there.
 
+use super::ONE_REPLY_BYTES;
 use super::elsewhere::Merge;
 use super::frame::OwnedFrame;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
@@ -280,11 +281,14 @@ fn run_all(
     let began = out.len();
     Reply::new(out, protocol).array(commands.len());
     for (command, frame) in commands {
-        if let Err(CommandError::Request(error)) = run(command, frame, protocol, out, transaction) {
-            out.truncate(began);
-            Reply::new(out, protocol).error(&CommandError::Request(error).line());
-            return Verdict::Abandon;
-        }
+        let error = match run(command, frame, protocol, out, transaction) {
+            Err(error @ CommandError::Request(_)) => error,
+            _ if out.len() - began > ONE_REPLY_BYTES => CommandError::REPLY_TOO_LONG,
+            _ => continue,
+        };
+        out.truncate(began);
+        Reply::new(out, protocol).error(&error.line());
+        return Verdict::Abandon;
     }
     Verdict::Commit
 }

@@ -19,6 +19,7 @@ mod dispatch;
 mod elsewhere;
 mod frame;
 mod gets;
+mod http;
 mod server_commands;
 mod session;
 mod stream;
@@ -30,6 +31,7 @@ mod turn;
 
 use crate::clients::Client;
 use crate::commands::{self, Command, CommandError, Run, SessionCommand};
+use crate::redacted::redacted;
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
@@ -162,11 +164,16 @@ impl Connection {
                     for range in &mut frame.arguments {
                         *range = range.start + at..range.end + at;
                     }
+                    let began = at;
                     at += length;
                     if frame.arguments.is_empty() && frame.unquoted.as_ref().is_none_or(Vec::is_empty) {
                         continue;
                     }
                     commands += 1;
+                    if input[began] != b'*' && http::is_request_line(&frame.words(&input)) {
+                        self.end_http();
+                        break;
+                    }
                     if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
                         if self.gets.len() >= turn::LONGEST_SLICE {
@@ -192,6 +199,7 @@ impl Connection {
             }
             self.turn.end().await;
         }
+        frame.shrink();
         self.frame = frame;
         self.run_gets(&input, now).await?;
         self.settle().await;
@@ -252,6 +260,10 @@ impl Connection {
         let args = owned.arguments();
         let Some(command) = commands::find(args[0]) else {
             self.settle().await;
+            if http::names_http(args[0]) {
+                self.end_http();
+                return Ok(());
+            }
             self.session.spoil_transaction();
             self.reply().error(&unknown_command(&args));
             return Ok(());
@@ -329,7 +341,7 @@ impl Connection {
         let took = began.elapsed();
         if self.server.slow_log.is_slow(took) {
             let address = self.client.address.to_string();
-            self.server.slow_log.push(took, &frame.arguments(), address, self.session.name.clone());
+            self.server.slow_log.push(took, &redacted(&frame.arguments()), address, self.session.name.clone());
         }
     }
 }

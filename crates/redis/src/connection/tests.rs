@@ -2,6 +2,7 @@
 
 use super::elsewhere::Confined;
 use super::*;
+use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config, wait_for};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -28,6 +29,15 @@ impl Connection {
             self.input.extend(format!("*{}\r\n", words.len()).into_bytes());
             words.iter().for_each(|word| self.input.extend(format!("${}\r\n{word}\r\n", word.len()).into_bytes()));
         }
+        self.process().await.unwrap();
+        String::from_utf8(std::mem::take(&mut self.output)).unwrap()
+    }
+}
+
+impl Connection {
+    /// Has the connection read those bytes, and returns the replies.
+    async fn read_raw(&mut self, bytes: &str) -> String {
+        self.input = bytes.as_bytes().to_vec();
         self.process().await.unwrap();
         String::from_utf8(std::mem::take(&mut self.output)).unwrap()
     }
@@ -263,4 +273,95 @@ async fn a_pipeline_of_large_values_is_forwarded_piece_by_piece() {
     assert_eq!(replies.matches("\r\nv").count(), 60);
     assert_eq!(replies.len(), 60 * (format!("${bytes}\r\n").len() + bytes + 2));
     assert!(first.server.forwarded_count() - asked > 1, "no answer holds all");
+}
+
+/// The head of a request was answered with errors, and its body carried out.
+#[tokio::test]
+async fn nothing_of_an_http_request_is_carried_out() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    for request in [
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 19\r\n\r\nFLUSHALL\r\nSET k w\r\n",
+        "GET /?a HTTP/1.1\r\nHost: x\r\n\r\nSET k w\r\n",
+        "OPTIONS * HTTP/1.1\r\n\r\nSET k w\r\n",
+        "PUT /k HTTP/1.0\r\n\r\nSET k w\r\n",
+        "Host: x\r\nSET k w\r\n",
+        "*2\r\n$5\r\nHost:\r\n$1\r\nx\r\nSET k w\r\n",
+        "*1\r\n$4\r\npost\r\nSET k w\r\n",
+    ] {
+        let mut connection = connection(&node, &table);
+        assert_eq!(connection.given("SET k v").await, "+OK\r\n");
+        assert_eq!(connection.read_raw(request).await, "", "{request}");
+        assert!(connection.closing, "{request}");
+        let mut another = self::connection(&node, &table);
+        assert_eq!(another.given("GET k").await, "$1\r\nv\r\n", "{request}");
+    }
+}
+
+#[tokio::test]
+async fn only_who_may_administer_sees_and_ends_other_connections() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    assert_eq!(connection.given("CLIENT LIST").await, "$0\r\n\r\n");
+    let reader =
+        crate::access::User { name: "reader".into(), may_administer: false, ..crate::access::User::everybody() };
+    connection.session.user = Some(reader);
+    for refused in ["CLIENT LIST", "CLIENT KILL ID 1", "CLIENT KILL 1.2.3.4:5", "ACL LIST", "ACL USERS"] {
+        assert!(connection.given(refused).await.starts_with("-NOPERM "), "{refused}");
+    }
+    for allowed in ["CLIENT ID", "CLIENT GETNAME", "CLIENT SETNAME me", "CLIENT INFO", "ACL WHOAMI"] {
+        assert!(!connection.given(allowed).await.starts_with('-'), "{allowed}");
+    }
+}
+
+#[tokio::test]
+async fn the_slow_log_keeps_no_passwords() {
+    let node = TestNode::start(None, RedisConfig { slow_log_micros: 0, ..config() });
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    connection
+        .given("AUTH hush\nAUTH default hush\nHELLO 3 AUTH default hush\nHELLO 2\nCONFIG SET requirepass hush")
+        .await;
+    connection.given("ACL SETUSER u on >hush").await;
+    let log = connection.given("SLOWLOG GET 100").await;
+    assert!(log.contains("AUTH") && log.contains("requirepass") && log.contains("SETUSER"), "{log}");
+    assert!(!log.contains("hush"), "{log}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_too_long_is_refused() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    let value = "v".repeat(1 << 20);
+    for (command, count) in [("INCR k".to_string(), 100_001), (format!("SET k {value}"), 66)] {
+        assert_eq!(connection.given("MULTI").await, "+OK\r\n");
+        let mut replies = String::new();
+        for _ in 0..count {
+            replies = connection.given(&command).await;
+            if replies.starts_with('-') {
+                break;
+            }
+        }
+        assert!(replies.starts_with("-ERR the transaction is longer than the limit of "), "{replies}");
+        assert_eq!(connection.given("INCR k").await, "+QUEUED\r\n");
+        assert!(connection.given("EXEC").await.starts_with("-EXECABORT "));
+        assert_eq!(connection.given("EXISTS k").await, ":0\r\n");
+    }
+}
+
+#[tokio::test]
+async fn no_reply_is_longer_than_one_may_be() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    let value = "v".repeat(16 << 20);
+    assert_eq!(connection.given(&format!("SET k {value}\nHSET h f {value}")).await, "+OK\r\n:1\r\n");
+    for (command, word) in [("MGET", " k"), ("HMGET h", " f")] {
+        let replies = connection.given(&format!("{command}{}", word.repeat(40))).await;
+        assert!(replies.starts_with("-ERR the reply would be longer"), "{command}: {} bytes", replies.len());
+    }
+    let lines = format!("MULTI\n{}EXEC", "GET k\n".repeat(40));
+    assert!(connection.given(&lines).await.contains("-ERR the reply would be longer"));
 }

@@ -4,14 +4,21 @@ use super::batch::{Batch, Mode, Watched};
 use super::frame::OwnedFrame;
 use super::{Connection, batch, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
-use crate::resp::{Protocol, Reply};
+use crate::resp::{ARGUMENT_OVERHEAD, Protocol, Reply};
 use tessera_store::{Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, TableId, UnixMillis};
+
+/// Commands between MULTI and EXEC at most. They are carried out in one go, while all others of the partition wait.
+const QUEUED_COMMANDS: usize = 100_000;
+/// What a queued command takes beside its bytes.
+const QUEUED_OVERHEAD: usize = 128;
 
 /// What has been queued since MULTI.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
     commands: Vec<(&'static Command, OwnedFrame)>,
+    /// What the commands take, bytes.
+    bytes: usize,
     /// Of the keys so far, in the table that there was.
     partition: Option<(TableId, u32)>,
     /// A command was refused, so EXEC will be too.
@@ -67,8 +74,22 @@ impl Connection {
     pub(super) fn queue(&mut self, command: &'static Command, frame: OwnedFrame) {
         let Some(table) = self.session.table() else { return self.reply().error(session::NO_TABLE) };
         let Some(transaction) = &mut self.session.transaction else { return };
+        if transaction.spoiled && transaction.commands.is_empty() {
+            // Nothing is kept for an EXEC that will refuse it.
+            return self.reply().simple("QUEUED");
+        }
         match transaction.partition_with(&table, command, &frame) {
             Ok(partition) => {
+                transaction.bytes += frame.bytes() + QUEUED_OVERHEAD + frame.len() * ARGUMENT_OVERHEAD;
+                let limit = table.limits().write_bytes.saturating_add(1 << 20);
+                if transaction.bytes > limit || transaction.commands.len() >= QUEUED_COMMANDS {
+                    transaction.spoiled = true;
+                    transaction.commands = Vec::new();
+                    return self.reply().error(&format!(
+                        "ERR the transaction is longer than the limit of {QUEUED_COMMANDS} commands or {limit} bytes; EXEC will \
+                         discard it"
+                    ));
+                }
                 transaction.partition = partition.map(|partition| (table.id(), partition));
                 transaction.commands.push((command, frame.apart()));
                 self.reply().simple("QUEUED");

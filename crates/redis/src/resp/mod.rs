@@ -4,6 +4,6 @@ mod parse;
 mod reply;
 mod skip;
 
-pub use parse::{Frame, ParseError, ParseLimits, Parsed, parse};
+pub use parse::{ARGUMENT_OVERHEAD, Frame, ParseError, ParseLimits, Parsed, parse};
 pub use reply::{Protocol, Reply};
 pub use skip::reply_length;

@@ -2,7 +2,8 @@
 //!
 //! Parsing is in place: a frame is a list of ranges of the read buffer. A frame that is not complete yet costs nothing
 //! but the bytes received, and says how many more it surely needs; lengths are checked when they are announced, not
-//! when their bytes have arrived.
+//! when their bytes have arrived. When more has come, parsing goes on where it had stopped: a command of a million arguments
+//! that arrives in a thousand pieces is not parsed a thousand times.
 
 use std::ops::Range;
 
@@ -13,9 +14,13 @@ pub struct ParseLimits {
     pub bulk_bytes: usize,
     /// Most arguments of a command.
     pub arguments: usize,
-    /// Longest command as a whole, bytes.
+    /// Longest command as a whole, bytes, with [`ARGUMENT_OVERHEAD`] for each argument.
     pub frame_bytes: usize,
 }
+
+/// What an argument takes beside its bytes. It counts towards the length of a command, so that many small ones do not take many
+/// times what they seem to.
+pub const ARGUMENT_OVERHEAD: usize = 48;
 
 /// Longest inline command, and longest line that announces a length; Redis' own limit.
 const LINE_BYTES: usize = 64 << 10;
@@ -26,6 +31,37 @@ pub struct Frame {
     pub arguments: Vec<Range<usize>>,
     /// Arguments of an inline command that had quotes or escapes, which are not in the buffer as they are meant.
     pub unquoted: Option<Vec<Vec<u8>>>,
+    /// Of an array that was not whole yet when it was last looked at: what of it is still to be parsed.
+    unparsed: Option<Unparsed>,
+}
+
+/// The rest of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unparsed {
+    /// Where it begins.
+    at: usize,
+    /// How many arguments it has.
+    arguments: usize,
+}
+
+/// Arguments for which a frame that nothing is in may keep room.
+const KEPT_ARGUMENTS: usize = 1 << 10;
+
+impl Frame {
+    /// The words of an inline command; `buffer` is what [`arguments`](Self::arguments) are ranges of.
+    pub fn words<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
+        match &self.unquoted {
+            Some(words) => words.iter().map(Vec::as_slice).collect(),
+            None => self.arguments.iter().map(|range| &buffer[range.clone()]).collect(),
+        }
+    }
+
+    /// Lets go of the room that an uncommonly long command took, unless a part of one is in it.
+    pub fn shrink(&mut self) {
+        if self.unparsed.is_none() && self.arguments.capacity() > KEPT_ARGUMENTS {
+            self.arguments = Vec::new();
+        }
+    }
 }
 
 /// What the buffer begins with.
@@ -58,15 +94,21 @@ pub enum ParseError {
     BulkTooLong(u64, usize),
     #[error("Protocol error: {0} arguments are more than the limit of {1}")]
     TooManyArguments(u64, usize),
-    #[error("Protocol error: the command is longer than the limit of {0} bytes")]
+    #[error(
+        "Protocol error: the command is longer than the limit of {0} bytes, of which each argument takes {ARGUMENT_OVERHEAD} more"
+    )]
     FrameTooLong(usize),
 }
 
-/// Parses one command at the start of `buffer` into `frame`.
+/// Parses one command at the start of `buffer` into `frame`. If it is not whole, the next call with the same frame goes on where
+/// this one stopped: `buffer` must then begin with the same bytes, and more.
 ///
 /// # Errors
 /// What makes the rest of the connection unreadable.
 pub fn parse(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<Parsed, ParseError> {
+    if let Some(unparsed) = frame.unparsed.take() {
+        return parse_arguments(buffer, limits, frame, unparsed);
+    }
     frame.arguments.clear();
     frame.unquoted = None;
     match buffer.first() {
@@ -77,7 +119,7 @@ pub fn parse(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<P
 }
 
 fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<Parsed, ParseError> {
-    let Some((line, mut at)) = line(buffer, 1) else {
+    let Some((line, at)) = line(buffer, 1) else {
         return incomplete_line(buffer.len(), ParseError::CountLine);
     };
     let count = integer(line).ok_or(ParseError::MultibulkLength)?;
@@ -89,13 +131,28 @@ fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result
     if arguments > limits.arguments {
         return Err(ParseError::TooManyArguments(count, limits.arguments));
     }
+    parse_arguments(buffer, limits, frame, Unparsed { at, arguments })
+}
+
+/// Parses what is left of an array.
+fn parse_arguments(
+    buffer: &[u8],
+    limits: &ParseLimits,
+    frame: &mut Frame,
+    Unparsed { mut at, arguments }: Unparsed,
+) -> Result<Parsed, ParseError> {
     for remaining in (0..arguments).rev() {
+        let unparsed = Some(Unparsed { at, arguments: remaining + 1 });
         match buffer.get(at) {
-            None => return Ok(Parsed::Incomplete(1)),
+            None => {
+                frame.unparsed = unparsed;
+                return Ok(Parsed::Incomplete(1));
+            }
             Some(b'$') => {}
             Some(&other) => return Err(ParseError::ExpectedBulk(char::from(other))),
         }
-        let Some((length_line, start)) = self::line(buffer, at + 1) else {
+        let Some((length_line, start)) = line(buffer, at + 1) else {
+            frame.unparsed = unparsed;
             return incomplete_line(buffer.len() - at, ParseError::LengthLine);
         };
         let length =
@@ -105,10 +162,11 @@ fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result
             return Err(ParseError::BulkTooLong(length, limits.bulk_bytes));
         }
         let end = start + bulk;
-        if end > limits.frame_bytes {
+        if end + frame.arguments.len() * ARGUMENT_OVERHEAD > limits.frame_bytes {
             return Err(ParseError::FrameTooLong(limits.frame_bytes));
         }
         if end + 2 > buffer.len() {
+            frame.unparsed = unparsed;
             return Ok(Parsed::Incomplete(end + 2 - buffer.len() + remaining));
         }
         frame.arguments.push(start..end);
@@ -278,6 +336,45 @@ mod tests {
         for end in 0..whole.len() {
             assert!(matches!(words(&whole[..end]), Err(Ok(Parsed::Incomplete(_)))), "cut at {end}");
         }
+    }
+
+    #[test]
+    fn a_frame_that_comes_in_pieces_is_the_same_as_whole() {
+        let whole = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\nvalue\r\n";
+        let mut expected = Frame::default();
+        assert_eq!(parse(whole, &LIMITS, &mut expected), Ok(Parsed::Frame(whole.len())));
+        let mut frame = Frame::default();
+        for end in 0..whole.len() {
+            assert!(matches!(parse(&whole[..end], &LIMITS, &mut frame), Ok(Parsed::Incomplete(_))), "cut at {end}");
+        }
+        assert_eq!(parse(whole, &LIMITS, &mut frame), Ok(Parsed::Frame(whole.len())));
+        assert_eq!(frame, expected);
+    }
+
+    /// Parsing anew after each read took time that grew with the square of the number of arguments.
+    #[test]
+    fn a_million_arguments_that_come_in_pieces_are_parsed_once() {
+        const ARGUMENTS: usize = 1 << 20;
+        let limits = ParseLimits { bulk_bytes: 100, arguments: ARGUMENTS, frame_bytes: 65 << 20 };
+        let mut whole = format!("*{ARGUMENTS}\r\n").into_bytes();
+        whole.extend(b"$1\r\nx\r\n".repeat(ARGUMENTS));
+        let (mut frame, mut parsed) = (Frame::default(), 0);
+        for end in (0..whole.len()).step_by(16 << 10) {
+            assert!(matches!(parse(&whole[..end], &limits, &mut frame), Ok(Parsed::Incomplete(_))));
+            if end > 100 {
+                let unparsed = frame.unparsed.unwrap();
+                assert!(end - unparsed.at < 7 && unparsed.arguments < ARGUMENTS);
+                assert_eq!(frame.arguments.len() + unparsed.arguments, ARGUMENTS);
+                assert!(frame.arguments.len() > parsed);
+                parsed = frame.arguments.len();
+            }
+        }
+        assert_eq!(parse(&whole, &limits, &mut frame), Ok(Parsed::Frame(whole.len())));
+        assert_eq!(frame.arguments.len(), ARGUMENTS);
+        frame.shrink();
+        assert_eq!(frame.arguments.capacity(), 0);
+        let narrow = ParseLimits { frame_bytes: 10 << 20, ..limits };
+        assert_eq!(parse(&whole, &narrow, &mut frame), Err(ParseError::FrameTooLong(10 << 20)));
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Connection {
             b"WHOAMI" => self.reply().bulk(user.map(|user| user.name).unwrap_or_default().as_bytes()),
             b"USERS" | b"LIST" => {
                 let names_only = args[1].eq_ignore_ascii_case(b"USERS");
+                self.check_admin(if names_only { "acl|users" } else { "acl|list" })?;
                 let users = self.server.config.access.users().to_vec();
                 let mut reply = self.reply();
                 reply.array(users.len());

@@ -41,14 +41,30 @@ impl Connection {
                 self.reply().verbatim(&text);
             }
             (b"LIST", _) => {
+                self.check_admin("client|list")?;
                 let text: String = self.server.clients.list().iter().map(|client| client.describe() + "\n").collect();
                 self.reply().verbatim(&text);
             }
-            (b"KILL", rest) => self.kill(rest)?,
+            (b"KILL", rest) => {
+                self.check_admin("client|kill")?;
+                self.kill(rest)?;
+            }
             (b"NO-EVICT" | b"NO-TOUCH", [_]) => self.reply().ok(),
             _ => return Err(unknown_subcommand_named("CLIENT", args[1])),
         }
         Ok(())
+    }
+
+    /// Refuses a subcommand that concerns others than the connection itself to users who may not administer the server.
+    pub(super) fn check_admin(&self, subcommand: &str) -> Result<(), CommandError> {
+        match &self.session.user {
+            Some(user) if user.may_administer => Ok(()),
+            user => {
+                let name = user.as_ref().map_or("", |user| &user.name);
+                let text = format!("NOPERM User {name} has no permissions to run the '{subcommand}' command");
+                Err(CommandError::Reply(text.into()))
+            }
+        }
     }
 
     fn kill(&mut self, rest: &[&[u8]]) -> Result<(), CommandError> {
