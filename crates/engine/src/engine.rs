@@ -85,8 +85,16 @@ pub trait Engine: Send + Sync {
     /// Bytes that may still be written before the engine is full; `None` if only the disk limits it.
     fn spare_bytes(&self) -> Option<u64>;
 
-    /// Removes some records that expired before `now`, doing bounded work. Returns how many.
-    fn remove_expired(&self, partition: u32, now: UnixMillis) -> usize;
+    /// The partition's time, which its log has told: the same on all replicas that have applied the same entries. Nothing
+    /// is removed that had not expired by then. Visitors may ask for it.
+    fn time(&self, partition: u32) -> UnixMillis;
+
+    /// When something may expire next after the partition's [`time`](Self::time), as far as the engine knows; `None` if
+    /// nothing does. It may be too early, not too late by more than a minute.
+    fn next_expiry(&self, partition: u32) -> Option<UnixMillis>;
+
+    /// Removes some records that had expired by the partition's [`time`](Self::time), doing bounded work. Returns how many.
+    fn remove_expired(&self, partition: u32) -> usize;
 
     /// Takes over the settings that concern engines.
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError>;

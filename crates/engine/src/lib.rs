@@ -8,6 +8,7 @@
 
 mod engine;
 mod error;
+mod expiries;
 pub mod memory;
 pub mod mutation;
 pub mod rocks;

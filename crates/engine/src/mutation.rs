@@ -6,17 +6,21 @@
 //! |---|---|
 //! | 1 put | u64 hash, u16 hash key length, u32 sort key length, u32 stored value length, the three |
 //! | 2 delete | u64 hash, u16 hash key length, u32 sort key length, the two |
-//! | 3 clear | (nothing): every record of the partition |
+//! | 3 clear | (nothing): every record of the partition, and its time |
+//! | 4 time | u64 milliseconds since the Unix epoch: the partition's time, unless that is later already |
+//! | 5 delete hash key | as a delete: every record of the hash key, whose sort key here is empty |
 //!
 //! The hash travels along so that followers and recovery do not compute it again.
 
 use crate::EngineError;
 use bytes::{BufMut, BytesMut};
-use tessera_types::{RecordKey, StoredValue};
+use tessera_types::{RecordKey, StoredValue, UnixMillis};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const CLEAR: u8 = 3;
+const TIME: u8 = 4;
+const DELETE_HASH_KEY: u8 = 5;
 
 /// One change to one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,13 @@ pub enum Mutation<'a> {
     Delete {
         key: RecordKey<'a>,
     },
+    /// Deletes every record under a hash key that is not empty, also those that only other replicas have.
+    DeleteHashKey {
+        key: RecordKey<'a>,
+    },
     Clear,
+    /// What had expired by this time is gone for good.
+    Time(UnixMillis),
 }
 
 fn put_key(out: &mut BytesMut, kind: u8, key: &RecordKey<'_>) {
@@ -95,6 +105,17 @@ pub fn encode_delete(out: &mut BytesMut, key: &RecordKey<'_>) -> Location {
     Location::of(key, start, None)
 }
 
+/// `key` is that of the hash key's record under the empty sort key.
+pub fn encode_delete_hash_key(out: &mut BytesMut, key: &RecordKey<'_>) {
+    put_key(out, DELETE_HASH_KEY, key);
+    out.put_slice(key.hash_key);
+}
+
+pub fn encode_time(out: &mut BytesMut, time: UnixMillis) {
+    out.put_u8(TIME);
+    out.put_u64_le(time.get());
+}
+
 pub fn encode_clear(out: &mut BytesMut) {
     out.put_u8(CLEAR);
 }
@@ -119,6 +140,9 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     if kind == CLEAR {
         return Some(Mutation::Clear);
     }
+    if kind == TIME {
+        return Some(Mutation::Time(UnixMillis::new(u64::from_le_bytes(take(rest)?))));
+    }
     let hash = u64::from_le_bytes(take(rest)?);
     let hash_key_len = u16::from_le_bytes(take(rest)?) as usize;
     let sort_key_len = u32::from_le_bytes(take(rest)?) as usize;
@@ -132,6 +156,7 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     match kind {
         PUT => Some(Mutation::Put { key, value: bytes(value_len)? }),
         DELETE => Some(Mutation::Delete { key }),
+        DELETE_HASH_KEY if !key.hash_key.is_empty() && key.sort_key.is_empty() => Some(Mutation::DeleteHashKey { key }),
         _ => None,
     }
 }
@@ -156,13 +181,19 @@ mod tests {
         let delete = encode_delete(&mut payload, &key);
         assert_eq!((put.key(&payload), put.value(&payload)), (key, Some(&b"\0value"[..])));
         assert_eq!((delete.key(&payload), delete.value(&payload)), (key, None));
+        let whole = RecordKey::new(b"user", b"");
+        encode_delete_hash_key(&mut payload, &whole);
+        let time = UnixMillis::new(1_700_000_000_000);
+        encode_time(&mut payload, time);
         encode_clear(&mut payload);
         let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
-        assert_eq!(decoded, [Mutation::Put { key, value: b"\0value" }, Mutation::Delete { key }, Mutation::Clear]);
+        let put = Mutation::Put { key, value: b"\0value" };
+        let rest = [Mutation::DeleteHashKey { key: whole }, Mutation::Time(time), Mutation::Clear];
+        assert_eq!(decoded, [&[put, Mutation::Delete { key }], &rest[..]].concat());
 
         payload.truncate(payload.len() - 5);
         let decoded: Vec<_> = decode(&payload).collect();
-        assert_eq!(decoded.len(), 2);
-        assert!(decoded[0].is_ok() && decoded[1].is_err());
+        assert_eq!(decoded.len(), 4);
+        assert!(decoded[2].is_ok() && decoded[3].is_err());
     }
 }

@@ -152,7 +152,7 @@ impl DataCall {
     /// Carries out what is no write, here and now; `None` if writes come between so fast that the partition's loop must do
     /// it.
     pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
-        let (table, partition, now) = (&*self.table, self.partition, UnixMillis::now());
+        let (table, partition, now) = (&*self.table, self.partition, server.store.now());
         let outcome = match &self.request {
             Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),

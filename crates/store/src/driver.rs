@@ -78,6 +78,7 @@ impl Rounds {
 
     async fn round(&mut self, number: u64) {
         self.host().know_peers();
+        self.host().follow_clocks();
         self.host().wake_what_waits();
         let host = self.host().clone();
         let settled = tokio::task::spawn_blocking(move || host.settle_replicas(true)).await;

@@ -1,6 +1,7 @@
 //! What a node has: open tables with their engines, groups, the log, and what it knows of the cluster.
 
 use crate::admission::Gate;
+use crate::clock::ClusterClock;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
 use crate::machine::WriteCommand;
@@ -53,6 +54,8 @@ pub(crate) struct Host {
     pub(crate) directory: DataDirectory,
     pub(crate) log: Arc<SharedLog>,
     pub(crate) registry: Arc<Registry>,
+    /// The cluster's time.
+    pub(crate) clock: Arc<ClusterClock>,
     pub(crate) inboxes: Vec<Arc<Inbox<WriteCommand>>>,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) rocks: Arc<RocksStore>,
@@ -89,6 +92,14 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names.
+    pub(crate) fn follow_clocks(&self) {
+        let catalog = self.catalog.load();
+        let others = catalog.nodes().filter(|node| node.id != self.identity.node);
+        let distances: Vec<_> = others.map(|node| self.transport.clock_distance(node.id)).collect();
+        self.clock.follow(&distances);
+    }
+
     /// Makes the open tables those of the catalog.
     pub(crate) fn follow(&self, catalog: &Catalog) -> Result<(), EngineError> {
         let mut tables = Tables::default();
@@ -164,6 +175,7 @@ impl Host {
             is_splitting: AtomicBool::new(false),
             successor: OnceLock::new(),
             compaction: Mutex::default(),
+            clock: self.clock.clone(),
             node: self.identity.node,
         }))
     }

@@ -9,6 +9,7 @@ mod catalog_changes;
 mod catalog_listener;
 mod change_set;
 mod clear;
+mod clock;
 mod compactions;
 mod config;
 mod data_directory;

@@ -6,7 +6,7 @@ use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
 use crate::split;
 use crate::table::{Partition, Table, group_of, partition_of_group};
-use crate::transaction::Transaction;
+use crate::transaction::{Times, Transaction};
 use crate::{replicas, snapshot};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -94,6 +94,8 @@ struct HostedPartition {
     table: Arc<Table>,
     partition: u32,
     overlay: Overlay,
+    /// The latest time that was told the log here, as long as the replica leads; it may be on its way.
+    told: UnixMillis,
     /// Reads counted when it was last asked whether there were any.
     reads_seen: u64,
 }
@@ -101,7 +103,7 @@ struct HostedPartition {
 impl PartitionsMachine {
     pub(crate) fn new(host: Arc<Host>) -> Self {
         Self {
-            now: UnixMillis::now(),
+            now: host.clock.now(),
             partitions: HashMap::default(),
             snapshots: Arc::default(),
             slow_writes: SlowWrites::default(),
@@ -115,20 +117,22 @@ impl StateMachine for PartitionsMachine {
     type Ticket = Ticket;
 
     fn begin_pass(&mut self) {
-        self.now = UnixMillis::now();
+        self.now = self.host.clock.now();
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
         let WriteCommand { sync, early, confirm, ticket } = command;
         let now = self.now;
-        let HostedPartition { table, partition, overlay, .. } =
+        let is_certain = self.host.clock.is_certain();
+        let HostedPartition { table, partition, overlay, told, .. } =
             self.host(group).expect("a serving group's table is open");
         if table.partitions[*partition as usize].outflow.is_shut() {
             ticket.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }
         let began = payload.len();
-        let mut transaction = Transaction::new(table, *partition, now, overlay, payload);
+        let times = Times::of_leader(now, table.engine.time(*partition).max(*told), is_certain);
+        let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
             return Evaluated::NoChange { ticket, confirm };
@@ -137,6 +141,7 @@ impl StateMachine for PartitionsMachine {
         if changes.is_empty() {
             return Evaluated::NoChange { ticket, confirm };
         }
+        *told = changes.time().map_or(*told, |time| time.max(*told));
         let watched = &table.partitions[*partition as usize].watched;
         if !watched.is_empty() {
             if changes.clears() {
@@ -215,6 +220,7 @@ impl StateMachine for PartitionsMachine {
             // What was acknowledged early and is lost would be waited for in vain.
             state.answered_early.store(0, Ordering::Release);
             hosted.overlay = Overlay::default();
+            hosted.told = UnixMillis::new(0);
         }
     }
 
@@ -359,7 +365,8 @@ impl PartitionsMachine {
             Entry::Vacant(place) => {
                 let (table, partition) = partition_of_group(group)?;
                 let table = self.host.registry.any(table)?;
-                Some(place.insert(HostedPartition { table, partition, overlay: Overlay::default(), reads_seen: 0 }))
+                let (overlay, told) = (Overlay::default(), UnixMillis::new(0));
+                Some(place.insert(HostedPartition { table, partition, overlay, told, reads_seen: 0 }))
             }
         }
     }

@@ -2,14 +2,17 @@
 //! can shrink, and purging dropped tables.
 
 use crate::host::Host;
+use crate::machine::{Operation, Ticket, Verdict, WriteCommand};
 use crate::table::{Table, group_of};
+use crate::transaction::Transaction;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
-use tessera_types::{TableId, UnixMillis};
+use tessera_types::{RequestError, TableId, UnixMillis};
 
 /// How often expired records are looked for; each time, one segment of each partition.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -30,7 +33,10 @@ impl Maintenance {
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new()
             .name("maintenance".into())
-            .spawn(move || Rounds { host, durable: HashMap::new(), touched: HashMap::new() }.run(&stopped))
+            .spawn(move || {
+                Rounds { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
+                    .run(&stopped)
+            })
             .expect("a thread can be started");
         Self { stopping, thread: Mutex::new(Some(thread)) }
     }
@@ -45,8 +51,21 @@ impl Maintenance {
     }
 }
 
+/// Has a partition's log told the time.
+struct TellTime;
+
+impl Operation for TellTime {
+    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        transaction.tell_time();
+        Verdict::Commit
+    }
+
+    fn answer(&self, _part: usize, _outcome: Result<(), RequestError>) {}
+}
+
 struct Rounds {
     host: Arc<Host>,
+    tell_time: Arc<dyn Operation>,
     /// The durable index last told to the log, per partition.
     durable: HashMap<(TableId, u32), u64>,
     /// Since when a partition has had entries that are not durable.
@@ -68,21 +87,40 @@ impl Rounds {
             }
             self.host.finish_purges();
             let tables = self.host.registry.open_tables();
-            let now = UnixMillis::now();
             for table in &tables {
                 for partition in 0..table.schema.partitions {
-                    table.engine.remove_expired(partition, now);
+                    table.engine.remove_expired(partition);
                 }
             }
             if last_round.elapsed() >= ROUND {
                 last_round = Instant::now();
+                self.tell_time(&tables);
                 self.shrink_log(&tables);
             }
             if last_purge.elapsed() >= PURGE {
                 last_purge = Instant::now();
-                let request = CatalogRequest { command: CatalogCommand::Purge { now }, reply: Box::new(|_| {}) };
+                let request = CatalogRequest {
+                    command: CatalogCommand::Purge { now: UnixMillis::now() },
+                    reply: Box::new(|_| {}),
+                };
                 // Only the node that leads the catalog does it. A full inbox is no reason to hurry.
                 let _ = self.host.catalog_inbox.submit(CATALOG_GROUP, request);
+            }
+        }
+    }
+
+    /// Has the log told the time where a record may have expired that nobody writes to or asks for: then it can be removed.
+    fn tell_time(&self, tables: &[Arc<Table>]) {
+        let (clock, operation) = (&self.host.clock, &self.tell_time);
+        for table in tables.iter().filter(|_| clock.is_certain()) {
+            for (partition, state) in (0..).zip(&table.partitions) {
+                let is_due = || table.engine.next_expiry(partition).is_some_and(|next| next <= clock.now());
+                if state.is_serving.load(Ordering::Acquire) && is_due() {
+                    let ticket = Ticket::new(operation.clone(), 0);
+                    let command = WriteCommand { sync: false, early: false, confirm: false, ticket };
+                    // A full inbox has writes, which tell it.
+                    let _ = table.submit(partition, command);
+                }
             }
         }
     }

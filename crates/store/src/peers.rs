@@ -164,6 +164,12 @@ impl Handler for PeerHandler {
         })
     }
 
+    fn clock_heard(&self) {
+        if let Some(store) = self.store.get() {
+            store.host.follow_clocks();
+        }
+    }
+
     fn connected(&self, node: NodeId) {
         if let Some(store) = self.store.get() {
             // It has started again.

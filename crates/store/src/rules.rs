@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_engine::Visit;
-use tessera_types::{Expiry, RecordKey, RequestError, Rule, RuleOutcome, StoredValue, UnixMillis};
+use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, Rule, RuleOutcome, StoredValue};
 use tokio::sync::oneshot;
 
 /// Hash keys looked at in one go, and records written in one operation.
@@ -146,7 +146,7 @@ impl Store {
 
 /// The next page's records that rules say something about, and where the one after it begins.
 fn find(table: &Table, partition: u32, from: u64, rules: &[Rule]) -> Result<(Option<u64>, Keys), RequestError> {
-    let now = UnixMillis::now();
+    let now = table.seen_at(partition, ReadMode::Single, table.clock.now());
     let mut keys = Keys::new();
     let next = table.engine.scan(partition, from, PAGE, &mut |key, stored| {
         let live = StoredValue::decode(stored).filter(|stored| stored.is_live(now) && !is_seal(&key));

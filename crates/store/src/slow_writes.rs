@@ -42,8 +42,11 @@ fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
     }
     for mutation in payloads.iter().flat_map(|payload| mutation::decode(payload)) {
         match mutation {
-            Ok(Mutation::Put { key, .. } | Mutation::Delete { key }) => watched.touch(key.hash_key),
+            Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => {
+                watched.touch(key.hash_key);
+            }
             Ok(Mutation::Clear) => watched.touch_all(),
+            Ok(Mutation::Time(_)) => {}
             Err(_) => {} // the engine has refused such a payload already
         }
     }

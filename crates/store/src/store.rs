@@ -108,6 +108,7 @@ impl Store {
             memory: Arc::new(MemoryBudget::new(&config.memory)),
             inboxes: (0..config.workers).map(|_| Inbox::new(config.queued_writes)).collect(),
             registry: Arc::default(),
+            clock: Arc::default(),
             recovered: Mutex::new(recovered),
             config,
             incoming: Incoming::after_restart(&directory.snapshots()),
@@ -143,6 +144,7 @@ impl Store {
         };
         host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
         host.follow(&file.catalog)?;
+        host.follow_clocks();
         host.remove_left_overs(&file.catalog)?;
 
         let messages = Arc::new(GroupMessages(transport.clone()));
@@ -356,6 +358,11 @@ impl Store {
                 }
             }
         }
+    }
+
+    /// The time by which records expire: not this node's clock, but the median of the clocks of all nodes.
+    pub fn now(&self) -> UnixMillis {
+        self.host.clock.now()
     }
 
     /// When records of a table dropped now are purged.

@@ -1,6 +1,7 @@
 //! A table on this node, as readers and writers see it.
 
 use crate::admission::{Admissions, Gate};
+use crate::clock::ClusterClock;
 use crate::compactions::CompactionState;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
@@ -18,8 +19,8 @@ use std::time::Duration;
 use tessera_consensus::{GroupId, Inbox};
 use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
 use tessera_types::{
-    Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber, TableSchema, TableSettings,
-    UnixMillis,
+    Expiry, Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber, TableSchema,
+    TableSettings, UnixMillis,
 };
 
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
@@ -40,6 +41,7 @@ pub struct Table {
     /// The table that took this one's place.
     pub(crate) successor: OnceLock<Arc<Table>>,
     pub(crate) compaction: Mutex<CompactionState>,
+    pub(crate) clock: Arc<ClusterClock>,
     /// This node.
     pub(crate) node: NodeId,
 }
@@ -271,7 +273,21 @@ impl Table {
         }
     }
 
-    /// Reads one record that is live at `now`. `visit` gets it in place and must be quick. Returns whether there is one.
+    /// The time at which a reader sees a partition's records: what had expired by then is hidden. The replica that leads goes
+    /// by the clock as well as by the log, others by the log only, which they have from the leader.
+    pub(crate) fn seen_at(&self, partition: u32, reads: ReadMode, now: UnixMillis) -> UnixMillis {
+        let told = self.engine.time(partition);
+        let leads = || self.partitions[partition as usize].is_serving.load(Ordering::Acquire);
+        let goes_by_clock = self.clock.is_certain() && (reads != ReadMode::Outdated || leads());
+        if goes_by_clock { told.max(now) } else { told }
+    }
+
+    #[inline]
+    fn is_seen(&self, partition: u32, reads: ReadMode, now: UnixMillis, stored: &StoredValue<'_>) -> bool {
+        stored.expiry == Expiry::NEVER || stored.is_live(self.seen_at(partition, reads, now))
+    }
+
+    /// Reads one record that is live at `now`, the time of [the store](crate::Store::now). `visit` gets it in place and must be quick. Returns whether there is one.
     ///
     /// # Errors
     /// [`RequestError::NotReady`] while this node does not serve the partition, also if that turns out after the visit; or
@@ -291,7 +307,7 @@ impl Table {
         let mut outcome = Ok(false);
         self.engine
             .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
-                Some(stored) if stored.is_live(now) => {
+                Some(stored) if self.is_seen(partition, reads, now, &stored) => {
                     meter.end_read(bytes.len());
                     visit(stored);
                     outcome = Ok(true);
@@ -328,8 +344,9 @@ impl Table {
             .multi_get(&reads, &mut |at, bytes| match bytes.map(StoredValue::decode) {
                 None => visit(at, None),
                 Some(Some(stored)) => {
-                    self.partitions[reads[at].0 as usize].meter.end_read(stored.payload.len());
-                    visit(at, Some(stored).filter(|stored| stored.is_live(now)));
+                    let partition = reads[at].0;
+                    self.partitions[partition as usize].meter.end_read(stored.payload.len());
+                    visit(at, Some(stored).filter(|stored| self.is_seen(partition, mode, now, stored)));
                 }
                 Some(None) => outcome = Err(damaged(&keys[at])),
             })
@@ -383,11 +400,12 @@ impl Table {
         visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
     ) -> Result<Option<u64>, RequestError> {
         self.check_serving(partition, ReadMode::Single)?;
+        let seen_at = self.seen_at(partition, ReadMode::Single, now);
         let mut outcome = Ok(());
         let next = self
             .engine
             .scan(partition, from, hash_keys, &mut |key, bytes| match StoredValue::decode(bytes) {
-                Some(stored) if stored.is_live(now) => visit(key, stored),
+                Some(stored) if stored.is_live(seen_at) => visit(key, stored),
                 Some(_) => Visit::NextRecord,
                 None => {
                     outcome = Err(damaged(&key));

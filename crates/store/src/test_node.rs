@@ -31,12 +31,16 @@ impl TestNode {
 
     /// A memory table.
     pub(crate) async fn create_table(&self, name: &str, partitions: u32) -> Arc<Table> {
+        self.create_table_in(name, partitions, EngineKind::Memory).await
+    }
+
+    pub(crate) async fn create_table_in(&self, name: &str, partitions: u32, engine: EngineKind) -> Arc<Table> {
         let schema = TableSchema {
-            engine: EngineKind::Memory,
+            engine,
             partitions,
             partitioner: Partitioner::default(),
             model: Model::default(),
-            durability: Durability::None,
+            durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
             replicas: 1,
         };
         self.change(CatalogCommand::Create { name: name.into(), schema, settings: TableSettings::default() }).await;

@@ -5,7 +5,8 @@
 //!   1 message  | u8 kind | payload
 //!   2 request  | u64 number | u8 service | payload
 //!   3 response | u64 number | payload
-//!   4 alive    | (nothing; sent now and then, and answered by the same)
+//!   4 alive    | u64 what the sender's clock says, in milliseconds since the Unix epoch (sent now and then, and answered
+//!              | by the same)
 //!   5 failed   | u64 number (of a request that will have no response)
 //!   6 piece    | bytes
 //!   7 end      | bytes
@@ -16,6 +17,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::io;
+use tessera_types::UnixMillis;
 
 /// Longest frame, without its length.
 pub(crate) const FRAME_BYTES: usize = 16 << 20;
@@ -40,7 +42,7 @@ pub(crate) enum Frame {
     Message { kind: u8, payload: Bytes },
     Request { number: u64, service: u8, payload: Bytes },
     Response { number: u64, payload: Bytes },
-    Alive,
+    Alive { clock: u64 },
     Failed { number: u64 },
 }
 
@@ -115,7 +117,10 @@ pub(crate) fn failed(out: &mut BytesMut, number: u64) {
 }
 
 pub(crate) fn alive(out: &mut BytesMut) {
-    frame(out, |out| out.put_u8(ALIVE));
+    frame(out, |out| {
+        out.put_u8(ALIVE);
+        out.put_u64_le(UnixMillis::now().get());
+    });
 }
 
 /// What comes in over a connection, and how much of it may be one frame.
@@ -203,7 +208,7 @@ fn parse(mut body: Bytes) -> io::Result<Frame> {
             },
             RESPONSE => Frame::Response { number: body.try_get_u64_le().ok()?, payload: body.split_off(0) },
             FAILED => Frame::Failed { number: body.try_get_u64_le().ok()? },
-            ALIVE => Frame::Alive,
+            ALIVE => Frame::Alive { clock: body.try_get_u64_le().ok()? },
             _ => return None,
         })
     };
@@ -234,7 +239,8 @@ mod tests {
         let payload = Bytes::from_static;
         assert_eq!(got[0], Frame::Message { kind: 7, payload: payload(b"one") });
         assert_eq!(got[1], Frame::Request { number: 8, service: 9, payload: payload(b"two") });
-        assert_eq!(got[2..4], [Frame::Response { number: 10, payload: payload(b"") }, Frame::Alive]);
+        assert_eq!(got[2], Frame::Response { number: 10, payload: payload(b"") });
+        assert!(matches!(got[3], Frame::Alive { clock } if clock <= UnixMillis::now().get()));
         assert_eq!(got[4..], [Frame::Failed { number: 11 }]);
         for damaged in [&[0, 0, 0, 0][..], &[1, 0, 0, 0, 99], &[1, 0, 0, 0, 2]] {
             input(Input::of_node(), damaged).take().unwrap_err();
@@ -250,7 +256,7 @@ mod tests {
             alive(&mut wire);
             let mut input = input(Input::of_node(), &wire);
             assert_eq!(input.take().unwrap(), Some(Frame::Message { kind: 7, payload: long.into() }));
-            assert_eq!(input.take().unwrap(), Some(Frame::Alive));
+            assert!(matches!(input.take().unwrap(), Some(Frame::Alive { .. })));
             assert_eq!((input.take().unwrap(), input.bytes.len()), (None, 0));
         }
     }

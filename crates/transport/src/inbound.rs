@@ -152,7 +152,10 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
                         let owed = answers.begin(number);
                         tokio::spawn(async move { owed.answer(&answer.await) });
                     }
-                    (Frame::Alive, _) => {
+                    (Frame::Alive { clock }, from) => {
+                        if let Some(node) = from {
+                            transport.heard_clock(node, clock);
+                        }
                         frame::alive(&mut answers.queue.lock());
                         answers.wake.notify_one();
                     }

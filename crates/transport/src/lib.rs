@@ -22,6 +22,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+#[cfg(doc)]
+use tessera_types::monotonic_millis;
 use tessera_types::{ClusterId, NodeId};
 use tokio::net::TcpListener;
 
@@ -45,6 +47,9 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
+
+    /// A node has told what its clock says; see [`Transport::clock_distance`].
+    fn clock_heard(&self) {}
 
     /// A node can be reached now, after it could not.
     fn connected(&self, _node: NodeId) {}
@@ -149,6 +154,18 @@ impl Transport {
     /// How long ago another node was last heard of; `None` for one that was not heard of since this one started.
     pub fn silence(&self, node: NodeId) -> Option<Duration> {
         self.peer(node)?.silence()
+    }
+
+    /// By how many milliseconds another node's clock is ahead of [`monotonic_millis`] of this process, as far as was heard.
+    pub fn clock_distance(&self, node: NodeId) -> Option<i64> {
+        self.peer(node)?.clock_distance()
+    }
+
+    fn heard_clock(&self, node: NodeId, clock: u64) {
+        if let Some(peer) = self.peer(node) {
+            peer.heard_clock(clock);
+            self.handler.clock_heard();
+        }
     }
 
     fn heard_of(&self, node: NodeId) {

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tessera_types::NodeId;
+use tessera_types::{NodeId, monotonic_millis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -22,6 +22,8 @@ const DIAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often another node is told that this one lives, and says so of itself.
 const ALIVE: Duration = Duration::from_millis(500);
+/// Of so many times that a node told what its clock says the one that took the least time to come counts.
+const CLOCKS: usize = 4;
 /// A connection on which nothing has come for so long is of no use: whoever waits for an answer is told.
 const DEAD: Duration = Duration::from_secs(2);
 
@@ -47,6 +49,8 @@ pub(crate) struct Peer {
     began: Instant,
     /// When it was last heard of, in milliseconds after `began`, plus one.
     heard: AtomicU64,
+    /// How far its clock was from this process' monotonic one, the last few times that it told.
+    clocks: Mutex<VecDeque<i64>>,
 }
 
 struct State {
@@ -83,6 +87,7 @@ impl Peer {
             wake: Notify::new(),
             began: transport.began,
             heard: AtomicU64::new(0),
+            clocks: Mutex::default(),
         })
     }
 
@@ -107,6 +112,19 @@ impl Peer {
     pub(crate) fn heard(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.heard.store(now + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_clock(&self, clock: u64) {
+        // No clock is so wrong that this fails.
+        let Ok(distance) = i64::try_from(i128::from(clock) - i128::from(monotonic_millis())) else { return };
+        let mut clocks = self.clocks.lock();
+        clocks.truncate(CLOCKS - 1);
+        clocks.push_front(distance);
+    }
+
+    /// The longer a message was on its way, the smaller is the distance: the largest is nearest to the truth.
+    pub(crate) fn clock_distance(&self) -> Option<i64> {
+        self.clocks.lock().iter().copied().max()
     }
 
     pub(crate) fn silence(&self) -> Option<Duration> {
@@ -193,7 +211,7 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
                 peer.connected();
                 peer.heard();
                 handler.connected(peer.node);
-                let outcome = talk(&peer, stream).await;
+                let outcome = talk(&peer, stream, &*handler).await;
                 peer.disconnected();
                 if let Err(error) = outcome {
                     tracing::debug!(node = %peer.node, %error, "the connection to a node broke");
@@ -220,7 +238,7 @@ async fn dial(address: &str, secret: &Secret, who: Option<(Identity, NodeId)>) -
 }
 
 /// Returns when the connection has broken.
-async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
+async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Result<()> {
     let (mut reader, mut writer) = stream.into_split();
     let read = async {
         let mut input = Input::of_node();
@@ -235,7 +253,11 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
                 let (number, outcome) = match frame {
                     Frame::Response { number, payload } => (number, Ok(payload)),
                     Frame::Failed { number } => (number, Err(RequestFailure::Lost)),
-                    Frame::Alive => continue,
+                    Frame::Alive { clock } => {
+                        peer.heard_clock(clock);
+                        handler.clock_heard();
+                        continue;
+                    }
                     Frame::Message { .. } | Frame::Request { .. } => {
                         return Err(io::Error::other("a frame that has no place here"));
                     }
@@ -248,6 +270,10 @@ async fn talk(peer: &Peer, stream: TcpStream) -> io::Result<()> {
     };
     let write = async {
         let mut output = BytesMut::new();
+        // Before all else: whoever hears a vote of this node has heard its clock.
+        frame::alive(&mut output);
+        writer.write_all(&output).await?;
+        output.clear();
         let mut last_alive = Instant::now();
         loop {
             let _ = tokio::time::timeout(ALIVE.saturating_sub(last_alive.elapsed()), peer.wake.notified()).await;

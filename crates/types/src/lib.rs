@@ -27,4 +27,4 @@ pub use rules::{KeyPattern, Rule, RuleAction, RuleCondition, RuleOutcome};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use stored_value::{Expiry, StoredValue};
 pub use table::{TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
-pub use time::UnixMillis;
+pub use time::{UnixMillis, monotonic_millis};

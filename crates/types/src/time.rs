@@ -1,6 +1,13 @@
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU64;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds by the monotonic clock since some moment early in the process' life.
+pub fn monotonic_millis() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(BEGAN.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+}
 
 /// Milliseconds since the Unix epoch; never zero, so that an absent time costs no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! A partition's records in a file.
 //!
 //! ```text
-//! "TESSCKP1" | u64 log index | blocks | end
+//! "TESSCKP2" | u64 log index | u64 the partition's time | u8 1 if it may hold sort keys, else 0
+//!            | u32 CRC-32C of these three | blocks | end
 //! block: u32 length (> 0) | u32 CRC-32C | puts as in `mutation`
 //! end:   u32 0 | u32 CRC-32C of the count | u64 number of records
 //! ```
 //!
-//! Integers are little-endian. The file is written page by page beside the writer, so it may hold effects of entries
+//! Integers are little-endian. Files of the version before begin with "TESSCKP1", then the index, then blocks. The file is written page by page beside the writer, so it may hold effects of entries
 //! after its index; applying those again from the log makes the state whole, as entries carry results.
 
 use super::partition::Partition;
@@ -16,20 +17,25 @@ use bytes::BytesMut;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
-use tessera_types::StoredValue;
+use tessera_types::{StoredValue, UnixMillis};
 
-const MAGIC: &[u8; 8] = b"TESSCKP1";
+const MAGIC: &[u8; 8] = b"TESSCKP2";
+const MAGIC_WITHOUT_TIME: &[u8; 8] = b"TESSCKP1";
 /// Hash keys visited under one hold of the lock.
 const PAGE_HASH_KEYS: usize = 256;
 
 /// Returns the log index at which the checkpoint began.
 pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
     let index = partition.applied_index();
+    // Evicting tables may have lost all records by which it could be told from the others.
+    let (time, may_hold_sort_keys) = (partition.expiries().time(), partition.may_hold_sort_keys());
     let file = File::create(path).map_err(EngineError::io(path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut write = || -> std::io::Result<()> {
         out.write_all(MAGIC)?;
-        out.write_all(&index.to_le_bytes())?;
+        let head = [&index.to_le_bytes()[..], &time.get().to_le_bytes(), &[u8::from(may_hold_sort_keys)]].concat();
+        out.write_all(&head)?;
+        out.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
         let mut records = 0u64;
         let mut from = Some(0);
         let mut block = BytesMut::new();
@@ -66,12 +72,24 @@ pub(super) fn load(partition: &Partition, path: &Path) -> Result<u64, EngineErro
     let damaged = |what: &str| EngineError::Corruption(format!("{}: {what}", path.display()));
     let mut magic = [0; 8];
     input.read_exact(&mut magic).map_err(EngineError::io(path))?;
-    if magic != *MAGIC {
+    if magic != *MAGIC && magic != *MAGIC_WITHOUT_TIME {
         return Err(damaged("not a checkpoint, or one of another version"));
     }
     let mut word = [0; 8];
     input.read_exact(&mut word).map_err(EngineError::io(path))?;
     let index = u64::from_le_bytes(word);
+    if magic == *MAGIC {
+        let mut head = [0; 13];
+        input.read_exact(&mut head).map_err(EngineError::io(path))?;
+        let (time, flag) = (u64::from_le_bytes(head[..8].try_into().expect("eight bytes")), head[8]);
+        if crc32c::crc32c_append(crc32c::crc32c(&word), &head[..9]).to_le_bytes() != head[9..] {
+            return Err(damaged("its head's checksum does not match"));
+        }
+        partition.load_time(UnixMillis::new(time));
+        if flag != 0 {
+            partition.note_sort_keys();
+        }
+    }
     let mut records = 0u64;
     let mut block = Vec::new();
     loop {

@@ -142,8 +142,16 @@ impl Engine for MemoryEngine {
         (!self.evict_when_full.load(Ordering::Relaxed)).then(|| self.budget.spare_bytes())
     }
 
-    fn remove_expired(&self, partition: u32, now: UnixMillis) -> usize {
-        self.partition(partition).remove_expired(now)
+    fn time(&self, partition: u32) -> UnixMillis {
+        self.partition(partition).expiries().time()
+    }
+
+    fn next_expiry(&self, partition: u32) -> Option<UnixMillis> {
+        self.partition(partition).expiries().next()
+    }
+
+    fn remove_expired(&self, partition: u32) -> usize {
+        self.partition(partition).remove_expired()
     }
 
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {

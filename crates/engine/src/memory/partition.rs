@@ -5,6 +5,7 @@ use super::durability::Durability;
 use super::index::{Found, Index};
 use super::record::Record;
 use super::slot::{FIELD_OVERHEAD, Fields, Slot, SlotRef};
+use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
 use crate::{Applied, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -20,7 +21,7 @@ pub(super) struct Partition {
     applied: AtomicU64,
     pub(super) durability: Durability,
     may_hold_sort_keys: AtomicBool,
-    may_expire: AtomicBool,
+    expiries: Expiries,
     expired_removed: AtomicU64,
     evicted: AtomicU64,
     /// Hash at which the next sweep for expired records, and the eviction hand, go on.
@@ -51,7 +52,7 @@ impl Partition {
             applied: AtomicU64::new(0),
             durability: Durability::default(),
             may_hold_sort_keys: AtomicBool::new(false),
-            may_expire: AtomicBool::new(false),
+            expiries: Expiries::default(),
             expired_removed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             sweep_from: AtomicU64::new(0),
@@ -69,6 +70,15 @@ impl Partition {
 
     pub(super) fn may_hold_sort_keys(&self) -> bool {
         self.may_hold_sort_keys.load(Ordering::Relaxed)
+    }
+
+    /// Says that it may hold sort keys, whatever its records are.
+    pub(super) fn note_sort_keys(&self) {
+        self.may_hold_sort_keys.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn expiries(&self) -> &Expiries {
+        &self.expiries
     }
 
     pub(super) fn get(&self, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> bool {
@@ -135,32 +145,41 @@ impl Partition {
     pub(super) fn apply(&self, applied: &Applied<'_>) -> Result<(), EngineError> {
         let mut state = self.state.write();
         let before = state.bytes();
+        let mut noted = None;
         for payload in applied.payloads {
             state.prefetch(payload);
             for mutation in mutation::decode(payload) {
                 match mutation? {
                     Mutation::Put { key, value } => {
                         if !key.sort_key.is_empty() || value.first().is_some_and(|&flags| flags != 0) {
-                            self.note_put(&key, value)?;
+                            self.note_put(&key, value, noted.get_or_insert_default())?;
                         }
                         state.put(&key, value);
                     }
                     Mutation::Delete { key } => state.delete(&key),
+                    Mutation::DeleteHashKey { key } => state.delete_hash_key(&key),
                     Mutation::Clear => {
                         state.clear();
                         self.durability.cleared();
+                        noted.get_or_insert_default().clear();
                     }
+                    Mutation::Time(time) => noted.get_or_insert_default().time(time),
                 }
             }
         }
         state.budget.change(before, state.bytes());
+        if let Some(noted) = noted {
+            self.expiries.take(&noted);
+        }
         self.set_applied_index(applied.index);
         Ok(())
     }
 
     /// Puts one record outside of log order: while a checkpoint is loaded.
     pub(super) fn load(&self, key: &RecordKey<'_>, value: &[u8]) -> Result<(), EngineError> {
-        self.note_put(key, value)?;
+        let mut noted = Noted::default();
+        self.note_put(key, value, &mut noted)?;
+        self.expiries.take(&noted);
         let mut state = self.state.write();
         let before = state.bytes();
         state.put(key, value);
@@ -168,15 +187,20 @@ impl Partition {
         Ok(())
     }
 
-    fn note_put(&self, key: &RecordKey<'_>, value: &[u8]) -> Result<(), EngineError> {
+    /// Takes the time that a checkpoint tells.
+    pub(super) fn load_time(&self, time: UnixMillis) {
+        let mut noted = Noted::default();
+        noted.time(time);
+        self.expiries.take(&noted);
+    }
+
+    fn note_put(&self, key: &RecordKey<'_>, value: &[u8], noted: &mut Noted) -> Result<(), EngineError> {
         let stored = StoredValue::decode(value)
             .ok_or_else(|| EngineError::Corruption("a put carries bytes that are no stored value".into()))?;
         if !key.sort_key.is_empty() || stored.is_field {
-            self.may_hold_sort_keys.store(true, Ordering::Relaxed);
+            self.note_sort_keys();
         }
-        if stored.expiry.earliest().is_some() {
-            self.may_expire.store(true, Ordering::Relaxed);
-        }
+        noted.put(&stored);
         Ok(())
     }
 
@@ -185,15 +209,19 @@ impl Partition {
         let before = state.bytes();
         state.clear();
         state.budget.change(before, state.bytes());
+        let mut noted = Noted::default();
+        noted.clear();
+        self.expiries.take(&noted);
     }
 
     /// Looks at one segment.
-    pub(super) fn remove_expired(&self, now: UnixMillis) -> usize {
-        if !self.may_expire.load(Ordering::Relaxed) {
-            return 0;
+    pub(super) fn remove_expired(&self) -> usize {
+        let time = self.expiries.time();
+        if time == UnixMillis::new(0) {
+            return 0; // the log has told no time yet
         }
         let from = self.sweep_from.load(Ordering::Relaxed);
-        let ended = |value: &[u8]| StoredValue::decode(value).is_some_and(|stored| !stored.is_live(now));
+        let ended = |value: &[u8]| StoredValue::decode(value).is_some_and(|stored| !stored.is_live(time));
         let mut doomed = Vec::new();
         {
             let state = self.state.read();
@@ -251,7 +279,8 @@ impl Partition {
                 .collect();
             let before = state.bytes();
             let mut freed = 0;
-            let over = (state.budget.used_bytes() - state.budget.limit_bytes()) as usize;
+            // Another table's or partition's writer may have freed enough meanwhile.
+            let over = state.budget.used_bytes().saturating_sub(state.budget.limit_bytes()) as usize;
             for found in victims {
                 if freed > over {
                     break;
@@ -384,7 +413,7 @@ impl State {
         const WINDOW: usize = 16;
         let keys = || {
             mutation::decode(payload).take(WINDOW).filter_map(|mutation| match mutation {
-                Ok(Mutation::Put { key, .. } | Mutation::Delete { key }) => Some(key),
+                Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => Some(key),
                 _ => None,
             })
         };
@@ -463,6 +492,13 @@ impl State {
             *slot = Slot::record(Record::new(&last, &value));
             self.heap_bytes += slot.bytes();
         }
+    }
+
+    fn delete_hash_key(&mut self, key: &RecordKey<'_>) {
+        let Some(found) = self.index.find(key) else { return };
+        let slot = self.index.remove(found);
+        self.heap_bytes -= slot.bytes();
+        self.records -= slot.records();
     }
 
     fn clear(&mut self) {

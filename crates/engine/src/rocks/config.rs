@@ -1,9 +1,10 @@
-use super::expiry_filter::ExpiryFilterFactory;
+use super::expiry_filter::{ExpiryFilterFactory, TableExpiries};
 use super::memtable;
 use rocksdb::{
     BlockBasedOptions, BlockBasedTablePinningTier, DBCompressionType, Options, SliceTransform, statistics::StatsLevel,
 };
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tessera_types::UsageScenario;
 
 /// `[rocksdb]` in the config file. Names and defaults follow RocksDB's options as Apache Pegasus sets them, scaled
@@ -132,8 +133,13 @@ impl RocksConfig {
         options
     }
 
-    /// Options of a table's column family.
-    pub(super) fn table_options(&self, cache: &rocksdb::Cache, prefix_len: usize) -> Result<Options, rocksdb::Error> {
+    /// Options of a table's column family, whose compactions go by `expiries`.
+    pub(super) fn table_options(
+        &self,
+        cache: &rocksdb::Cache,
+        prefix_len: usize,
+        expiries: &Arc<TableExpiries>,
+    ) -> Result<Options, rocksdb::Error> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(cache);
         blocks.set_block_size(self.block_bytes);
@@ -167,7 +173,7 @@ impl RocksConfig {
         let per_level: Vec<_> =
             (0..levels).map(|level| self.compression.get(level).copied().unwrap_or(last).for_rocksdb()).collect();
         options.set_compression_per_level(&per_level);
-        options.set_compaction_filter_factory(ExpiryFilterFactory);
+        options.set_compaction_filter_factory(ExpiryFilterFactory(expiries.clone()));
         Ok(options)
     }
 

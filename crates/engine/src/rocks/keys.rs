@@ -22,6 +22,19 @@ pub(super) fn sort_keys_flag_key(partition: u32) -> [u8; 4] {
     [META, high, low, 1]
 }
 
+pub(super) fn expiries_key(partition: u32) -> [u8; 4] {
+    let [high, low] = partition_number(partition);
+    [META, high, low, 2]
+}
+
+/// The partition of a record's stored key; `None` for keys of other kinds.
+pub(super) fn partition_of_record(stored: &[u8]) -> Option<usize> {
+    match stored {
+        [DATA, high, low, ..] => Some(usize::from(u16::from_be_bytes([*high, *low]))),
+        _ => None,
+    }
+}
+
 pub(super) fn write_record_key(out: &mut Vec<u8>, partition: u32, key: &RecordKey<'_>) {
     out.clear();
     out.push(DATA);

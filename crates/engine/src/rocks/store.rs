@@ -1,9 +1,12 @@
 use super::config::RocksConfig;
+use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
 use super::table::RocksEngine;
 use crate::EngineError;
+use parking_lot::Mutex;
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +18,8 @@ pub struct RocksStore {
     pub(super) options: Options,
     pub(super) cache: Cache,
     pub(super) records: Option<RecordCache>,
+    /// What the compactions of each column family go by.
+    expiries: Mutex<HashMap<String, Arc<TableExpiries>>>,
     /// The names of the tables that there were.
     opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
@@ -36,13 +41,18 @@ impl RocksStore {
         options.set_write_buffer_manager(&write_buffers);
         let tables = if directory.join("CURRENT").exists() { DB::list_cf(&options, directory)? } else { Vec::new() };
         let opened_with = tables.clone();
+        let mut expiries: HashMap<String, Arc<TableExpiries>> = HashMap::new();
         let tables = tables
             .into_iter()
-            .map(|name| Ok(ColumnFamilyDescriptor::new(name, config.table_options(&cache, PREFIX_LEN)?)))
+            .map(|name| {
+                let options = config.table_options(&cache, PREFIX_LEN, expiries.entry(name.clone()).or_default())?;
+                Ok(ColumnFamilyDescriptor::new(name, options))
+            })
             .collect::<Result<Vec<_>, EngineError>>()?;
         let db = DB::open_cf_descriptors(&options, directory, tables)?;
         let records = RecordCache::of_bytes(config.record_cache_bytes);
-        Ok(Arc::new(Self { db, config, options, cache, records, opened_with, _write_buffers: write_buffers }))
+        let expiries = Mutex::new(expiries);
+        Ok(Arc::new(Self { db, config, options, cache, records, expiries, opened_with, _write_buffers: write_buffers }))
     }
 
     /// Opens the table of that name, creating it if there is none.
@@ -50,10 +60,11 @@ impl RocksStore {
     /// # Errors
     /// If the files cannot be read or written.
     pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<RocksEngine, EngineError> {
+        let expiries = self.expiries.lock().entry(name.to_string()).or_default().clone();
         if self.db.cf_handle(name).is_none() {
-            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN)?)?;
+            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN, &expiries)?)?;
         }
-        RocksEngine::open(self.clone(), name, partitions)
+        RocksEngine::open(self.clone(), name, partitions, expiries)
     }
 
     /// Deletes a table's files. No [`RocksEngine`] of that name may be used any more.
@@ -64,6 +75,7 @@ impl RocksStore {
         if self.db.cf_handle(name).is_some() {
             self.db.drop_cf(name)?;
         }
+        self.expiries.lock().remove(name);
         Ok(())
     }
 

@@ -1,10 +1,13 @@
+use super::expiry_filter::TableExpiries;
 use super::keys::{
-    applied_index_key, hash_position, partition_end, read_record_key, sort_keys_flag_key, write_record_key,
+    applied_index_key, expiries_key, hash_position, partition_end, read_record_key, sort_keys_flag_key,
+    write_record_key,
 };
 use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
 use super::store::RocksStore;
 use super::{keys, level_table};
+use crate::expiries::Expiries;
 use crate::{Applied, Engine, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
 use rocksdb::statistics::Ticker;
 use rocksdb::{
@@ -27,6 +30,7 @@ pub struct RocksEngine {
     pub(super) column_family: Arc<BoundColumnFamily<'static>>,
     pub(super) store: Arc<RocksStore>,
     pub(super) partitions: Vec<PartitionState>,
+    expiries: Arc<TableExpiries>,
     /// What the record cache knows this table by.
     pub(super) number: u32,
     pub(super) read: ReadOptions,
@@ -48,7 +52,12 @@ thread_local! {
 }
 
 impl RocksEngine {
-    pub(super) fn open(store: Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
+    pub(super) fn open(
+        store: Arc<RocksStore>,
+        name: &str,
+        partitions: u32,
+        expiries: Arc<TableExpiries>,
+    ) -> Result<Self, EngineError> {
         let handle =
             store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;
         // SAFETY: the handle borrows from the instance in `store`. Both are in the new engine, which drops the handle
@@ -61,17 +70,41 @@ impl RocksEngine {
         try_write.set_no_slowdown(true);
         let read = ReadOptions::default();
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);
-        let mut engine = Self { column_family, store, partitions: Vec::new(), number, read, write, try_write };
+        let mut engine =
+            Self { column_family, store, partitions: Vec::new(), expiries, number, read, write, try_write };
+        let mut expiries = Vec::new();
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
             let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
+            let of_partition = Expiries::default();
+            of_partition.set(engine.read_expiries(partition, &engine.read)?.unwrap_or_default());
+            expiries.push(of_partition);
             engine.partitions.push(PartitionState {
                 applied: AtomicU64::new(applied),
                 may_hold_sort_keys: AtomicBool::new(flag),
                 epoch: AtomicU32::new(0),
             });
         }
+        // A table is opened once for each time that its column family is created.
+        let _ = engine.expiries.set(expiries.into());
         Ok(engine)
+    }
+
+    /// The partition's time, and one after which no record of it expires.
+    fn read_expiries(&self, partition: u32, options: &ReadOptions) -> Result<Option<[u64; 2]>, EngineError> {
+        let Some(stored) = self.store.db.get_pinned_cf_opt(&self.column_family, expiries_key(partition), options)?
+        else {
+            return Ok(None);
+        };
+        let bytes = <[u8; 16]>::try_from(&*stored)
+            .map_err(|_| EngineError::Corruption("a partition's time is not sixteen bytes".into()))?;
+        let bytes = u128::from_le_bytes(bytes);
+        // The low half, then the high one.
+        Ok(Some([bytes as u64, (bytes >> 64) as u64]))
+    }
+
+    pub(super) fn expiries(&self, partition: u32) -> &Expiries {
+        &self.expiries.get().expect("set when the table was opened")[partition as usize]
     }
 
     fn read_index(&self, partition: u32, options: &ReadOptions) -> Result<u64, EngineError> {
@@ -105,6 +138,7 @@ impl RocksEngine {
         let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
         let state = self.state(partition);
         state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
+        self.expiries(partition).set(self.read_expiries(partition, &self.read)?.unwrap_or_default());
         state.applied.store(index, Ordering::Release);
         Ok(())
     }
@@ -114,6 +148,11 @@ impl RocksEngine {
         options.set_wait(true);
         Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
     }
+}
+
+/// As they are stored.
+pub(super) fn expiries_bytes([time, last]: [u64; 2]) -> [u8; 16] {
+    (u128::from(last) << 64 | u128::from(time)).to_le_bytes()
 }
 
 impl Engine for RocksEngine {
@@ -287,7 +326,7 @@ impl Engine for RocksEngine {
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
         let index = self.read_index(partition, &options)?;
-        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN)?;
+        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN, &Arc::default())?;
         let mut file = SstFileWriter::create(&table_options);
         file.open(path)?;
         // Keys must be written in order: the partition's meta key comes before its data keys.
@@ -296,6 +335,10 @@ impl Engine for RocksEngine {
             file.put(sort_keys_flag_key(partition), b"")?;
         } else {
             file.delete(sort_keys_flag_key(partition))?;
+        }
+        match self.read_expiries(partition, &options)? {
+            Some(expiries) => file.put(expiries_key(partition), expiries_bytes(expiries))?,
+            None => file.delete(expiries_key(partition))?,
         }
         // What was there before goes with the same step: a crash finds all of the old or all of the new.
         file.delete_range(hash_position(partition, 0).to_vec(), partition_end(partition))?;
@@ -325,7 +368,15 @@ impl Engine for RocksEngine {
         None
     }
 
-    fn remove_expired(&self, _partition: u32, _now: UnixMillis) -> usize {
+    fn time(&self, partition: u32) -> UnixMillis {
+        self.expiries(partition).time()
+    }
+
+    fn next_expiry(&self, partition: u32) -> Option<UnixMillis> {
+        self.expiries(partition).next()
+    }
+
+    fn remove_expired(&self, _partition: u32) -> usize {
         // Compactions do it.
         0
     }

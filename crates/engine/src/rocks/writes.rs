@@ -1,12 +1,16 @@
 //! Writing what a log's entries come to.
 
-use super::keys::{applied_index_key, hash_position, partition_end, sort_keys_flag_key, write_record_key};
+use super::keys::{
+    applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, write_record_key,
+};
 use super::record_cache::{Change, Place, RecordCache};
-use super::table::{KEY, RocksEngine};
+use super::table::{KEY, RocksEngine, expiries_bytes};
+use crate::expiries::Noted;
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
 use rocksdb::{WriteBatch, WriteOptions};
 use std::sync::atomic::Ordering;
+use tessera_types::{StoredValue, successor};
 
 impl RocksEngine {
     /// All records of a partition are about to be replaced, or have been: to be called before and after. In between the record
@@ -28,17 +32,22 @@ impl RocksEngine {
         let mut batch = WriteBatch::default();
         let family = &self.column_family;
         let mut newly_hold_sort_keys = Vec::new();
-        let (mut written, mut cleared) = (Vec::new(), Vec::new());
+        let (mut written, mut cleared, mut noted_by) = (Vec::new(), Vec::new(), Vec::new());
         KEY.with_borrow_mut(|stored_key| {
             for applied in applied {
                 let partition = applied.partition;
                 let mut holds_sort_keys = false;
+                let mut noted = None;
                 for payload in applied.payloads {
                     for mutation in mutation::decode(payload) {
                         match mutation? {
                             Mutation::Put { key, value } => {
-                                holds_sort_keys |= !key.sort_key.is_empty()
-                                    || tessera_types::StoredValue::decode(value).is_none_or(|stored| stored.is_field);
+                                if value.first().is_none_or(|&flags| flags != 0) {
+                                    let stored = StoredValue::decode(value);
+                                    stored.inspect(|stored| noted.get_or_insert_with(Noted::default).put(stored));
+                                    holds_sort_keys |= stored.is_none_or(|stored| stored.is_field);
+                                }
+                                holds_sort_keys |= !key.sort_key.is_empty();
                                 write_record_key(stored_key, partition, &key);
                                 written.push(Change { partition, key, value: Some(value) });
                                 batch.put_cf(family, &stored_key, value);
@@ -48,7 +57,15 @@ impl RocksEngine {
                                 written.push(Change { partition, key, value: None });
                                 batch.delete_cf(family, &stored_key);
                             }
+                            Mutation::DeleteHashKey { key } => {
+                                write_record_key(stored_key, partition, &key);
+                                // Rare enough for the cache to forget the partition.
+                                cleared.push(partition);
+                                batch.delete_range_cf(family, stored_key.to_vec(), successor(stored_key));
+                            }
+                            Mutation::Time(time) => noted.get_or_insert_with(Noted::default).time(time),
                             Mutation::Clear => {
+                                noted.get_or_insert_with(Noted::default).clear();
                                 cleared.push(partition);
                                 batch.delete_range_cf(
                                     family,
@@ -62,6 +79,12 @@ impl RocksEngine {
                 if holds_sort_keys && !self.may_hold_sort_keys(partition) {
                     batch.put_cf(family, sort_keys_flag_key(partition), b"");
                     newly_hold_sort_keys.push(partition);
+                }
+                if let Some(noted) = noted {
+                    if let Some(changed) = self.expiries(partition).changed_by(&noted) {
+                        batch.put_cf(family, expiries_key(partition), expiries_bytes(changed));
+                    }
+                    noted_by.push((partition, noted));
                 }
                 batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
             }
@@ -90,6 +113,7 @@ impl RocksEngine {
         });
         cleared.iter().for_each(|partition| self.replace_records(*partition));
         outcome.inspect_err(|_| tell(false))?;
+        noted_by.iter().for_each(|(partition, noted)| self.expiries(*partition).take(noted));
         for applied in applied {
             self.state(applied.partition).applied.store(applied.index, Ordering::Release);
         }

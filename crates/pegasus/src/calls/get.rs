@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tessera_store::{Leader, Table};
-use tessera_types::{RecordKey, TableNumber, UnixMillis};
+use tessera_types::{RecordKey, TableNumber};
 
 pub(super) const NAME: &str = "RPC_RRDB_RRDB_GET";
 /// GETs that run together, so that their cache misses overlap: their values are in memory at one time.
@@ -79,7 +79,7 @@ pub(crate) fn make_gets(server: &PegasusServer, input: &[u8], received: Instant,
     let reads = gets.first()?.meta.reads();
     let keys: SmallVec<[RecordKey<'_>; TOGETHER]> = gets.iter().map(|get| get.key).collect();
     let (began, mut replied) = (out.len(), [0; TOGETHER]);
-    let outcome = table.read_many(&keys, reads, UnixMillis::now(), &mut |at, stored| {
+    let outcome = table.read_many(&keys, reads, server.store.now(), &mut |at, stored| {
         let (get, before) = (&gets[at], out.len());
         let RequestMeta { table, partition, .. } = get.meta;
         let origin = Origin { table, partition, decree: 0, server: &server.address };

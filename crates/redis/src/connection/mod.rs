@@ -144,7 +144,7 @@ impl Connection {
 
     /// Carries out every whole command of the input.
     async fn process(&mut self) -> io::Result<()> {
-        let now = UnixMillis::now();
+        let now = self.server.store.now();
         self.session.follow_split();
         buffers::take(&mut self.output);
         let mut limits = self.parse_limits();

@@ -16,7 +16,7 @@ use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_engine::{EngineError, Visit};
-use tessera_types::{Durability, RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Durability, ReadMode, RecordKey, StoredValue};
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
@@ -244,10 +244,11 @@ fn read_page(
     from: u64,
     mut sorter: Sorter<'_>,
 ) -> Result<([Vec<Bytes>; 2], Option<u64>), EngineError> {
-    let now = UnixMillis::now();
-    let mut outcome = Ok(());
+    let seen_at = table.seen_at(partition, ReadMode::Single, table.clock.now());
+    // The new partitions must not see again what the old one's log says has expired.
+    let mut outcome = sorter.add(Mutation::Time(table.engine.time(partition)));
     let next = table.engine.scan(partition, from, PAGE, &mut |key, value| {
-        let is_gone = StoredValue::decode(value).is_some_and(|stored| !stored.is_live(now));
+        let is_gone = StoredValue::decode(value).is_some_and(|stored| !stored.is_live(seen_at));
         if !is_gone && outcome.is_ok() {
             outcome = sorter.add(Mutation::Put { key, value });
         }
@@ -279,6 +280,8 @@ impl<'a> Sorter<'a> {
                 mutation::encode_put(self.of(&key), &key, &stored);
             }
             Mutation::Delete { key } => _ = mutation::encode_delete(self.of(&key), &key),
+            Mutation::DeleteHashKey { key } => mutation::encode_delete_hash_key(self.of(&key), &key),
+            Mutation::Time(time) => self.last.iter_mut().for_each(|last| mutation::encode_time(last, time)),
             Mutation::Clear => self.last.iter_mut().for_each(mutation::encode_clear),
         }
         for (last, full) in self.last.iter_mut().zip(&mut self.full) {

@@ -1,5 +1,7 @@
 //! One atomic step in one partition.
 
+#[cfg(test)]
+mod expiry_tests;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -32,10 +34,15 @@ impl Record {
 ///
 /// Reads see the applied state, the writes that are on their way, and the transaction's own. Writes are gathered, and
 /// reach the log when the whole operation has succeeded. All of it happens at one instant, [`now`](Self::now).
+///
+/// **What has expired** by then is not seen. Other replicas keep it, since their clocks may say something else, until the log
+/// tells a time by which it had expired. So a transaction that writes, and did not see a record for that reason, tells the
+/// log its time: no later leader sees again what the transaction has taken for gone. The time is told now and then besides,
+/// so that what has expired can be removed.
 pub struct Transaction<'a> {
     table: &'a Table,
     partition: u32,
-    now: UnixMillis,
+    times: Times,
     reads: ReadMode,
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
@@ -44,6 +51,28 @@ pub struct Transaction<'a> {
     wrote_sort_key: bool,
     written_bytes: usize,
     found: Found<'a>,
+}
+
+/// How much later than what the log has told a time must be to be told without need.
+const TELLING_PAUSE_MILLIS: u64 = 1_000;
+
+/// The times that a transaction goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Now.
+    pub(crate) now: UnixMillis,
+    /// What had expired by then is not seen.
+    pub(crate) seen_at: UnixMillis,
+    /// The partition's time once all that is on its way is applied.
+    pub(crate) told: UnixMillis,
+}
+
+impl Times {
+    /// Those of a partition's leader, if its clock shows `now`.
+    pub(crate) fn of_leader(now: UnixMillis, told: UnixMillis, is_certain: bool) -> Self {
+        let now = now.max(told);
+        Self { now, seen_at: if is_certain { now } else { told }, told }
+    }
 }
 
 /// Counts what a transaction reads, if that is all it does.
@@ -65,6 +94,13 @@ struct Writer<'a> {
     payload: &'a mut BytesMut,
     /// Where this transaction's part of it begins.
     began: usize,
+    /// Whether something was not seen that the log does not say has expired.
+    rests_on_time: Cell<bool>,
+    /// Whether something was written that expires.
+    writes_expiry: bool,
+    deletes_hash_key: bool,
+    /// A time that another partition's log has told.
+    time: Option<UnixMillis>,
 }
 
 impl<'a> Transaction<'a> {
@@ -76,14 +112,16 @@ impl<'a> Transaction<'a> {
         let meter = &table.check_serving(partition, reads)?.meter;
         meter.begin_read();
         let found = Found { bytes: Cell::new(0), meter: Some(meter) };
-        Ok(Self { reads, found, ..Self::on(table, partition, now) })
+        let told = table.engine.time(partition);
+        let times = Times { now: now.max(told), seen_at: table.seen_at(partition, reads, now), told };
+        Ok(Self { reads, found, ..Self::on(table, partition, times) })
     }
 
-    fn on(table: &'a Table, partition: u32, now: UnixMillis) -> Self {
+    fn on(table: &'a Table, partition: u32, times: Times) -> Self {
         Self {
             table,
             partition,
-            now,
+            times,
             reads: ReadMode::Single,
             writer: None,
             changes: ChangeSet::default(),
@@ -97,12 +135,21 @@ impl<'a> Transaction<'a> {
     pub(crate) fn new(
         table: &'a Table,
         partition: u32,
-        now: UnixMillis,
+        times: Times,
         overlay: &'a Overlay,
         payload: &'a mut BytesMut,
     ) -> Self {
         let began = payload.len();
-        Self { writer: Some(Writer { overlay, payload, began }), ..Self::on(table, partition, now) }
+        let writer = Writer {
+            overlay,
+            payload,
+            began,
+            rests_on_time: Cell::new(false),
+            writes_expiry: false,
+            deletes_hash_key: false,
+            time: None,
+        };
+        Self { writer: Some(writer), ..Self::on(table, partition, times) }
     }
 
     /// Refuses what was read so far if another node may have led the partition meanwhile.
@@ -114,7 +161,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub fn now(&self) -> UnixMillis {
-        self.now
+        self.times.now
     }
 
     pub fn table(&self) -> &Table {
@@ -176,7 +223,13 @@ impl<'a> Transaction<'a> {
     fn live<'s>(&self, key: &RecordKey<'_>, bytes: &'s [u8]) -> Result<Option<StoredValue<'s>>, RequestError> {
         let stored = StoredValue::decode(bytes).ok_or_else(|| damaged(key))?;
         self.found.bytes.update(|found| found + bytes.len());
-        Ok(Some(stored).filter(|stored| stored.is_live(self.now)))
+        if stored.expiry == Expiry::NEVER || stored.is_live(self.times.seen_at) {
+            return Ok(Some(stored));
+        }
+        if let Some(writer) = self.writer.as_ref().filter(|_| stored.is_live(self.times.told)) {
+            writer.rests_on_time.set(true);
+        }
+        Ok(None)
     }
 
     /// Whether a hash key may have records besides the one under the empty sort key; false is certain.
@@ -189,7 +242,11 @@ impl<'a> Transaction<'a> {
     /// The expiry of a new key for which none was asked: the table's default time to live from now.
     pub fn default_expiry(&self) -> Expiry {
         let seconds = self.table.settings.load().default_ttl_seconds;
-        Expiry::at_key(if seconds > 0 { self.now.checked_add_millis(seconds.saturating_mul(1_000)) } else { None })
+        Expiry::at_key(if seconds > 0 {
+            self.times.now.checked_add_millis(seconds.saturating_mul(1_000))
+        } else {
+            None
+        })
     }
 
     /// Puts a record.
@@ -225,6 +282,9 @@ impl<'a> Transaction<'a> {
 
     /// Puts a record that need not keep to the limits.
     pub(crate) fn put_unchecked(&mut self, key: &RecordKey<'_>, stored: &StoredValue<'_>) {
+        if let Some(writer) = &mut self.writer {
+            writer.writes_expiry |= stored.expiry != Expiry::NEVER;
+        }
         self.change(key, |payload, key| mutation::encode_put(payload, key, stored));
     }
 
@@ -232,6 +292,15 @@ impl<'a> Transaction<'a> {
     pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) {
         self.written_bytes += hash_key.len() + sort_key.len();
         self.change(&self.own_key(hash_key, sort_key), mutation::encode_delete);
+    }
+
+    /// Deletes every record under a hash key, also those that only other replicas still have. Those that this transaction
+    /// sees must have been deleted one by one, or are put anew after this.
+    pub(crate) fn delete_hash_key(&mut self, hash_key: &[u8]) {
+        let key = self.own_key(hash_key, b"");
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        mutation::encode_delete_hash_key(writer.payload, &key);
+        writer.deletes_hash_key = true;
     }
 
     fn own_key<'k>(&self, hash_key: &'k [u8], sort_key: &'k [u8]) -> RecordKey<'k> {
@@ -256,6 +325,34 @@ impl<'a> Transaction<'a> {
         self.cleared = true;
     }
 
+    /// Tells the log the time, if something may have expired since it was last told.
+    pub(crate) fn tell_time(&self) {
+        if let Some(writer) = &self.writer {
+            let may_have_expired =
+                self.table.engine.next_expiry(self.partition).is_some_and(|next| next <= self.times.now);
+            writer.rests_on_time.set(may_have_expired);
+        }
+    }
+
+    /// Tells the log a time that another partition's log has told.
+    pub(crate) fn take_time(&mut self, time: UnixMillis) {
+        if let Some(writer) = &mut self.writer {
+            writer.time = writer.time.max(Some(time));
+        }
+    }
+
+    /// The time to tell the log, if one is.
+    fn time_to_tell(&self) -> Option<UnixMillis> {
+        let (writer, Times { seen_at, told, .. }) = (self.writer.as_ref()?, self.times);
+        let is_due = || {
+            let changes = self.cleared || !self.changes.is_empty();
+            let has_expiries = || writer.writes_expiry || self.table.engine.next_expiry(self.partition).is_some();
+            changes && seen_at.saturating_millis_since(told) >= TELLING_PAUSE_MILLIS && has_expiries()
+        };
+        let own = (writer.rests_on_time.get() || is_due()).then_some(seen_at);
+        own.max(writer.time).filter(|time| *time > told)
+    }
+
     /// Takes back what was written.
     pub(crate) fn abandon(self) {
         if let Some(writer) = self.writer {
@@ -264,7 +361,12 @@ impl<'a> Transaction<'a> {
     }
 
     pub(crate) fn into_changes(self) -> Changes {
-        Changes { cleared: self.cleared, changes: self.changes }
+        let time = self.time_to_tell();
+        let deletes_hash_key = self.writer.as_ref().is_some_and(|writer| writer.deletes_hash_key);
+        if let (Some(time), Some(writer)) = (time, self.writer) {
+            mutation::encode_time(writer.payload, time);
+        }
+        Changes { cleared: self.cleared, changes: self.changes, deletes_hash_key, time }
     }
 }
 
@@ -272,11 +374,18 @@ impl<'a> Transaction<'a> {
 pub(crate) struct Changes {
     cleared: bool,
     changes: ChangeSet,
+    deletes_hash_key: bool,
+    time: Option<UnixMillis>,
 }
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        !self.cleared && self.changes.is_empty()
+        !self.cleared && self.changes.is_empty() && !self.deletes_hash_key && self.time.is_none()
+    }
+
+    /// The time that it tells the log.
+    pub(crate) fn time(&self) -> Option<UnixMillis> {
+        self.time
     }
 
     pub(crate) fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {

@@ -1,4 +1,4 @@
-use super::Transaction;
+use super::{Times, Transaction};
 use crate::overlay::Overlay;
 use crate::test_node::TestNode;
 use crate::{Order, Table};
@@ -89,6 +89,10 @@ fn check(transaction: &Transaction<'_>, records: &Records, scans: &[Scan]) {
     }
 }
 
+fn times() -> Times {
+    Times::of_leader(UnixMillis::new(1_000), UnixMillis::new(0), true)
+}
+
 fn apply(table: &Table, overlay: &mut Overlay, payload: Bytes) {
     let index = table.engine.applied_index(0) + 1;
     table.engine.write(&[Applied { partition: 0, index, payloads: &[payload] }]).unwrap();
@@ -103,7 +107,7 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
     let mut next = table.engine.applied_index(0) + 1;
     let mut steps = std::iter::once(Step::Clear).chain(steps).peekable();
     while steps.peek().is_some() {
-        let mut transaction = Transaction::new(table, 0, UnixMillis::new(1_000), &overlay, &mut building);
+        let mut transaction = Transaction::new(table, 0, times(), &overlay, &mut building);
         let mut end = None;
         for step in steps.by_ref() {
             match step {
@@ -146,7 +150,7 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
             _ => {}
         }
     }
-    check(&Transaction::new(table, 0, UnixMillis::new(1_000), &overlay, &mut building), &records, scans);
+    check(&Transaction::new(table, 0, times(), &overlay, &mut building), &records, scans);
 }
 
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
