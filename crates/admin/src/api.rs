@@ -314,7 +314,9 @@ async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTabl
     };
     let mut settings = TableSettings::default();
     new.settings.apply(&mut settings);
-    server.change(CatalogCommand::Create { name: new.name.clone(), schema, settings }).await?;
+    server
+        .change(CatalogCommand::Create { name: new.name.clone(), schema, settings, absent: Default::default() })
+        .await?;
     Ok(Json(server.table_statistics(&new.name)?.into()))
 }
 
@@ -337,7 +339,7 @@ async fn alter_table(
         server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
     }
     if let Some(partitions) = change.partitions {
-        server.change(CatalogCommand::Split { name: name.clone(), partitions }).await?;
+        server.change(CatalogCommand::Split { name: name.clone(), partitions, absent: Default::default() }).await?;
     }
     Ok(Json(server.table_statistics(&name)?.into()))
 }

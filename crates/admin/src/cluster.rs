@@ -32,6 +32,8 @@ struct NodeInfo {
     admin: String,
     zone: String,
     is_draining: bool,
+    /// Whether it was let in and has not been heard of since: it gets no replicas.
+    is_expected: bool,
     /// Since the node that tells last heard of it; absent for that one itself, and for nodes never heard of.
     silent_seconds: Option<f64>,
     is_silent: bool,
@@ -161,6 +163,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         admin: node.site.admin.clone(),
         zone: node.site.zone.clone(),
         is_draining: node.is_draining,
+        is_expected: node.is_expected,
         silent_seconds: silence(node.id).filter(|_| node.id != store.node()),
         is_silent: is_silent(node.id),
         replicas: catalog.replicas_on(node.id),
@@ -188,6 +191,12 @@ impl ClusterInfo {
         let mut issues = Vec::new();
         for node in self.nodes.iter().filter(|node| node.is_silent) {
             issues.push(match node.silent_seconds {
+                _ if node.is_expected => {
+                    format!(
+                        "node {0} was let in and has not arrived; if it never will, `tessera node remove {0}`",
+                        node.id
+                    )
+                }
                 Some(seconds) => format!("node {} has been silent for {seconds:.0} seconds", node.id),
                 None => format!("node {} has not been heard of", node.id),
             });

@@ -7,12 +7,12 @@ mod split;
 
 use crate::placement;
 pub use command::{CatalogCommand, CatalogError, Changed};
-pub use entries::{NodeEntry, Placement, Site, TableEntry, TableState};
+pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
 use lost::Lost;
 pub use lost::LostReplica;
 use serde::{Deserialize, Serialize};
 pub use split::{CopyReport, CopyState, Split};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
     TableSettings, check_table_name,
@@ -46,8 +46,8 @@ impl Catalog {
             replicas: TableSchema::DEFAULT_REPLICAS,
         };
         let mut catalog = Self { next_node: 2, ..Self::default() };
-        catalog.nodes.insert(first, NodeEntry { id: first, site, is_draining: false });
-        catalog.insert("default", schema, TableSettings::default());
+        catalog.nodes.insert(first, NodeEntry { id: first, site, is_draining: false, is_expected: false, token: None });
+        catalog.insert("default", schema, TableSettings::default(), &BTreeSet::new());
         catalog
     }
 
@@ -96,8 +96,8 @@ impl Catalog {
     /// Why the command cannot be carried out.
     pub fn apply(&mut self, command: &CatalogCommand, limits: &Limits) -> Result<Changed, CatalogError> {
         match command {
-            CatalogCommand::Create { name, schema, settings } => {
-                self.create(name, schema.clone(), settings.clone(), limits).map(Changed::Table)
+            CatalogCommand::Create { name, schema, settings, absent } => {
+                self.create(name, schema.clone(), settings.clone(), limits, absent).map(Changed::Table)
             }
             CatalogCommand::Alter { name, settings, before } => {
                 let table = self.active(name)?;
@@ -117,7 +117,9 @@ impl Catalog {
                 }
                 Ok(Changed::Table(id))
             }
-            CatalogCommand::Split { name, partitions } => self.split(name, *partitions, limits).map(Changed::Table),
+            CatalogCommand::Split { name, partitions, absent } => {
+                self.split(name, *partitions, limits, absent).map(Changed::Table)
+            }
             CatalogCommand::CancelSplit { name } => self.cancel_split(name).map(Changed::Table),
             CatalogCommand::Copy { table, partition, attempt, report } => {
                 self.copied(*table, *partition, *attempt, *report).map(Changed::Table)
@@ -170,18 +172,28 @@ impl Catalog {
                 });
                 Ok(Changed::Other)
             }
-            CatalogCommand::AddNode { site } => {
-                let id = NodeId(self.next_node);
-                self.next_node += 1;
-                self.nodes.insert(id, NodeEntry { id, site: site.clone(), is_draining: false });
+            CatalogCommand::AddNode { site, token } => {
+                let asked_before = |node: &&NodeEntry| node.is_expected && token.is_some() && node.token == *token;
+                let known = self.nodes.values().find(asked_before).map(|node| node.id);
+                let id = known.unwrap_or(NodeId(self.next_node));
+                self.next_node += u32::from(known.is_none());
+                let (site, token) = (site.clone(), token.clone());
+                self.nodes.insert(id, NodeEntry { id, site, is_draining: false, is_expected: true, token });
                 Ok(Changed::Node(id))
+            }
+            CatalogCommand::Arrived { node } => {
+                let entry = self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?;
+                entry.is_expected = false;
+                entry.token = None;
+                Ok(Changed::Node(*node))
             }
             CatalogCommand::SetSite { node, site } => {
                 self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?.site = site.clone();
                 Ok(Changed::Node(*node))
             }
             CatalogCommand::Drain { node, is_draining } => {
-                let others = self.nodes.values().any(|other| other.id != *node && !other.is_draining);
+                let stays = |other: &NodeEntry| other.id != *node && !other.is_draining && !other.is_expected;
+                let others = self.nodes.values().any(stays);
                 let entry = self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?;
                 if *is_draining && !others {
                     return Err(CatalogError::LastNode);
@@ -195,7 +207,7 @@ impl Catalog {
                 if held > 0 {
                     return Err(CatalogError::NodeInUse(*node, held));
                 }
-                if self.nodes.len() == 1 {
+                if !self.nodes.values().any(|other| other.id != *node && !other.is_expected) {
                     return Err(CatalogError::LastNode);
                 }
                 self.nodes.remove(node);
@@ -216,7 +228,7 @@ impl Catalog {
                 let replica =
                     |(node, kind): (NodeId, bool)| before.on(node).unwrap_or_else(|| self.new_replica(node, kind));
                 let wanted = kinds.into_iter().map(replica).collect();
-                self.placement(*table, *partition)?.wanted = wanted;
+                self.placement(*table, *partition)?.want(wanted);
                 Ok(Changed::Table(*table))
             }
             CatalogCommand::Lost { replicas } => {
@@ -246,18 +258,24 @@ impl Catalog {
     }
 
     /// Replicas for each partition of a new table.
-    fn place_new_table(&mut self, schema: &TableSchema) -> Vec<Placement> {
-        let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas));
+    fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> Vec<Placement> {
+        let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas), absent);
         let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
             let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
-            Placement { founders: replicas.clone(), wanted: replicas.clone(), members: replicas, lost: Vec::new() }
+            Placement::of_founders(replicas)
         });
         placement.collect()
     }
 
-    fn insert(&mut self, name: &str, schema: TableSchema, settings: TableSettings) -> TableId {
-        let placement = self.place_new_table(&schema);
+    fn insert(
+        &mut self,
+        name: &str,
+        schema: TableSchema,
+        settings: TableSettings,
+        absent: &BTreeSet<NodeId>,
+    ) -> TableId {
+        let placement = self.place_new_table(&schema, absent);
         let id = TableId(self.next_id);
         self.next_id += 1;
         let (number, name, state) = (TableNumber(id.0), name.into(), TableState::Active);
@@ -271,6 +289,7 @@ impl Catalog {
         schema: TableSchema,
         settings: TableSettings,
         limits: &Limits,
+        absent: &BTreeSet<NodeId>,
     ) -> Result<TableId, CatalogError> {
         check_table_name(name)?;
         if self.by_name(name).is_some() {
@@ -286,7 +305,7 @@ impl Catalog {
             return Err(CatalogError::DurabilityOfEngine);
         }
         check_replicas(&schema)?;
-        Ok(self.insert(name, schema, settings))
+        Ok(self.insert(name, schema, settings, absent))
     }
 }
 

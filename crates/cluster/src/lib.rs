@@ -8,13 +8,16 @@ mod catalog;
 mod machine;
 mod members;
 mod placement;
+mod presence;
+mod rules;
 
 pub use catalog::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, LostReplica, NodeEntry, Placement, Site,
-    Split, TableEntry, TableState,
+    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,
+    Placement, Site, Split, TableEntry, TableState,
 };
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };
-pub use members::{Step, catalog_replica, next_catalog_step, next_step};
-pub use placement::{Weight, Weights, next_moves, next_trade, replacement};
+pub use members::{Step, are_as_wanted, catalog_replica, next_catalog_step, next_step};
+pub use placement::{IsLed, Weight, Weights, next_moves, next_trade, replacement};
+pub use presence::{Presence, Standing};

@@ -1,10 +1,16 @@
 //! The way from a group's members to those that the catalog wants, a safe step at a time.
+//!
+//! A step never leaves a group worse off than it was. Votes go to members that are there and have caught up, and a replica
+//! goes only when those that remain are a majority without it and hold as many complete copies as before. What cannot be
+//! done now is waited for; whether it is worth waiting for, [`next_moves`](crate::next_moves) decides.
 
-use tessera_consensus::{GroupView, MemberChange};
+use crate::rules::{Rule, holds};
+use crate::{Placement, Presence, Standing};
+use tessera_consensus::{GroupView, MemberChange, MemberView};
 use tessera_types::{NodeId, ReplicaId};
 
-/// A replica that lacks no more entries than this has caught up.
-const CLOSE: u64 = 1_000;
+/// A member that lacks no more bytes of entries than this, and has what was committed a second or two ago, has caught up.
+const CLOSE_BYTES: u64 = 4 << 20;
 
 /// What the replica that leads a group is to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,42 +18,137 @@ pub enum Step {
     Change(Vec<MemberChange>),
     /// Another replica is to lead.
     HandOver(ReplicaId),
-    /// The members are those that were wanted, with the first of them in the lead.
+    /// The members are those that were wanted, with the first of them that is there in the lead.
     Done,
-    /// Something is under way.
+    /// Something is under way, or nothing can be done until somebody comes.
     Wait,
+}
+
+/// A group's members as its leader sees them, with what its node knows of theirs.
+struct Members<'a> {
+    view: &'a GroupView,
+    presence: &'a Presence,
+}
+
+impl Members<'_> {
+    fn is_voter(&self, replica: &ReplicaId) -> bool {
+        self.view.voters.contains(replica)
+    }
+
+    fn is_member(&self, replica: &ReplicaId) -> bool {
+        self.is_voter(replica) || self.view.learners.contains(replica)
+    }
+
+    fn other(&self, replica: &ReplicaId) -> Option<&MemberView> {
+        self.view.others.iter().find(|other| other.replica == *replica)
+    }
+
+    /// Whether the leader hears of a member.
+    fn is_there(&self, replica: &ReplicaId) -> bool {
+        let is_heard = || self.other(replica).is_some_and(|other| other.is_heard);
+        *replica == self.view.replica || (self.presence.is_here(replica.node) && is_heard())
+    }
+
+    fn has_caught_up(&self, replica: &ReplicaId) -> bool {
+        let is_close = |other: &MemberView| {
+            other.matched > 0 && other.keeps_up && !other.takes_snapshot && other.owed_bytes <= CLOSE_BYTES
+        };
+        *replica == self.view.replica || self.other(replica).is_some_and(is_close)
+    }
+
+    /// Whether a member would be worth its vote if another one were lost now.
+    fn is_sound(&self, replica: &ReplicaId) -> bool {
+        self.is_there(replica) && self.has_caught_up(replica)
+    }
+
+    fn may_get_vote(&self, replica: &ReplicaId) -> bool {
+        let lives = self.is_there(replica) && self.presence.of(replica.node) >= Standing::Steady;
+        (lives || !holds(Rule::VotersLive)) && (self.has_caught_up(replica) || !holds(Rule::VotersHaveCaughtUp))
+    }
+
+    fn may_lead(&self, replica: &ReplicaId) -> bool {
+        let is_able = self.is_voter(replica) && !replica.is_witness();
+        is_able && self.is_sound(replica) && self.presence.may_lead(replica.node)
+    }
+
+    /// How many sound voters there are above a majority; negative if they are none.
+    fn spare(&self, voters: &[ReplicaId]) -> isize {
+        let sound = voters.iter().filter(|voter| self.is_sound(voter)).count();
+        sound as isize - (voters.len() / 2 + 1) as isize
+    }
+
+    /// Complete copies of the records.
+    fn copies(&self, voters: &[ReplicaId]) -> usize {
+        voters.iter().filter(|voter| !voter.is_witness() && self.is_sound(voter)).count()
+    }
+
+    /// The voters after a change.
+    fn after(&self, comers: &[ReplicaId], goers: &[ReplicaId]) -> Vec<ReplicaId> {
+        let stays = self.view.voters.iter().filter(|voter| !goers.contains(voter));
+        stays.chain(comers).copied().collect()
+    }
+}
+
+/// Whether the members of a group are those that are wanted.
+pub fn are_as_wanted(view: &GroupView, wanted: &[ReplicaId]) -> bool {
+    let (mut voters, mut wanted) = (view.voters.clone(), wanted.to_vec());
+    voters.sort_unstable();
+    wanted.sort_unstable();
+    voters == wanted && view.learners.is_empty() && !view.is_changing
 }
 
 /// The next step of the group's leader. New replicas first learn everything, then all that come get their votes and all
 /// that go lose theirs in one change; so there is no time at which fewer than before could fail.
-pub fn next_step(view: &GroupView, wanted: &[ReplicaId]) -> Step {
+///
+/// A change leaves as many complete copies as there were among the members that the move began with, or as are wanted.
+pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -> Step {
+    let wanted = &placement.wanted[..];
     if view.is_changing || wanted.is_empty() {
         return Step::Wait;
     }
-    let is_member = |replica: &ReplicaId| view.voters.contains(replica) || view.learners.contains(replica);
-    let strangers: Vec<_> = wanted.iter().filter(|replica| !is_member(replica)).collect();
+    let members = Members { view, presence };
+    let is_here = |replica: &&ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
+    let strangers = wanted.iter().filter(|replica| !members.is_member(replica)).filter(is_here);
+    let strangers: Vec<_> = strangers.map(|replica| MemberChange::Learner(*replica)).collect();
     if !strangers.is_empty() {
-        return Step::Change(strangers.into_iter().map(|replica| MemberChange::Learner(*replica)).collect());
+        return Step::Change(strangers);
     }
-    let lag = |replica: &ReplicaId| view.lag.iter().find(|(id, _)| id == replica).map_or(0, |(_, lag)| *lag);
-    let comers: Vec<_> = wanted.iter().filter(|replica| !view.voters.contains(replica)).collect();
-    let goers: Vec<_> = view.voters.iter().chain(&view.learners).filter(|replica| !wanted.contains(replica)).collect();
-    if comers.iter().any(|replica| lag(replica) > CLOSE) {
+    let is_goer = |replica: &&ReplicaId| !wanted.contains(replica);
+    let left_over: Vec<_> = view.learners.iter().filter(is_goer).map(|it| MemberChange::Remove(*it)).collect();
+    if !left_over.is_empty() {
+        return Step::Change(left_over);
+    }
+    let comers: Vec<_> = wanted.iter().filter(|replica| !members.is_voter(replica)).copied().collect();
+    let mut goers: Vec<_> = view.voters.iter().filter(is_goer).copied().collect();
+    if !comers.iter().all(|comer| members.may_get_vote(comer)) {
         return Step::Wait;
     }
-    let first = wanted[0];
-    if goers.contains(&&view.replica) {
-        // Whoever leads cannot leave. The others must have votes first.
-        if !comers.is_empty() {
-            return Step::Change(comers.into_iter().map(|replica| MemberChange::Voter(*replica)).collect());
-        }
-        return Step::HandOver(first);
+    let goes = goers.contains(&view.replica);
+    if goes && comers.is_empty() {
+        // Whoever leads cannot leave.
+        let heirs = if holds(Rule::AnyHeir) { wanted } else { &wanted[..1] };
+        return heirs.iter().find(|heir| members.may_lead(heir)).map_or(Step::Wait, |heir| Step::HandOver(*heir));
     }
-    if !comers.is_empty() || !goers.is_empty() {
-        let come = comers.into_iter().map(|replica| MemberChange::Voter(*replica));
-        return Step::Change(come.chain(goers.into_iter().map(|replica| MemberChange::Remove(*replica))).collect());
+    if goes {
+        // The others must have votes first.
+        goers.clear();
     }
-    if view.replica != first && lag(&first) <= CLOSE { Step::HandOver(first) } else { Step::Done }
+    if comers.is_empty() && goers.is_empty() {
+        let first = wanted[0];
+        let hands_over = view.replica != first && members.may_lead(&first);
+        return if hands_over { Step::HandOver(first) } else { Step::Done };
+    }
+    let after = members.after(&comers, &goers);
+    let wanted_copies = wanted.iter().filter(|replica| !replica.is_witness()).count();
+    let has_majority = members.spare(&after) >= 0 || !holds(Rule::MajorityRemains);
+    let before = view.voters.iter().filter(|voter| placement.members.contains(voter)).copied();
+    let copies = members.copies(&before.collect::<Vec<_>>()).min(wanted_copies);
+    let has_copies = members.copies(&after) >= copies || !holds(Rule::CopiesRemain);
+    if !has_majority || !has_copies {
+        return Step::Wait;
+    }
+    let come = comers.into_iter().map(MemberChange::Voter);
+    Step::Change(come.chain(goers.into_iter().map(MemberChange::Remove)).collect())
 }
 
 /// Most voters of the catalog's group; on other nodes it has learners.
@@ -59,95 +160,55 @@ pub fn catalog_replica(node: NodeId) -> ReplicaId {
 }
 
 /// The next step of the leader of the catalog's group, so that it has a replica on each of `nodes`.
-pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId]) -> Step {
+pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], presence: &Presence) -> Step {
     if view.is_changing {
         return Step::Wait;
     }
+    let members = Members { view, presence };
     let is_node = |replica: &&ReplicaId| nodes.contains(&replica.node);
-    if let Some(goer) = view.voters.iter().chain(&view.learners).find(|replica| !is_node(replica)) {
-        if *goer != view.replica {
-            return Step::Change(vec![MemberChange::Remove(*goer)]);
-        }
-        return view.voters.iter().find(is_node).map_or(Step::Wait, |heir| Step::HandOver(*heir));
+    if let Some(goer) = view.learners.iter().find(|replica| !is_node(replica)) {
+        return Step::Change(vec![MemberChange::Remove(*goer)]);
     }
-    let mut replicas = nodes.iter().copied().map(catalog_replica);
-    let is_member = |replica: &ReplicaId| view.voters.contains(replica) || view.learners.contains(replica);
-    if let Some(comer) = replicas.find(|replica| !is_member(replica)) {
+    let ready: Vec<_> = view.learners.iter().filter(|learner| members.may_get_vote(learner)).copied().collect();
+    let remains = |comers: &[ReplicaId], goers: &[ReplicaId]| {
+        members.spare(&members.after(comers, goers)) >= 0 || !holds(Rule::MajorityRemains)
+    };
+    let goers = || view.voters.iter().filter(|replica| !is_node(replica)).copied();
+    for goer in goers().filter(|goer| *goer != view.replica) {
+        let (heir, goer) = (ready.first().copied(), [goer]);
+        if remains(&[], &goer) {
+            return Step::Change(vec![MemberChange::Remove(goer[0])]);
+        }
+        if let Some(heir) = heir.filter(|heir| remains(&[*heir], &goer)) {
+            return Step::Change(vec![MemberChange::Voter(heir), MemberChange::Remove(goer[0])]);
+        }
+    }
+    if goers().any(|goer| goer == view.replica)
+        && let Some(heir) = view.voters.iter().filter(is_node).find(|heir| members.may_lead(heir))
+    {
+        return Step::HandOver(*heir);
+    }
+    let is_here = |replica: &ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
+    let mut strangers = nodes.iter().copied().map(catalog_replica).filter(|replica| !members.is_member(replica));
+    if let Some(comer) = strangers.find(is_here) {
         return Step::Change(vec![MemberChange::Learner(comer)]);
     }
-    let lag = |replica: &ReplicaId| view.lag.iter().find(|(id, _)| id == replica).map_or(u64::MAX, |(_, lag)| *lag);
-    match view.learners.iter().find(|learner| lag(learner) <= CLOSE) {
-        Some(learner) if view.voters.len() < CATALOG_VOTERS => Step::Change(vec![MemberChange::Voter(*learner)]),
-        _ => Step::Done,
+    let Some(heir) = ready.first().copied() else {
+        return if goers().next().is_some() { Step::Wait } else { Step::Done };
+    };
+    let is_lost = |voter: &&ReplicaId| presence.of(voter.node) == Standing::Lost && **voter != view.replica;
+    let lost = view.voters.iter().find(is_lost).filter(|_| holds(Rule::LostVotersAreReplaced));
+    if let Some(lost) = lost.filter(|lost| remains(&[heir], &[**lost])) {
+        return Step::Change(vec![MemberChange::Voter(heir), MemberChange::Learner(*lost)]);
     }
+    // One more voter must not leave the group able to bear less.
+    let after = members.after(&[heir], &[]);
+    let bears_as_much = members.spare(&after) >= members.spare(&view.voters) || !holds(Rule::MajorityRemains);
+    if view.voters.len() < CATALOG_VOTERS && bears_as_much {
+        return Step::Change(vec![MemberChange::Voter(heir)]);
+    }
+    Step::Done
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tessera_consensus::GroupId;
-    use tessera_types::NodeId;
-
-    fn replica(node: u32) -> ReplicaId {
-        ReplicaId { node: NodeId(node), incarnation: 1 }
-    }
-
-    /// Carries steps out as the group would, until none is left.
-    fn reach(members: &[u32], leader: u32, wanted: &[u32]) -> usize {
-        let wanted: Vec<_> = wanted.iter().copied().map(replica).collect();
-        let mut view = GroupView {
-            id: GroupId(1),
-            replica: replica(leader),
-            term: 1,
-            leader: Some(replica(leader)),
-            is_serving: true,
-            voters: members.iter().copied().map(replica).collect(),
-            learners: Vec::new(),
-            is_changing: false,
-            applied: 0,
-            lag: Vec::new(),
-            owed_bytes: 0,
-            stranded: Vec::new(),
-        };
-        for steps in 0..10 {
-            match next_step(&view, &wanted) {
-                Step::Done => {
-                    view.voters.sort_unstable();
-                    let mut wanted = wanted.clone();
-                    wanted.sort_unstable();
-                    assert_eq!((&view.voters, view.learners.len()), (&wanted, 0));
-                    return steps;
-                }
-                Step::HandOver(to) => {
-                    assert!(view.voters.contains(&to));
-                    view.replica = to;
-                }
-                Step::Wait => panic!("nothing is under way"),
-                Step::Change(changes) => {
-                    for change in changes {
-                        let (MemberChange::Voter(id) | MemberChange::Learner(id) | MemberChange::Remove(id)) = change;
-                        assert!(id != view.replica, "the leader stays");
-                        view.voters.retain(|voter| *voter != id);
-                        view.learners.retain(|learner| *learner != id);
-                        match change {
-                            MemberChange::Voter(id) => view.voters.push(id),
-                            MemberChange::Learner(id) => view.learners.push(id),
-                            MemberChange::Remove(_) => {}
-                        }
-                    }
-                }
-            }
-        }
-        panic!("no end");
-    }
-
-    #[test]
-    fn every_change_comes_to_an_end() {
-        assert_eq!(reach(&[1, 2, 3], 1, &[1, 2, 3]), 0);
-        assert_eq!(reach(&[1, 2, 3], 2, &[1, 2, 3]), 1, "hands over");
-        assert_eq!(reach(&[1], 1, &[1, 2, 3]), 2, "learners, then voters");
-        assert_eq!(reach(&[1, 2, 3], 1, &[1, 2, 4]), 2);
-        assert_eq!(reach(&[1, 2, 3], 1, &[4, 5, 6]), 4);
-        assert_eq!(reach(&[1, 2, 3], 3, &[2]), 2);
-    }
-}
+mod tests;

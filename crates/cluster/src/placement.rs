@@ -2,7 +2,8 @@
 
 mod weights;
 
-use crate::{Catalog, CatalogCommand, Placement, TableEntry};
+use crate::rules::{Rule, holds};
+use crate::{Catalog, CatalogCommand, NodeEntry, Placement, Presence, Standing, TableEntry};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, ReplicaId, TableId};
 pub use weights::{Weight, Weights, next_trade};
@@ -34,6 +35,11 @@ struct Loads {
     zones: BTreeMap<NodeId, String>,
 }
 
+/// Whether a node is one of those that hold replicas, be it there now or not.
+fn may_hold(node: &NodeEntry) -> bool {
+    !node.is_draining && (!node.is_expected || !holds(Rule::PlacedOnTheLiving))
+}
+
 fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
     for (at, node) in nodes.keepers.iter().enumerate() {
         if let Some(load) = loads.get_mut(node) {
@@ -48,8 +54,12 @@ fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
 
 impl Nodes {
     fn of(placement: &Placement) -> Self {
+        Self::of_replicas(&placement.wanted)
+    }
+
+    fn of_replicas(replicas: &[ReplicaId]) -> Self {
         let (witnesses, keepers): (Vec<ReplicaId>, Vec<ReplicaId>) =
-            placement.wanted.iter().partition(|replica| replica.is_witness());
+            replicas.iter().partition(|replica| replica.is_witness());
         Self {
             keepers: keepers.into_iter().map(|replica| replica.node).collect(),
             witness: witnesses.first().map(|replica| replica.node),
@@ -58,9 +68,9 @@ impl Nodes {
 }
 
 impl Loads {
-    /// Of all tables, and of none yet.
+    /// Of all tables, and of none yet. `unfit` nodes get nothing.
     fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
-        let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(|node| !node.is_draining);
+        let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(may_hold);
         let table: BTreeMap<_, _> =
             catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
         let mut all = table.clone();
@@ -150,9 +160,18 @@ fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
     most.0 >= least.0 + 2 || (most.0 > least.0 && most.1 >= least.1 + 2)
 }
 
-/// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead.
-pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) -> Vec<Nodes> {
-    let mut loads = Loads::of(catalog, &BTreeSet::new());
+/// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead. `absent`
+/// nodes get none, as long as there are others.
+pub(crate) fn of_new_table(
+    catalog: &Catalog,
+    partitions: u32,
+    replicas: usize,
+    absent: &BTreeSet<NodeId>,
+) -> Vec<Nodes> {
+    let mut loads = Loads::of(catalog, absent);
+    if loads.table.is_empty() {
+        loads = Loads::of(catalog, &BTreeSet::new());
+    }
     // How often one node leads with another one beside it: those take over if it is lost, so they are not to be always the same.
     let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
     let mut place = |_| {
@@ -171,26 +190,92 @@ pub(crate) fn of_new_table(catalog: &Catalog, partitions: u32, replicas: usize) 
     (0..partitions).map(&mut place).collect()
 }
 
-/// What to do next so that every partition has its replicas, on nodes that live and stay, evenly spread. `silent` nodes
-/// are taken for lost. Returns at most `count` steps; each concerns another partition, none one that is still moving.
-pub fn next_moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, count: usize) -> Vec<CatalogCommand> {
-    let mut loads = Loads::of(catalog, silent);
+/// Whether a partition has a leader that is there.
+pub type IsLed<'a> = dyn Fn(TableId, u32) -> bool + 'a;
+
+/// Nodes that get no replicas now: one that was lost, or came, a moment ago may be gone in the next.
+fn unfit(catalog: &Catalog, presence: &Presence) -> BTreeSet<NodeId> {
+    let fit = if holds(Rule::PlacedOnTheLiving) { Standing::Steady } else { Standing::Away };
+    presence.below(fit, catalog.nodes().map(|node| node.id))
+}
+
+/// What to do next so that every partition has its replicas, on nodes that live and stay, evenly spread; so that no more than
+/// `limit` partitions move at one time. Each step concerns another partition. What nodes that are lost held is made anew
+/// elsewhere. Moves to nodes that have gone away are given up: they wait for nobody, and take no slot. Nor do moves of
+/// partitions that nobody leads, since they do not go on.
+pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: &IsLed<'_>) -> Vec<CatalogCommand> {
+    let (lost, unfit) = (presence.below(Standing::Away, catalog.nodes().map(|node| node.id)), unfit(catalog, presence));
+    let mut loads = Loads::of(catalog, &unfit);
     let mut moves = Vec::new();
+    let mut slots = limit;
+    for (table, partition, placement) in partitions(catalog).filter(|(.., placement)| placement.is_moving()) {
+        if holds(Rule::MovesAreGivenUp) && is_in_vain(placement, presence) {
+            loads.turn_to(table);
+            let nodes = way_back(&loads, placement, usize::from(table.schema.replicas));
+            moves.extend(nodes.map(|nodes| place(table.id, partition, nodes)));
+        } else if (is_led(table.id, partition) && !waits(placement, presence)) || !holds(Rule::MovesAreGivenUp) {
+            slots = slots.saturating_sub(1);
+        }
+    }
     for table in catalog.tables().filter(|table| !table.is_dropped()) {
         let replicas = usize::from(table.schema.replicas);
         loads.turn_to(table);
         for (partition, placement) in (0..).zip(&table.placement) {
-            if moves.len() == count {
+            if slots == 0 {
                 return moves;
             }
             if !placement.is_moving()
-                && let Some(nodes) = better(&mut loads, silent, catalog, placement, replicas)
+                && let Some(nodes) = better(&mut loads, &lost, catalog, placement, replicas)
             {
                 moves.push(place(table.id, partition, nodes));
+                slots -= 1;
             }
         }
     }
     moves
+}
+
+fn partitions(catalog: &Catalog) -> impl Iterator<Item = (&TableEntry, u32, &Placement)> {
+    let tables = catalog.tables().filter(|table| !table.is_dropped());
+    tables
+        .flat_map(|table| (0..).zip(&table.placement).map(move |(partition, placement)| (table, partition, placement)))
+}
+
+/// Replicas that a move is to make members.
+fn targets(placement: &Placement) -> impl Iterator<Item = &ReplicaId> {
+    placement.wanted.iter().filter(|replica| !placement.members.contains(replica))
+}
+
+/// Whether a move has to be planned anew: the node that it goes to is away, or one that it counts on is lost.
+fn is_in_vain(placement: &Placement, presence: &Presence) -> bool {
+    let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
+    targets(placement).any(is_away)
+        || placement.wanted.iter().any(|replica| presence.of(replica.node) == Standing::Lost)
+}
+
+/// Whether a partition only waits for a member that is away, so that another one can go.
+fn waits(placement: &Placement, presence: &Presence) -> bool {
+    let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
+    targets(placement).next().is_none() && placement.wanted.iter().any(is_away)
+}
+
+/// Where a partition goes whose move comes to nothing: back, except for members that were to be replaced on their nodes,
+/// for which there must be others.
+fn way_back(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nodes> {
+    let stays = |member: &&ReplicaId| placement.on(member.node) == Some(**member);
+    let members: Vec<ReplicaId> = placement.members.iter().filter(stays).copied().collect();
+    let mut nodes = Nodes::of_replicas(&members);
+    if members.len() < placement.members.len() {
+        let taken: Vec<NodeId> = placement.members.iter().chain(&placement.wanted).map(|it| it.node).collect();
+        let missing = replicas.saturating_sub(nodes.keepers.len());
+        let spares = loads.least_loaded(missing, &taken);
+        if spares.is_empty() {
+            return None;
+        }
+        nodes.keepers.extend(spares);
+    }
+    let is_news = !nodes.keepers.is_empty() && nodes != Nodes::of(placement);
+    is_news.then_some(nodes)
 }
 
 fn place(table: TableId, partition: u32, Nodes { keepers, witness }: Nodes) -> CatalogCommand {
@@ -198,9 +283,17 @@ fn place(table: TableId, partition: u32, Nodes { keepers, witness }: Nodes) -> C
 }
 
 /// Another node for a replica of one partition whose node is taken for lost, if there is one.
-pub fn replacement(catalog: &Catalog, table: TableId, partition: u32, lost: NodeId) -> Option<CatalogCommand> {
+pub fn replacement(
+    catalog: &Catalog,
+    presence: &Presence,
+    table: TableId,
+    partition: u32,
+    lost: NodeId,
+) -> Option<CatalogCommand> {
     let silent = BTreeSet::from([lost]);
-    let mut loads = Loads::of(catalog, &silent);
+    let mut unfit = unfit(catalog, presence);
+    unfit.insert(lost);
+    let mut loads = Loads::of(catalog, &unfit);
     let entry = catalog.get(table)?;
     loads.turn_to(entry);
     let placement = entry.placement.get(partition as usize).filter(|placement| !placement.is_moving())?;
@@ -225,7 +318,12 @@ fn better(
         let keepers = keepers(loads, silent, catalog, &before, replicas);
         let is_drained = |node: &NodeId| catalog.node(*node).is_none_or(|node| node.is_draining);
         let witness = before.witness.filter(|node| !is_drained(node));
-        let witness = if replicas == WITNESSED { loads.witness(&keepers, &before.keepers, witness) } else { None };
+        // If only its node can take a replica that must go, it goes first: better that than a copy less.
+        let gives_way = keepers == before.keepers
+            && keepers.iter().any(is_drained)
+            && witness.is_some_and(|node| loads.table.contains_key(&node));
+        let needs_witness = replicas == WITNESSED && !gives_way;
+        let witness = if needs_witness { loads.witness(&keepers, &before.keepers, witness) } else { None };
         Nodes { keepers, witness }
     };
     if nodes == before {
@@ -249,12 +347,26 @@ fn keepers(
         loads.least_loaded(count, &others)
     };
     let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
-    // A replica that cannot be replaced is better than none, unless its node is to be emptied and others remain.
-    while let Some(lost) = nodes.iter().position(is_lost) {
-        match spares(1, &nodes).first() {
-            Some(spare) => nodes[lost] = *spare,
-            None if nodes.len() > 1 && !silent.contains(&nodes[lost]) => _ = nodes.remove(lost),
-            None => break,
+    // Of too many, those go first that are lost.
+    while nodes.len() > replicas
+        && let Some(lost) = nodes.iter().position(|node| silent.contains(node))
+    {
+        nodes.remove(lost);
+    }
+    // A replica that cannot be replaced is better than none, unless its node is to be emptied and no other node of the cluster
+    // could take it, were it there.
+    let mut lost = 0;
+    while lost < nodes.len() {
+        let is_taken = |node: &NodeId| nodes.contains(node) || before.witness == Some(*node);
+        let has_room = || catalog.nodes().any(|node| may_hold(node) && !is_taken(&node.id));
+        if !is_lost(&nodes[lost]) {
+            lost += 1;
+        } else if let Some(spare) = spares(1, &nodes).first() {
+            nodes[lost] = *spare;
+        } else if nodes.len() > 1 && !silent.contains(&nodes[lost]) && !has_room() {
+            nodes.remove(lost);
+        } else {
+            lost += 1;
         }
     }
     if nodes.len() < replicas {
@@ -288,185 +400,13 @@ fn rebalance(loads: &Loads, nodes: &mut [NodeId], witness: Option<NodeId>) {
             return;
         }
     }
-    let Some(least) = (0..nodes.len()).min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
+    // Nodes that get nothing now are not asked to lead either.
+    let fit = (0..nodes.len()).filter(|at| loads.table.contains_key(&nodes[*at]));
+    let Some(least) = fit.min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
     if is_uneven(loads.leaders(nodes[0]), loads.leaders(nodes[least])) {
         nodes.swap(0, least);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Site;
-    use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
-
-    pub(super) fn cluster(nodes: u32) -> Catalog {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
-        (1..nodes).for_each(|_| apply(&mut catalog, CatalogCommand::AddNode { site: Site::default() }));
-        catalog
-    }
-
-    pub(super) fn apply(catalog: &mut Catalog, command: CatalogCommand) {
-        catalog.apply(&command, &Limits::default()).unwrap();
-    }
-
-    pub(super) fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
-        let schema = TableSchema {
-            engine: EngineKind::Rocksdb,
-            partitions,
-            partitioner: Partitioner::Crc64,
-            model: Model::Kv,
-            durability: Durability::Hard,
-            replicas,
-        };
-        let settings = TableSettings::default();
-        apply(catalog, CatalogCommand::Create { name: format!("t{partitions}"), schema, settings });
-    }
-
-    /// Moves until nothing is left to do; every move is taken for done at once. Returns how many there were.
-    pub(super) fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize {
-        let mut moved = 0;
-        loop {
-            let moves = next_moves(catalog, silent, 3);
-            if moves.is_empty() {
-                return moved;
-            }
-            moved += moves.len();
-            assert!(moved < 2_000, "no end: {moves:?}");
-            for command in moves {
-                let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
-                apply(catalog, command);
-                let members = catalog.get(table).unwrap().placement[partition as usize].wanted.clone();
-                apply(catalog, CatalogCommand::Moved { table, partition, members });
-            }
-        }
-    }
-
-    pub(super) fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
-        let mut loads = Loads::of(catalog, silent);
-        let spread = |loads: &BTreeMap<NodeId, Load>, of: fn(&Load) -> usize| {
-            let all: Vec<_> = loads.values().map(of).collect();
-            all.iter().max().unwrap() - all.iter().min().unwrap()
-        };
-        // A replica and a witness cannot change places, so with few nodes these stay a little less even.
-        let slack = if loads.all.values().any(|load| load.witnesses > 0) { 4 } else { 0 };
-        assert!(spread(&loads.all, |load| load.replicas) <= 2 + slack, "{loads:?}");
-        for table in catalog.tables() {
-            loads.turn_to(table);
-            assert!(spread(&loads.table, |load| load.replicas) <= 1 + slack, "{loads:?}");
-            assert!(spread(&loads.table, |load| load.leaders) <= 2, "{loads:?}");
-            assert!(spread(&loads.table, |load| load.witnesses) <= 2 + slack, "{loads:?}");
-        }
-        for table in catalog.tables() {
-            for placement in &table.placement {
-                let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
-                assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
-                let votes = if table.schema.replicas == 2 { 3 } else { usize::from(table.schema.replicas) };
-                assert_eq!(nodes.len(), votes.min(loads.all.len()), "{placement:?}");
-                assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn replicas_spread_follow_nodes_and_flee_lost_ones() {
-        let none = BTreeSet::new();
-        for (nodes, replicas) in [(1, 3), (2, 2), (3, 1), (3, 2), (3, 3), (5, 2), (5, 3), (7, 5)] {
-            let mut catalog = cluster(nodes);
-            create(&mut catalog, 64, replicas);
-            settle(&mut catalog, &none);
-            check(&catalog, &none);
-            apply(&mut catalog, CatalogCommand::AddNode { site: Site::default() });
-            settle(&mut catalog, &none);
-            check(&catalog, &none);
-            let silent = BTreeSet::from([NodeId(1)]);
-            settle(&mut catalog, &silent);
-            if nodes >= u32::from(replicas).max(3) {
-                check(&catalog, &silent);
-                assert_eq!(catalog.replicas_on(NodeId(1)), 0);
-            }
-            apply(&mut catalog, CatalogCommand::Drain { node: NodeId(1), is_draining: true });
-            settle(&mut catalog, &none);
-            assert_eq!(catalog.replicas_on(NodeId(1)), 0, "{nodes} nodes, {replicas} replicas");
-            apply(&mut catalog, CatalogCommand::RemoveNode { node: NodeId(1) });
-        }
-    }
-
-    #[test]
-    fn who_takes_over_from_a_node_differs() {
-        let mut catalog = cluster(3);
-        create(&mut catalog, 24, 2);
-        let placement = &catalog.by_name("t24").unwrap().placement;
-        let led_by_first = placement.iter().map(Nodes::of).filter(|nodes| nodes.keepers[0] == NodeId(1));
-        let heirs: Vec<NodeId> = led_by_first.map(|nodes| nodes.keepers[1]).collect();
-        let second = heirs.iter().filter(|heir| **heir == NodeId(2)).count();
-        assert!(heirs.len() == 8 && second == 4, "{heirs:?}");
-    }
-
-    #[test]
-    fn replicas_keep_to_different_zones() {
-        let none = BTreeSet::new();
-        let mut catalog = cluster(6);
-        create(&mut catalog, 32, 3);
-        settle(&mut catalog, &none);
-        for node in 1..=6 {
-            let site = Site { zone: ["a", "b", "c"][node as usize % 3].into(), ..Site::default() };
-            apply(&mut catalog, CatalogCommand::SetSite { node: NodeId(node), site });
-        }
-        settle(&mut catalog, &none);
-        check(&catalog, &none);
-        let zone = |replica: &tessera_types::ReplicaId| catalog.node(replica.node).unwrap().site.zone.clone();
-        for placement in catalog.tables().flat_map(|table| &table.placement) {
-            let zones: BTreeSet<_> = placement.wanted.iter().map(zone).collect();
-            assert_eq!(zones.len(), placement.wanted.len(), "{placement:?}");
-        }
-        // A zone that is lost leaves two; what must be near is better than none.
-        let silent = BTreeSet::from([NodeId(1), NodeId(4)]);
-        settle(&mut catalog, &silent);
-        check(&catalog, &silent);
-    }
-
-    #[test]
-    fn a_new_replica_on_a_node_is_another_one() {
-        let mut catalog = cluster(2);
-        create(&mut catalog, 1, 1);
-        let place = |nodes: &[u32]| CatalogCommand::Place {
-            table: TableId(1),
-            partition: 0,
-            nodes: nodes.iter().map(|node| NodeId(*node)).collect(),
-            witness: None,
-        };
-        let first = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
-        let other = 3 - first.node.0;
-        apply(&mut catalog, place(&[first.node.0, other]));
-        assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].wanted[0], first, "what is there stays");
-        let wanted = catalog.get(TableId(1)).unwrap().placement[0].wanted.clone();
-        apply(&mut catalog, place(&[other]));
-        apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition: 0, members: vec![wanted[1]] });
-        apply(&mut catalog, place(&[first.node.0]));
-        let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
-        assert!(again.node == first.node && again != first);
-    }
-
-    #[test]
-    fn the_number_of_replicas_changes_a_vote_at_a_time() {
-        let none = BTreeSet::new();
-        let mut catalog = cluster(3);
-        create(&mut catalog, 16, 2);
-        for replicas in [3, 2, 1, 2, 3, 1] {
-            apply(&mut catalog, CatalogCommand::SetReplicas { name: "t16".into(), replicas });
-            settle(&mut catalog, &none);
-            check(&catalog, &none);
-        }
-    }
-
-    #[test]
-    fn a_lost_replica_does_not_take_the_place_of_the_witness() {
-        let mut catalog = cluster(3);
-        create(&mut catalog, 16, 2);
-        settle(&mut catalog, &BTreeSet::from([NodeId(2)]));
-        for placement in &catalog.get(TableId(1)).unwrap().placement {
-            assert_eq!(placement.wanted.iter().filter(|replica| replica.is_witness()).count(), 1);
-        }
-    }
-}
+mod tests;

@@ -13,7 +13,7 @@ pub mod worker;
 #[cfg(feature = "exposure")]
 pub use group::exposure::expose;
 pub use group::message::PeerMessage;
-pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange};
+pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange, MemberView};
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
 pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};

@@ -77,7 +77,12 @@ impl TestNode {
             durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
             replicas: 1,
         };
-        let create = CatalogCommand::Create { name: name.into(), schema, settings: TableSettings::default() };
+        let create = CatalogCommand::Create {
+            name: name.into(),
+            schema,
+            settings: TableSettings::default(),
+            absent: Default::default(),
+        };
         self.store.change_catalog(create).await.unwrap().unwrap();
         self.table(name).await
     }

@@ -133,8 +133,11 @@ impl Store {
 
     pub(crate) async fn change_catalog_here(
         &self,
-        command: CatalogCommand,
+        mut command: CatalogCommand,
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
+        if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
+            *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
+        }
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reply = Box::new(move |outcome| _ = sender.send(outcome));
         if self.host.catalog_inbox.submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {

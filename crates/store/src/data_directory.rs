@@ -88,6 +88,11 @@ impl DataDirectory {
         self.root.join("node.json")
     }
 
+    /// With what it asks to be let into a cluster, until it has an identity.
+    pub fn join(&self) -> PathBuf {
+        self.root.join("join.json")
+    }
+
     /// Which replicas it holds.
     pub fn replicas(&self) -> PathBuf {
         self.root.join("replicas.json")

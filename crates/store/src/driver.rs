@@ -4,6 +4,7 @@
 use crate::compactions::Compactions;
 use crate::host::Host;
 use crate::peers;
+use crate::presence::{QUIET, Watch};
 use crate::split::Copiers;
 use crate::store::Store;
 use crate::table::{group_of, partition_of_group};
@@ -11,7 +12,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, Catalog, CatalogCommand, Step, next_catalog_step, next_moves, next_step, next_trade, replacement,
+    CATALOG_GROUP, Catalog, CatalogCommand, Presence, Standing, Step, are_as_wanted, next_catalog_step, next_moves,
+    next_step, next_trade, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
@@ -19,8 +21,6 @@ use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
 const ROUND: Duration = Duration::from_millis(500);
 /// Partitions that move at one time.
 const MOVES: usize = 4;
-/// A replica on a node not heard of for so long is not asked to lead.
-pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// Groups led by a node not heard of for so long look for another leader; nodes that live are heard of twice as often.
 const SILENT: Duration = Duration::from_secs(1);
 /// How long after asking a replica to lead it is asked again.
@@ -38,6 +38,7 @@ pub(crate) async fn run(store: Store) {
     let mut rounds = Rounds {
         store,
         began: Instant::now(),
+        watch: Watch::new(),
         handed_over: HashMap::new(),
         shuns_leading: false,
         copiers: Arc::default(),
@@ -55,6 +56,7 @@ pub(crate) async fn run(store: Store) {
 struct Rounds {
     store: Store,
     began: Instant,
+    watch: Watch,
     handed_over: HashMap<GroupId, Instant>,
     /// Whether others were asked to lead, since the disk here takes nothing.
     shuns_leading: bool,
@@ -102,11 +104,12 @@ impl Rounds {
             // It fails only if it panics, which is reported.
             let _ = tokio::task::spawn_blocking(move || host.tell_traffic()).await;
         }
+        let presence = self.watch.look(&self.store.host);
         let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for inbox in &self.host().inboxes.clone() {
             for view in look(inbox).await {
                 if view.is_serving {
-                    self.move_on(&view, &mut done);
+                    self.move_on(&view, &presence, &mut done);
                     led.extend(self.host().tells_that_it_leads(&view));
                 } else if !view.stranded.is_empty() {
                     lost.extend(self.host().rescue(&view));
@@ -120,7 +123,7 @@ impl Rounds {
         }
         let catalog = look(&self.host().catalog_inbox).await;
         if let Some(view) = catalog.iter().find(|view| view.id == CATALOG_GROUP && view.is_serving) {
-            self.lead_catalog(view).await;
+            self.lead_catalog(view, &presence).await;
         }
         self.host().keep_address(&self.store).await;
     }
@@ -140,30 +143,29 @@ impl Rounds {
     }
 
     /// A step of a group that this node leads towards the members that the catalog wants.
-    fn move_on(&mut self, view: &GroupView, done: &mut Vec<CatalogCommand>) {
+    fn move_on(&mut self, view: &GroupView, presence: &Presence, done: &mut Vec<CatalogCommand>) {
         let host = self.host().clone();
         let Some((table, partition)) = partition_of_group(view.id) else { return };
         let catalog = host.catalog.load();
         let Some(entry) = catalog.get(table) else { return };
         let Some(placement) = entry.placement.get(partition as usize) else { return };
         // A witness does not keep the log for ever for a replica that is away.
-        let laggard = view.voters.iter().find(|id| id.node != host.identity.node && !host.may_lead(id.node));
+        let laggard = view.voters.iter().find(|id| !presence.may_lead(id.node));
         if let Some(laggard) = laggard.filter(|_| view.owed_bytes > KEPT_FOR_LAGGARDS as u64)
             && view.voters.iter().any(|voter| voter.is_witness())
         {
-            done.extend(replacement(&catalog, table, partition, laggard.node));
+            done.extend(replacement(&catalog, presence, table, partition, laggard.node));
         }
-        match next_step(view, &placement.wanted) {
+        match next_step(view, placement, presence) {
             Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
             Step::HandOver(to) => {
                 let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
-                let is_there = host.may_lead(to.node);
-                if is_there && !lately {
+                if !lately {
                     self.handed_over.insert(view.id, Instant::now());
                     host.inbox_of(table, partition).hand_over(view.id, to);
                 }
                 // Its members are as wanted; only another one of them is to lead.
-                if placement.is_moving() && view.voters.len() == placement.wanted.len() && view.learners.is_empty() {
+                if placement.is_moving() && are_as_wanted(view, &placement.wanted) {
                     done.push(moved(view, placement.wanted.clone()));
                 }
             }
@@ -194,28 +196,31 @@ impl Rounds {
     }
 
     /// What the node that leads the catalog does for the cluster.
-    async fn lead_catalog(&mut self, view: &GroupView) {
+    async fn lead_catalog(&mut self, view: &GroupView, presence: &Presence) {
         let host = self.host().clone();
         let catalog = host.catalog.load_full();
-        let nodes: Vec<NodeId> = catalog.nodes().map(|node| node.id).collect();
-        match next_catalog_step(view, &nodes) {
+        for node in catalog.nodes().filter(|node| node.is_expected && presence.is_here(node.id)) {
+            self.change(CatalogCommand::Arrived { node: node.id }).await;
+        }
+        let nodes: Vec<NodeId> = catalog.nodes().filter(|node| !node.is_expected).map(|node| node.id).collect();
+        match next_catalog_step(view, &nodes, presence) {
             Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
             Step::HandOver(to) => host.catalog_inbox.hand_over(CATALOG_GROUP, to),
             Step::Done | Step::Wait => {}
         }
-        let silence = |node: NodeId| host.transport.silence(node).unwrap_or(self.began.elapsed());
-        let patience = host.config.replace_after;
-        let is_silent = |node: &NodeId| *node != host.identity.node && silence(*node) >= patience;
-        let silent: BTreeSet<NodeId> = nodes.iter().copied().filter(is_silent).collect();
-        let lost = host.lost_elsewhere(&silent);
+        let lost = host.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
         if !lost.is_empty() {
             self.change(CatalogCommand::Lost { replicas: lost }).await;
         }
         let tables = catalog.tables().filter(|table| !table.is_dropped());
         let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
-        let mut moves = next_moves(&catalog, &silent, MOVES.saturating_sub(moving));
+        let is_led = |table, partition| {
+            let leader = host.registry.any(table).and_then(|table| table.known_leader(partition));
+            leader.is_some_and(|leader| presence.is_here(leader))
+        };
+        let mut moves = next_moves(&catalog, presence, MOVES, &is_led);
         if moves.is_empty() && moving == 0 {
-            moves = self.next_trade(&catalog, &nodes, &silent);
+            moves = self.next_trade(&catalog, &nodes, presence);
         }
         for command in moves {
             tracing::info!(?command, "moving replicas");
@@ -224,15 +229,16 @@ impl Rounds {
     }
 
     /// What evens out bytes and load, now and then.
-    fn next_trade(&mut self, catalog: &Catalog, nodes: &[NodeId], silent: &BTreeSet<NodeId>) -> Vec<CatalogCommand> {
+    fn next_trade(&mut self, catalog: &Catalog, nodes: &[NodeId], presence: &Presence) -> Vec<CatalogCommand> {
         let interval = self.host().config.balance_interval;
         if interval.is_zero() || self.traded.elapsed() < interval {
             return Vec::new();
         }
         self.traded = Instant::now();
-        let live = nodes.iter().copied().filter(|node| !silent.contains(node)).collect();
+        let unfit = presence.below(Standing::Steady, catalog.nodes().map(|node| node.id));
+        let live = nodes.iter().copied().filter(|node| presence.of(*node) != Standing::Lost).collect();
         let weights = self.host().weights(&live);
-        weights.map(|weights| next_trade(catalog, silent, &weights)).unwrap_or_default()
+        weights.map(|weights| next_trade(catalog, &unfit, &weights)).unwrap_or_default()
     }
 }
 
@@ -260,7 +266,8 @@ impl Store {
         for view in views.iter().filter(|view| view.is_serving) {
             let may_lead = |heir: &&ReplicaId| !heir.is_witness() && self.host.may_lead(heir.node);
             let heirs = view.voters.iter().filter(|voter| **voter != view.replica).filter(may_lead);
-            let lag = |heir: &&ReplicaId| view.lag.iter().find(|(id, _)| id == *heir).map_or(0, |(_, lag)| *lag);
+            let lag =
+                |heir: &&ReplicaId| view.others.iter().find(|it| it.replica == **heir).map_or(u64::MAX, |it| it.lag);
             let Some(heir) = heirs.min_by_key(lag) else { continue };
             waits = true;
             // Asked once: what does not come of it comes of an election when this node is gone.

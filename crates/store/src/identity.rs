@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tessera_cluster::{Catalog, CatalogFile};
+use tessera_cluster::{Catalog, CatalogFile, JoinToken, Site};
 use tessera_transport::Identity;
 use tessera_types::{ClusterId, NodeId};
 
@@ -55,15 +55,37 @@ pub(crate) fn establish(
     let (identity, catalog) = if config.join.is_empty() {
         (of_new_cluster(), Catalog::of_new_cluster(config.site.clone()))
     } else {
-        let welcome = runtime.block_on(join(config)).map_err(OpenError::Join)?;
+        let failed = |error| OpenError::File("join.json", error);
+        let request = JoinRequest { site: config.site.clone(), token: join_token(&directory.join()).map_err(failed)? };
+        let welcome = runtime.block_on(join(config, &request)).map_err(OpenError::Join)?;
         (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
     };
     // The catalog first: without identity it counts for nothing.
     let file = CatalogFile { applied_index: 0, catalog };
     file.save(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
     save(&directory.identity(), identity).map_err(failed)?;
+    // It has served its purpose. With an identity nobody looks at it.
+    let _ = std::fs::remove_file(directory.join());
     tracing::info!(cluster = %identity.cluster, node = %identity.node, "this node has an identity now");
     Ok(identity)
+}
+
+/// What a node says that wants to be let in.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct JoinRequest {
+    pub(crate) site: Site,
+    pub(crate) token: JoinToken,
+}
+
+/// Made up before it is first asked to be let in, and kept until the node has an identity: when an answer is lost, the
+/// cluster knows by it who asks again, and gives the same number.
+fn join_token(path: &Path) -> io::Result<JoinToken> {
+    if let Some(token) = tessera_cluster::load_json(path)? {
+        return Ok(token);
+    }
+    let token = JoinToken(format!("{:032x}", rand::random::<u128>()));
+    tessera_cluster::save_json(path, &token)?;
+    Ok(token)
 }
 
 /// What a node that lets another one in tells it.
@@ -78,9 +100,9 @@ pub(crate) struct Welcome {
 ///
 /// # Errors
 /// What the last one said when none did in time.
-async fn join(config: &StoreConfig) -> Result<Welcome, String> {
+async fn join(config: &StoreConfig, request: &JoinRequest) -> Result<Welcome, String> {
     let began = Instant::now();
-    let request = serde_json::to_vec(&config.site).expect("sites have a JSON form");
+    let request = serde_json::to_vec(request).expect("requests have a JSON form");
     loop {
         let mut error = String::new();
         for seed in &config.join {

@@ -26,6 +26,7 @@ mod meter;
 mod ordered_keys;
 mod overlay;
 mod peers;
+mod presence;
 mod replicas;
 mod rules;
 mod slow_writes;

@@ -125,7 +125,10 @@ mod tests {
         fn new() -> Self {
             let mut catalog = Catalog::of_new_cluster(Site::default());
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
-            (0..2).for_each(|_| _ = apply(CatalogCommand::AddNode { site: Site::default() }));
+            for node in [2, 3].map(NodeId) {
+                apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+                apply(CatalogCommand::Arrived { node });
+            }
             let schema = TableSchema {
                 engine: EngineKind::Memory,
                 partitions: 1,
@@ -134,7 +137,12 @@ mod tests {
                 durability: Durability::Soft,
                 replicas: 2,
             };
-            let create = CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
+            let create = CatalogCommand::Create {
+                name: "t".into(),
+                schema,
+                settings: TableSettings::default(),
+                absent: Default::default(),
+            };
             let Changed::Table(table) = apply(create) else { panic!("a table") };
             let voters = catalog.get(table).unwrap().placement[0].members.clone();
             let witness = *voters.iter().find(|voter| voter.is_witness()).expect("two replicas have one");
@@ -148,7 +156,7 @@ mod tests {
                 learners: Vec::new(),
                 is_changing: false,
                 applied: 9,
-                lag: Vec::new(),
+                others: Vec::new(),
                 owed_bytes: 0,
                 stranded: Vec::new(),
             };

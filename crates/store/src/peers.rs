@@ -3,7 +3,7 @@
 use crate::compactions;
 use crate::host::Host;
 use crate::hot_keys;
-use crate::identity::Welcome;
+use crate::identity::{JoinRequest, Welcome};
 use crate::snapshot::Progress;
 use crate::split;
 use crate::store::Store;
@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed, Site};
+use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
 use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Handler};
 use tessera_types::{NodeId, ReplicaId, RequestError, TableId};
@@ -201,8 +201,8 @@ async fn clear(store: &Store, request: &[u8]) -> Result<(), String> {
 }
 
 async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
-    let site: Site = serde_json::from_slice(request).map_err(|error| error.to_string())?;
-    let changed = store.change_catalog(CatalogCommand::AddNode { site }).await;
+    let JoinRequest { site, token } = serde_json::from_slice(request).map_err(|error| error.to_string())?;
+    let changed = store.change_catalog(CatalogCommand::AddNode { site, token: Some(token) }).await;
     match changed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
         Changed::Node(node) => {
             let catalog = (*store.catalog()).clone();

@@ -12,7 +12,7 @@ use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of};
 use crate::traffic::{PartitionTraffic, Traffic};
-use crate::{boot, driver, identity};
+use crate::{boot, driver, identity, presence};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -264,7 +264,7 @@ impl Store {
 
     /// Whether a node is this one, or was heard of lately.
     pub fn is_heard(&self, node: NodeId) -> bool {
-        node == self.node() || self.silence(node).is_some_and(|silence| silence < driver::QUIET)
+        node == self.node() || self.silence(node).is_some_and(|silence| silence < presence::QUIET)
     }
 
     /// What a partition holds and is asked, if its leader has told that lately.

@@ -43,7 +43,13 @@ impl TestNode {
             durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
             replicas: 1,
         };
-        self.change(CatalogCommand::Create { name: name.into(), schema, settings: TableSettings::default() }).await;
+        self.change(CatalogCommand::Create {
+            name: name.into(),
+            schema,
+            settings: TableSettings::default(),
+            absent: Default::default(),
+        })
+        .await;
         assert!(self.store.wait_until_serving(LIMIT).await);
         self.store.table_named(name).unwrap()
     }

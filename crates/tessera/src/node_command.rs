@@ -60,7 +60,9 @@ pub fn print_nodes(cluster: &Value) {
         if node["is_draining"] == true {
             state.push("draining".to_string());
         }
-        if node["is_silent"] == true {
+        if node["is_expected"] == true {
+            state.push("has not arrived".to_string());
+        } else if node["is_silent"] == true {
             let silence = node["silent_seconds"].as_f64();
             state.push(silence.map_or("never heard of".into(), |seconds| format!("silent for {seconds:.0} s")));
         }

@@ -1,7 +1,8 @@
 //! What can be done to the catalog, and why not.
 
-use super::{CopyReport, LostReplica, Site};
+use super::{CopyReport, JoinToken, LostReplica, Site};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use tessera_types::{NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis};
 
 /// A change to the catalog.
@@ -12,6 +13,9 @@ pub enum CatalogCommand {
         name: String,
         schema: TableSchema,
         settings: TableSettings,
+        /// Nodes that are not there now, as the node knows that leads the catalog: the table gets no replicas on them yet.
+        #[serde(default)]
+        absent: BTreeSet<NodeId>,
     },
     Alter {
         name: String,
@@ -28,6 +32,9 @@ pub enum CatalogCommand {
     Split {
         name: String,
         partitions: u32,
+        /// As of [`Create`](Self::Create).
+        #[serde(default)]
+        absent: BTreeSet<NodeId>,
     },
     /// Gives up splitting a table, as long as it has not begun to take effect.
     CancelSplit {
@@ -58,9 +65,15 @@ pub enum CatalogCommand {
     Purge {
         now: UnixMillis,
     },
-    /// Lets a new node in, and gives it its number.
+    /// Lets a new node in, and gives it its number: the same one again if it asks again before it has arrived.
     AddNode {
         site: Site,
+        #[serde(default)]
+        token: Option<JoinToken>,
+    },
+    /// A node that was let in has been heard of.
+    Arrived {
+        node: NodeId,
     },
     /// A node is found elsewhere now.
     SetSite {
@@ -144,7 +157,9 @@ pub enum CatalogError {
     NoSuchNode(NodeId),
     #[error("node {0} still holds {1} replicas; drain it first, or wait until they have moved")]
     NodeInUse(NodeId, usize),
-    #[error("the last node that is not draining cannot be drained or removed")]
+    #[error(
+        "the last node that is not draining cannot be drained or removed (nodes that have not arrived do not count)"
+    )]
     LastNode,
     #[error("there is no partition {1} of table {0}")]
     NoSuchPartition(TableId, u32),

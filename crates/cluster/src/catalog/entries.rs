@@ -1,6 +1,7 @@
 //! What is known of nodes, tables and partitions.
 
 use super::{Lost, Split};
+use crate::rules::{Rule, holds};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
 
@@ -26,7 +27,18 @@ pub struct NodeEntry {
     /// Its replicas are to move elsewhere.
     #[serde(default)]
     pub is_draining: bool,
+    /// It was let in and has not been heard of since. It gets no replicas, and its copy of the catalog no vote.
+    #[serde(default)]
+    pub is_expected: bool,
+    /// What it asked to be let in with, as long as it is expected.
+    #[serde(default)]
+    pub(super) token: Option<JoinToken>,
 }
+
+/// What a node that wants to join makes up, so that it gets the same number when it has to ask again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JoinToken(pub String);
 
 /// Where a partition's replicas are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,19 +52,35 @@ pub struct Placement {
     /// Who has [forgotten](super::lost) what it promised, as long as nobody leads.
     #[serde(default)]
     pub(super) lost: Vec<Lost>,
+    /// Whom a move that was given up was to make members. As long as the group's leader has not said who its members are, they
+    /// may be some, so their nodes keep them.
+    #[serde(default)]
+    pub(super) given_up: Vec<ReplicaId>,
 }
 
 impl Placement {
+    /// Of a group that begins.
+    pub(crate) fn of_founders(founders: Vec<ReplicaId>) -> Self {
+        Self { wanted: founders.clone(), members: founders.clone(), founders, ..Self::default() }
+    }
+
     pub fn is_moving(&self) -> bool {
         let (mut wanted, mut members) = (self.wanted.clone(), self.members.clone());
         wanted.sort_unstable();
         members.sort_unstable();
-        wanted != members
+        wanted != members || !self.given_up.is_empty()
     }
 
     /// The group has these members now.
     pub(super) fn moved(&mut self, members: &[ReplicaId]) {
+        let is_known = |member: &ReplicaId| {
+            [&self.wanted, &self.members, &self.given_up].iter().any(|replicas| replicas.contains(member))
+        };
+        if !members.iter().all(is_known) {
+            return; // this was so before other things that are known
+        }
         self.members = members.to_vec();
+        self.given_up.clear();
         let here = [&self.wanted[..], members].concat();
         self.lost.retain(|lost| here.contains(&lost.replica));
     }
@@ -60,7 +88,18 @@ impl Placement {
     /// The replica that a node holds, or is to hold.
     pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
         // A node that is to get a new replica in the place of a lost one lets go of the lost one first.
-        self.wanted.iter().chain(&self.members).find(|replica| replica.node == node).copied()
+        let all = self.wanted.iter().chain(&self.members).chain(&self.given_up);
+        all.into_iter().find(|replica| replica.node == node).copied()
+    }
+
+    /// Wants other replicas.
+    pub(super) fn want(&mut self, wanted: Vec<ReplicaId>) {
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        let may_be_member = before.into_iter().chain(std::mem::take(&mut self.given_up));
+        let is_kept = |replica: &ReplicaId| self.wanted.contains(replica) || self.members.contains(replica);
+        if holds(Rule::GivenUpIsRemembered) {
+            self.given_up = may_be_member.filter(|replica| !is_kept(replica)).collect();
+        }
     }
 }
 

@@ -96,7 +96,7 @@ impl Catalog {
             let wanted = placement.wanted.clone();
             let renewed = wanted.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
             let founders: Vec<_> = renewed.collect();
-            let anew = Placement { wanted: founders.clone(), members: founders.clone(), founders, lost: Vec::new() };
+            let anew = Placement::of_founders(founders);
             _ = self.placement(table, partition).map(|placement| *placement = anew);
         }
     }
@@ -130,11 +130,17 @@ mod tests {
         fn new(engine: EngineKind, replicas: u8) -> Self {
             let mut catalog = Catalog::of_new_cluster(Site::default());
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
-            for _ in 0..2 {
-                apply(CatalogCommand::AddNode { site: Site::default() });
+            for node in [2, 3].map(NodeId) {
+                apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+                apply(CatalogCommand::Arrived { node });
             }
             let schema = TableSchema { replicas, ..schema(engine) };
-            let create = CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
+            let create = CatalogCommand::Create {
+                name: "t".into(),
+                schema,
+                settings: TableSettings::default(),
+                absent: Default::default(),
+            };
             let Changed::Table(table) = apply(create) else { panic!("a table") };
             Self { catalog, table }
         }

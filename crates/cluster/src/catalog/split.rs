@@ -11,7 +11,8 @@
 
 use super::{Catalog, CatalogError, TableEntry, TableState};
 use serde::{Deserialize, Serialize};
-use tessera_types::{Limits, Partitioner, REDIS_SLOTS, TableId, TableSchema};
+use std::collections::BTreeSet;
+use tessera_types::{Limits, NodeId, Partitioner, REDIS_SLOTS, TableId, TableSchema};
 
 /// A table on its way to twice the partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,13 @@ pub enum CopyReport {
 }
 
 impl Catalog {
-    pub(super) fn split(&mut self, name: &str, partitions: u32, limits: &Limits) -> Result<TableId, CatalogError> {
+    pub(super) fn split(
+        &mut self,
+        name: &str,
+        partitions: u32,
+        limits: &Limits,
+        absent: &BTreeSet<NodeId>,
+    ) -> Result<TableId, CatalogError> {
         let table = self.active(name)?.clone();
         if table.split.is_some() {
             return Err(CatalogError::Splitting(name.into()));
@@ -64,7 +71,7 @@ impl Catalog {
         let into = TableId(self.next_id);
         self.next_id += 1;
         let schema = TableSchema { partitions, ..table.schema.clone() };
-        let placement = self.place_new_table(&schema);
+        let placement = self.place_new_table(&schema, absent);
         let copies = vec![CopyState::Waiting; table.placement.len()];
         let growing =
             TableEntry { id: into, schema, placement, state: TableState::Growing, split: None, ..table.clone() };
@@ -131,7 +138,7 @@ mod tests {
     }
 
     fn split(catalog: &mut Catalog) -> Result<Changed, CatalogError> {
-        apply(catalog, CatalogCommand::Split { name: "default".into(), partitions: 32 })
+        apply(catalog, CatalogCommand::Split { name: "default".into(), partitions: 32, absent: Default::default() })
     }
 
     fn report(catalog: &mut Catalog, partition: u32, attempt: u64, report: CopyReport) -> Result<(), CatalogError> {
@@ -160,7 +167,7 @@ mod tests {
         assert_eq!((table.id, table.number, table.schema.partitions), (TableId(1), TableNumber(0), 32));
         assert_eq!((table.placement.len(), table.settings.default_ttl_seconds), (32, 7));
         assert_eq!((table.split.clone(), catalog.tables().count()), (None, 1));
-        let again = CatalogCommand::Split { name: "default".into(), partitions: 64 };
+        let again = CatalogCommand::Split { name: "default".into(), partitions: 64, absent: Default::default() };
         assert_eq!(apply(&mut catalog, again), Ok(Changed::Table(TableId(1))));
     }
 
@@ -205,7 +212,7 @@ mod tests {
         let mut catalog = Catalog::of_new_cluster(Site::default());
         let before = catalog.clone();
         for partitions in [8, 16, 48] {
-            let command = CatalogCommand::Split { name: "default".into(), partitions };
+            let command = CatalogCommand::Split { name: "default".into(), partitions, absent: Default::default() };
             assert_eq!(apply(&mut catalog, command), Err(CatalogError::SplitInto(32)));
         }
         assert_eq!(catalog, before);
@@ -215,9 +222,15 @@ mod tests {
     fn dropping_a_table_ends_its_split() {
         let mut catalog = Catalog::of_new_cluster(Site::default());
         let schema = catalog.by_name("default").unwrap().schema.clone();
-        let create = CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
+        let create = CatalogCommand::Create {
+            name: "t".into(),
+            schema,
+            settings: TableSettings::default(),
+            absent: Default::default(),
+        };
         apply(&mut catalog, create).unwrap();
-        apply(&mut catalog, CatalogCommand::Split { name: "t".into(), partitions: 32 }).unwrap();
+        apply(&mut catalog, CatalogCommand::Split { name: "t".into(), partitions: 32, absent: Default::default() })
+            .unwrap();
         assert_eq!(catalog.tables().count(), 3);
         let drop = CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::new(1) };
         apply(&mut catalog, drop).unwrap();

@@ -13,7 +13,12 @@ pub(super) fn schema(engine: EngineKind) -> TableSchema {
 }
 
 fn create(name: &str) -> CatalogCommand {
-    CatalogCommand::Create { name: name.into(), schema: schema(EngineKind::Memory), settings: TableSettings::default() }
+    CatalogCommand::Create {
+        name: name.into(),
+        schema: schema(EngineKind::Memory),
+        settings: TableSettings::default(),
+        absent: Default::default(),
+    }
 }
 
 #[test]
@@ -59,7 +64,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let limits = Limits { tables: 2, ..Limits::default() };
     let mut catalog = Catalog::of_new_cluster(Site::default());
     let before = catalog.clone();
-    let of = |schema| CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() };
+    let of = |schema| CatalogCommand::Create {
+        name: "t".into(),
+        schema,
+        settings: TableSettings::default(),
+        absent: Default::default(),
+    };
     let volatile = TableSchema { durability: Durability::None, ..schema(EngineKind::Rocksdb) };
     assert_eq!(catalog.apply(&of(volatile), &limits), Err(CatalogError::DurabilityOfEngine));
     let none = TableSchema { partitions: 0, ..schema(EngineKind::Memory) };
@@ -69,4 +79,75 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(catalog, before);
     catalog.apply(&create("a"), &limits).unwrap();
     assert_eq!(catalog.apply(&create("b"), &limits), Err(CatalogError::TooManyTables(2)));
+}
+
+#[test]
+fn a_node_that_asks_again_to_be_let_in_gets_the_same_number_until_it_has_arrived() {
+    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let ask = |catalog: &mut Catalog, token: &str, peer: &str| {
+        let site = Site { peer: peer.into(), ..Site::default() };
+        let command = CatalogCommand::AddNode { site, token: Some(JoinToken(token.into())) };
+        let Ok(Changed::Node(node)) = catalog.apply(&command, &Limits::default()) else { panic!("a node") };
+        node
+    };
+    assert_eq!(ask(&mut catalog, "a", "old"), NodeId(2));
+    assert_eq!(ask(&mut catalog, "b", "other"), NodeId(3));
+    assert_eq!(ask(&mut catalog, "a", "new"), NodeId(2), "its first answer was lost");
+    assert_eq!(catalog.node(NodeId(2)).unwrap().site.peer, "new");
+    catalog.apply(&CatalogCommand::Arrived { node: NodeId(2) }, &Limits::default()).unwrap();
+    assert_eq!(ask(&mut catalog, "a", "new"), NodeId(4), "who has arrived and lost that is another node");
+}
+
+#[test]
+fn a_node_that_never_arrived_gets_no_replica_and_can_be_removed_at_once() {
+    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut apply = |command| catalog.apply(&command, &Limits::default());
+    let node = NodeId(2);
+    apply(CatalogCommand::AddNode { site: Site::default(), token: None }).unwrap();
+    apply(create("t")).unwrap();
+    assert_eq!(apply(CatalogCommand::Drain { node: NodeId(1), is_draining: true }), Err(CatalogError::LastNode));
+    assert_eq!(apply(CatalogCommand::RemoveNode { node: NodeId(1) }), Err(CatalogError::NodeInUse(NodeId(1), 20)));
+    apply(CatalogCommand::RemoveNode { node }).unwrap();
+    assert_eq!(catalog.replicas_on(node), 0);
+}
+
+#[test]
+fn a_new_table_gets_no_replicas_on_nodes_that_are_absent() {
+    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
+    for node in [2, 3].map(NodeId) {
+        apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+        apply(CatalogCommand::Arrived { node });
+    }
+    let CatalogCommand::Create { name, schema, settings, .. } = create("t") else { panic!("it creates") };
+    let schema = TableSchema { replicas: 3, ..schema };
+    apply(CatalogCommand::Create { name, schema, settings, absent: [NodeId(2)].into() });
+    let nodes = |catalog: &Catalog, node| {
+        catalog.by_name("t").unwrap().placement.iter().filter(|placement| placement.on(node).is_some()).count()
+    };
+    assert_eq!([1, 2, 3].map(|node| nodes(&catalog, NodeId(node))), [4, 0, 4]);
+}
+
+#[test]
+fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_members_are_known() {
+    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut apply = |command: CatalogCommand| catalog.apply(&command, &Limits::default()).map(|_| catalog.clone());
+    apply(CatalogCommand::AddNode { site: Site::default(), token: None }).unwrap();
+    apply(CatalogCommand::Arrived { node: NodeId(2) }).unwrap();
+    let table = TableId(0);
+    let place = |nodes: &[u32]| {
+        let nodes = nodes.iter().copied().map(NodeId).collect();
+        CatalogCommand::Place { table, partition: 0, nodes, witness: None }
+    };
+    let placement = |catalog: &Catalog| catalog.get(table).unwrap().placement[0].clone();
+    let moving = placement(&apply(place(&[2])).unwrap());
+    let (from, to) = (moving.members[0], moving.wanted[0]);
+    let back = placement(&apply(place(&[1])).unwrap());
+    assert_eq!((&back.wanted[..], &back.members[..]), (&[from][..], &[from][..]));
+    assert!(back.is_moving() && back.on(NodeId(2)) == Some(to), "it may be a member");
+    let moved = |members: &[ReplicaId]| CatalogCommand::Moved { table, partition: 0, members: members.to_vec() };
+    let after = apply(moved(&[from])).unwrap();
+    assert!(!placement(&after).is_moving() && placement(&after).on(NodeId(2)).is_none());
+    let late = placement(&apply(moved(&[to])).unwrap());
+    assert_eq!(late, placement(&after), "what was so before that counts no more");
 }

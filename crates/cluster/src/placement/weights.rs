@@ -187,7 +187,7 @@ mod tests {
                 let (most, least) = (*sums.iter().max().unwrap() as f64, *sums.iter().min().unwrap() as f64);
                 assert!(most <= 1.5 * least, "{nodes} nodes, {replicas} replicas: {sums:?}");
             }
-            assert_eq!(super::super::next_moves(&catalog, &BTreeSet::new(), 9), [], "counts undo nothing");
+            assert_eq!(super::super::tests::moves(&catalog, &BTreeSet::new(), 9), [], "counts undo nothing");
         }
     }
 

@@ -51,6 +51,10 @@ impl<T> Group<T> {
             let (index, members) = (store.members_index(), Bytes::from(store.members().encode_to_vec()));
             output.records.push(LogRecord::Members { group: self.id, index, members });
         }
+        if was_alone {
+            // A leader that is alone does not count the time.
+            self.attend_anew();
+        }
         if was_alone != self.is_alone && self.is_serving() {
             let until = if self.is_alone { None } else { Some(Duration::ZERO) };
             self.set_lease(until, output);
@@ -84,11 +88,15 @@ impl<T> Group<T> {
 
     /// Changes members, all at once; several changes of voters go through joint consensus. Returns whether it was begun,
     /// which only a leader does that stays a voter, one change after the other, and as long as records
-    /// [remain](Self::would_keep_records).
+    /// [remain](Self::would_keep_records). A leader that rests does not know who is there: it wakes, and is to be asked again.
     pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
         let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some();
+        if self.is_resting() {
+            self.stir();
+            return false;
+        }
         if !self.is_leader() || is_busy || changes.iter().any(is_own) || !self.would_keep_records(changes) {
             return false;
         }

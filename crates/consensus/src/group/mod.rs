@@ -5,6 +5,7 @@
 //! simulation.
 
 mod acceptance;
+mod attention;
 mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
@@ -23,6 +24,7 @@ mod witness;
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
 use crate::{Committed, GroupId};
 use ahash::{AHashMap, RandomState};
+pub use attention::MemberView;
 use bytes::BytesMut;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
@@ -138,6 +140,7 @@ pub(crate) struct Group<T> {
     owed: Vec<LogRecord>,
     /// Whether a message came that no sound replica sends.
     has_refused: bool,
+    attention: attention::Attention,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -156,8 +159,8 @@ pub struct GroupView {
     /// Whether a change of members is under way.
     pub is_changing: bool,
     pub applied: u64,
-    /// Of a leader: how many entries each other member lacks.
-    pub lag: Vec<(ReplicaId, u64)>,
+    /// Of a leader: what it knows of each other member.
+    pub others: Vec<MemberView>,
     /// Of a leader: bytes of entries that a replica with records lacks, about.
     pub owed_bytes: u64,
     /// Of a witness that leads: replicas that are heard of and lack what it no longer has. They wait for another leader.
@@ -259,6 +262,7 @@ impl<T> Group<T> {
             sparing: sparing::Sparing::default(),
             owed: records,
             has_refused: false,
+            attention: attention::Attention::default(),
             in_pass: false,
         };
         for (index, change) in changes {
@@ -317,6 +321,7 @@ impl<T> Group<T> {
             self.count_what_is_owed();
         }
         if self.is_leader() {
+            self.count_attention_tick();
             self.spare_or_tell_witnesses();
         }
         self.lead_no_longer_than_needed();
@@ -350,7 +355,7 @@ impl<T> Group<T> {
         }
         let message = if self.bridges_to_more(&message) { self.commit_what_is_here(message) } else { message };
         let PeerMessage { message, payloads, rests, progress, .. } = message;
-        let (kind, from) = (message.msg_type(), message.from);
+        let (kind, from, term) = (message.msg_type(), message.from, message.term);
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
@@ -364,6 +369,7 @@ impl<T> Group<T> {
         } else if progress > 0 {
             self.hear_what_is_committed(progress);
         }
+        self.hear_of(from, term);
         self.rest_or_stir(kind, from, rests);
     }
 
@@ -404,8 +410,6 @@ impl<T> Group<T> {
     pub(crate) fn view(&self) -> GroupView {
         let raft = &self.node.raft;
         let (voters, learners) = self.members();
-        let last = raft.raft_log.last_index();
-        let others = raft.prs().iter().filter(|(id, _)| **id != raft.id && self.is_leader());
         GroupView {
             id: self.id,
             replica: self.replica(),
@@ -416,7 +420,7 @@ impl<T> Group<T> {
             learners,
             is_changing: self.is_changing(),
             applied: self.applied,
-            lag: others.map(|(id, progress)| (from_raft(*id), last - progress.matched.min(last))).collect(),
+            others: self.others(),
             owed_bytes: self.owed_bytes(),
             stranded: self.stranded(),
         }

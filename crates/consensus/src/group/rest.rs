@@ -37,6 +37,9 @@ impl<T> Group<T> {
 
     /// Something is to be done.
     pub(super) fn stir(&mut self) {
+        if self.is_resting() {
+            self.forget_who_was_heard();
+        }
         self.rest = Rest::default();
     }
 

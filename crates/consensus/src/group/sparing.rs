@@ -28,7 +28,7 @@ const IDLE_TICKS: u32 = 10;
 /// Raft sends nothing to a member that takes a snapshot; this is the index of the one that a spared witness takes.
 const SPARED: u64 = u64::MAX;
 
-fn is_spared(progress: &Progress) -> bool {
+pub(super) fn is_spared(progress: &Progress) -> bool {
     progress.state == ProgressState::Snapshot && progress.pending_snapshot == SPARED
 }
 

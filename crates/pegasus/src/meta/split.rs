@@ -18,7 +18,7 @@ const CANCEL: i32 = 2;
 
 pub(super) async fn start(server: &PegasusServer, request: StartSplitRequest) -> PlainResponse {
     let partitions = u32::try_from(request.partitions).unwrap_or_default();
-    plain(change(server, CatalogCommand::Split { name: request.table, partitions }).await)
+    plain(change(server, CatalogCommand::Split { name: request.table, partitions, absent: Default::default() }).await)
 }
 
 pub(super) async fn control(server: &PegasusServer, request: ControlSplitRequest) -> ControlSplitResponse {

@@ -83,7 +83,9 @@ pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&
     }
     let schema =
         TableSchema { engine, partitions, partitioner: Partitioner::Crc64, model: Model::Kv, durability, replicas };
-    match change(server, CatalogCommand::Create { name: name.clone(), schema, settings }).await {
+    match change(server, CatalogCommand::Create { name: name.clone(), schema, settings, absent: Default::default() })
+        .await
+    {
         Ok(Changed::Table(table)) => (OK, id(table.0)),
         Ok(_) => ("ERR_UNKNOWN", 0),
         Err(("ERR_APP_EXIST", _)) if options.success_if_exists => (OK, exists(server).unwrap_or_default()),

@@ -31,7 +31,8 @@ async fn create_table(node: &TestNode) -> Arc<Table> {
 async fn a_copier_that_has_caught_up_begins_anew_when_it_was_overtaken_by_one_that_ended() {
     let node = TestNode::start(|config| config.move_bytes_per_second = BYTES_PER_SECOND);
     let table = create_table(&node).await;
-    node.change(CatalogCommand::Split { name: "t".into(), partitions: 2 * PARTITIONS }).await;
+    node.change(CatalogCommand::Split { name: "t".into(), partitions: 2 * PARTITIONS, absent: Default::default() })
+        .await;
     let caught_up = |store: &Store| {
         let catalog = store.catalog();
         let copies = &catalog.get(table.id())?.split.as_ref()?.copies;

@@ -25,7 +25,13 @@ async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applie
         durability: Durability::Soft,
         replicas: 1,
     };
-    node.change(CatalogCommand::Create { name: "t".into(), schema, settings: TableSettings::default() }).await;
+    node.change(CatalogCommand::Create {
+        name: "t".into(),
+        schema,
+        settings: TableSettings::default(),
+        absent: Default::default(),
+    })
+    .await;
     let table = node
         .wait_for("the table serves", |store| store.table_named("t").filter(|table| table.known_leader(0).is_some()));
     let table = table.await;

@@ -7,6 +7,7 @@
 //! acknowledged is in every later read under a lease; nobody holds a lease beside another leader. And in the end, when the world is at peace: everything
 //! acknowledged is everywhere.
 
+mod attention;
 mod disk;
 mod held_back;
 mod world;

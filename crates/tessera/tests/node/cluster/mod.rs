@@ -7,6 +7,7 @@ mod chaos;
 mod checks;
 mod clock;
 mod linearizability;
+mod membership;
 mod net;
 mod replicas;
 mod routing;
@@ -236,8 +237,10 @@ impl Cluster {
         value.parse().ok()
     }
 
+    /// Nodes that have arrived, as a node knows.
     fn known_nodes(&self, at: usize) -> Option<usize> {
-        Some(self.status(at)?["cluster"]["nodes"].as_array()?.len())
+        let status = self.status(at)?;
+        Some(status["cluster"]["nodes"].as_array()?.iter().filter(|node| node["is_expected"] == false).count())
     }
 
     pub(crate) fn cli(&self, at: usize, arguments: &str) -> Result<String, String> {
@@ -288,9 +291,21 @@ impl Cluster {
 
     fn is_whole(&self, at: usize) -> bool {
         let Some(status) = self.status(at) else { return false };
-        let is_settled = |table: &serde_json::Value| table["moving"] == 0 && table["split"].is_null();
-        let are_settled = status["cluster"]["tables"].as_array().unwrap().iter().all(is_settled);
-        status["issues"].as_array().is_some_and(Vec::is_empty) && are_settled
+        status["issues"].as_array().is_some_and(Vec::is_empty) && is_settled(&status)
+    }
+
+    /// Waits until every node has its share of the replicas of every table, and nothing moves. With fewer nodes than replicas
+    /// that is all there can be.
+    fn wait_until_no_more_moves(&self) {
+        let shares = |status: &serde_json::Value| {
+            let nodes = status["cluster"]["nodes"].as_array().unwrap();
+            nodes.iter().all(|node| node["replicas"] == nodes[0]["replicas"])
+        };
+        self.wait_for("nothing moves", WHOLE, || self.status(0).is_some_and(|it| is_settled(&it) && shares(&it)));
+    }
+
+    fn node(&self, at: usize) -> &Node {
+        self.nodes[at].as_ref().expect("it runs")
     }
 
     pub(crate) fn kill(&mut self, at: usize) {
@@ -305,4 +320,10 @@ impl Cluster {
     pub(crate) fn client(&self, at: usize) -> Client {
         Client::connect_to(&self.host(at), self.ports[at].0).unwrap()
     }
+}
+
+/// Whether nothing moves and nothing is being split.
+fn is_settled(status: &serde_json::Value) -> bool {
+    let is_settled = |table: &serde_json::Value| table["moving"] == 0 && table["split"].is_null();
+    status["cluster"]["tables"].as_array().unwrap().iter().all(is_settled)
 }

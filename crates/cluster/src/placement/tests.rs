@@ -1,0 +1,279 @@
+use super::*;
+use crate::{Changed, Site};
+use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+
+pub(super) fn cluster(nodes: u32) -> Catalog {
+    let mut catalog = Catalog::of_new_cluster(Site::default());
+    (1..nodes).for_each(|_| add_node(&mut catalog));
+    catalog
+}
+
+fn add_node(catalog: &mut Catalog) {
+    let command = CatalogCommand::AddNode { site: Site::default(), token: None };
+    let Ok(Changed::Node(node)) = catalog.apply(&command, &Limits::default()) else { panic!("a node") };
+    apply(catalog, CatalogCommand::Arrived { node });
+}
+
+pub(super) fn apply(catalog: &mut Catalog, command: CatalogCommand) {
+    catalog.apply(&command, &Limits::default()).unwrap();
+}
+
+pub(super) fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
+    let schema = TableSchema {
+        engine: EngineKind::Rocksdb,
+        partitions,
+        partitioner: Partitioner::Crc64,
+        model: Model::Kv,
+        durability: Durability::Hard,
+        replicas,
+    };
+    let settings = TableSettings::default();
+    apply(
+        catalog,
+        CatalogCommand::Create { name: format!("t{partitions}"), schema, settings, absent: BTreeSet::new() },
+    );
+}
+
+/// All nodes but those are there.
+pub(super) fn moves(catalog: &Catalog, silent: &BTreeSet<NodeId>, limit: usize) -> Vec<CatalogCommand> {
+    let standing = |node: NodeId| (node, if silent.contains(&node) { Standing::Lost } else { Standing::Steady });
+    let presence = Presence::new(catalog.nodes().map(|node| standing(node.id)), BTreeSet::new());
+    next_moves(catalog, &presence, limit, &|_, _| true)
+}
+
+/// Moves until nothing is left to do; every move is taken for done at once. Returns how many there were.
+pub(super) fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize {
+    let mut moved = 0;
+    loop {
+        let moves = moves(catalog, silent, 3);
+        if moves.is_empty() {
+            return moved;
+        }
+        moved += moves.len();
+        assert!(moved < 2_000, "no end: {moves:?}");
+        for command in moves {
+            let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
+            apply(catalog, command);
+            let members = catalog.get(table).unwrap().placement[partition as usize].wanted.clone();
+            apply(catalog, CatalogCommand::Moved { table, partition, members });
+        }
+    }
+}
+
+pub(super) fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
+    let mut loads = Loads::of(catalog, silent);
+    let spread = |loads: &BTreeMap<NodeId, Load>, of: fn(&Load) -> usize| {
+        let all: Vec<_> = loads.values().map(of).collect();
+        all.iter().max().unwrap() - all.iter().min().unwrap()
+    };
+    // A replica and a witness cannot change places, so with few nodes these stay a little less even.
+    let slack = if loads.all.values().any(|load| load.witnesses > 0) { 4 } else { 0 };
+    assert!(spread(&loads.all, |load| load.replicas) <= 2 + slack, "{loads:?}");
+    for table in catalog.tables() {
+        loads.turn_to(table);
+        assert!(spread(&loads.table, |load| load.replicas) <= 1 + slack, "{loads:?}");
+        assert!(spread(&loads.table, |load| load.leaders) <= 2, "{loads:?}");
+        assert!(spread(&loads.table, |load| load.witnesses) <= 2 + slack, "{loads:?}");
+    }
+    for table in catalog.tables() {
+        for placement in &table.placement {
+            let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
+            assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
+            let votes = if table.schema.replicas == 2 { 3 } else { usize::from(table.schema.replicas) };
+            assert_eq!(nodes.len(), votes.min(loads.all.len()), "{placement:?}");
+            assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
+        }
+    }
+}
+
+#[test]
+fn replicas_spread_follow_nodes_and_flee_lost_ones() {
+    let none = BTreeSet::new();
+    for (nodes, replicas) in [(1, 3), (2, 2), (3, 1), (3, 2), (3, 3), (5, 2), (5, 3), (7, 5)] {
+        let mut catalog = cluster(nodes);
+        create(&mut catalog, 64, replicas);
+        settle(&mut catalog, &none);
+        check(&catalog, &none);
+        add_node(&mut catalog);
+        settle(&mut catalog, &none);
+        check(&catalog, &none);
+        let silent = BTreeSet::from([NodeId(1)]);
+        settle(&mut catalog, &silent);
+        if nodes >= u32::from(replicas).max(3) {
+            check(&catalog, &silent);
+            assert_eq!(catalog.replicas_on(NodeId(1)), 0);
+        }
+        apply(&mut catalog, CatalogCommand::Drain { node: NodeId(1), is_draining: true });
+        settle(&mut catalog, &none);
+        assert_eq!(catalog.replicas_on(NodeId(1)), 0, "{nodes} nodes, {replicas} replicas");
+        apply(&mut catalog, CatalogCommand::RemoveNode { node: NodeId(1) });
+    }
+}
+
+#[test]
+fn who_takes_over_from_a_node_differs() {
+    let mut catalog = cluster(3);
+    create(&mut catalog, 24, 2);
+    let placement = &catalog.by_name("t24").unwrap().placement;
+    let led_by_first = placement.iter().map(Nodes::of).filter(|nodes| nodes.keepers[0] == NodeId(1));
+    let heirs: Vec<NodeId> = led_by_first.map(|nodes| nodes.keepers[1]).collect();
+    let second = heirs.iter().filter(|heir| **heir == NodeId(2)).count();
+    assert!(heirs.len() == 8 && second == 4, "{heirs:?}");
+}
+
+#[test]
+fn replicas_keep_to_different_zones() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(6);
+    create(&mut catalog, 32, 3);
+    settle(&mut catalog, &none);
+    for node in 1..=6 {
+        let site = Site { zone: ["a", "b", "c"][node as usize % 3].into(), ..Site::default() };
+        apply(&mut catalog, CatalogCommand::SetSite { node: NodeId(node), site });
+    }
+    settle(&mut catalog, &none);
+    check(&catalog, &none);
+    let zone = |replica: &tessera_types::ReplicaId| catalog.node(replica.node).unwrap().site.zone.clone();
+    for placement in catalog.tables().flat_map(|table| &table.placement) {
+        let zones: BTreeSet<_> = placement.wanted.iter().map(zone).collect();
+        assert_eq!(zones.len(), placement.wanted.len(), "{placement:?}");
+    }
+    // A zone that is lost leaves two; what must be near is better than none.
+    let silent = BTreeSet::from([NodeId(1), NodeId(4)]);
+    settle(&mut catalog, &silent);
+    check(&catalog, &silent);
+}
+
+#[test]
+fn a_new_replica_on_a_node_is_another_one() {
+    let mut catalog = cluster(2);
+    create(&mut catalog, 1, 1);
+    let place = |nodes: &[u32]| CatalogCommand::Place {
+        table: TableId(1),
+        partition: 0,
+        nodes: nodes.iter().map(|node| NodeId(*node)).collect(),
+        witness: None,
+    };
+    let first = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+    let other = 3 - first.node.0;
+    apply(&mut catalog, place(&[first.node.0, other]));
+    assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].wanted[0], first, "what is there stays");
+    let wanted = catalog.get(TableId(1)).unwrap().placement[0].wanted.clone();
+    apply(&mut catalog, place(&[other]));
+    apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition: 0, members: vec![wanted[1]] });
+    apply(&mut catalog, place(&[first.node.0]));
+    let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+    assert!(again.node == first.node && again != first);
+}
+
+#[test]
+fn the_number_of_replicas_changes_a_vote_at_a_time() {
+    let none = BTreeSet::new();
+    let mut catalog = cluster(3);
+    create(&mut catalog, 16, 2);
+    for replicas in [3, 2, 1, 2, 3, 1] {
+        apply(&mut catalog, CatalogCommand::SetReplicas { name: "t16".into(), replicas });
+        settle(&mut catalog, &none);
+        check(&catalog, &none);
+    }
+}
+
+#[test]
+fn a_lost_replica_does_not_take_the_place_of_the_witness() {
+    let mut catalog = cluster(3);
+    create(&mut catalog, 16, 2);
+    settle(&mut catalog, &BTreeSet::from([NodeId(2)]));
+    for placement in &catalog.get(TableId(1)).unwrap().placement {
+        assert_eq!(placement.wanted.iter().filter(|replica| replica.is_witness()).count(), 1);
+    }
+}
+
+fn presence(standings: &[(u32, Standing)]) -> Presence {
+    Presence::new(standings.iter().map(|(node, standing)| (NodeId(*node), *standing)), BTreeSet::new())
+}
+
+fn placement(catalog: &Catalog) -> Placement {
+    catalog.get(TableId(1)).unwrap().placement[0].clone()
+}
+
+fn nodes_of(placement: &Placement) -> Vec<u32> {
+    placement.wanted.iter().map(|replica| replica.node.0).collect()
+}
+
+const LED: &IsLed<'_> = &|_, _| true;
+
+#[test]
+fn a_move_to_a_node_that_is_gone_goes_back_and_takes_no_slot() {
+    let all = [1, 2, 3, 4].map(|node| (node, Standing::Steady));
+    let mut catalog = cluster(3);
+    create(&mut catalog, 8, 3);
+    add_node(&mut catalog);
+    settle(&mut catalog, &BTreeSet::from([NodeId(4)]));
+    let before = placement(&catalog);
+    let begun = next_moves(&catalog, &presence(&all), 4, LED);
+    assert_eq!(begun.len(), 4);
+    begun.into_iter().for_each(|command| apply(&mut catalog, command));
+    assert_eq!(next_moves(&catalog, &presence(&all), 4, LED), [], "so many at one time");
+    let unled = next_moves(&catalog, &presence(&all), 4, &|_, _| false);
+    assert!(!unled.is_empty(), "those that nobody leads hold up nobody");
+
+    let restarts = presence(&[all[0], all[1], all[2], (4, Standing::Silent)]);
+    assert_eq!(next_moves(&catalog, &restarts, 4, LED), [], "it may have been started again");
+    let gone = presence(&[all[0], all[1], all[2], (4, Standing::Away)]);
+    let back = next_moves(&catalog, &gone, 4, LED);
+    let is_there =
+        |it: &CatalogCommand| matches!(it, CatalogCommand::Place { nodes, .. } if !nodes.contains(&NodeId(4)));
+    assert!(back.len() >= 4 && back.iter().all(is_there), "{back:?}");
+    back.into_iter().for_each(|command| apply(&mut catalog, command));
+    assert_eq!(placement(&catalog).wanted, before.wanted);
+    for partition in 0..8 {
+        let members = catalog.get(TableId(1)).unwrap().placement[partition as usize].wanted.clone();
+        apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition, members });
+    }
+    assert_eq!(catalog.get(TableId(1)).unwrap().placement.iter().filter(|it| it.is_moving()).count(), 0);
+    assert_eq!(next_moves(&catalog, &gone, 4, LED), [], "nothing goes there again");
+}
+
+#[test]
+fn a_node_is_not_emptied_at_the_cost_of_a_copy_while_another_one_may_come_back() {
+    let mut catalog = cluster(4);
+    create(&mut catalog, 8, 3);
+    apply(&mut catalog, CatalogCommand::Drain { node: NodeId(3), is_draining: true });
+    let steady = [1, 2, 3].map(|node| (node, Standing::Steady));
+    let with_fourth = |standing| presence(&[&steady[..], &[(4, standing)]].concat());
+    let keeps = |catalog: &Catalog, presence: &Presence| {
+        let is_short = |it: &CatalogCommand| matches!(it, CatalogCommand::Place { table: TableId(1), nodes, .. } if nodes.len() < 3);
+        !next_moves(catalog, presence, 99, LED).iter().any(is_short)
+    };
+    for standing in [Standing::Silent, Standing::Away, Standing::Lost] {
+        assert!(keeps(&catalog, &with_fourth(standing)), "{standing:?}");
+    }
+    // The operator says that it does not come back.
+    let mut smaller = cluster(3);
+    create(&mut smaller, 8, 3);
+    apply(&mut smaller, CatalogCommand::Drain { node: NodeId(3), is_draining: true });
+    let moves = next_moves(&smaller, &presence(&steady), 99, LED);
+    assert!(moves.iter().any(|it| matches!(it, CatalogCommand::Place { nodes, .. } if nodes.len() == 2)));
+    settle(&mut catalog, &BTreeSet::new());
+    assert_eq!(catalog.replicas_on(NodeId(3)), 0);
+}
+
+#[test]
+fn leaders_do_not_go_to_nodes_that_are_not_there() {
+    let mut catalog = cluster(3);
+    create(&mut catalog, 8, 3);
+    settle(&mut catalog, &BTreeSet::new());
+    let first = nodes_of(&placement(&catalog))[0];
+    let standings = [1, 2, 3].map(|node| (node, if node == first { Standing::Steady } else { Standing::Silent }));
+    assert_eq!(next_moves(&catalog, &presence(&standings), 99, LED), []);
+}
+
+#[test]
+fn of_too_many_replicas_those_that_are_lost_go_first() {
+    let mut catalog = cluster(5);
+    create(&mut catalog, 1, 3);
+    let lost = placement(&catalog).wanted[1].node;
+    apply(&mut catalog, CatalogCommand::SetReplicas { name: "t1".into(), replicas: 1 });
+    settle(&mut catalog, &BTreeSet::from([lost]));
+    assert!(!nodes_of(&placement(&catalog)).contains(&lost.0));
+}
