@@ -125,7 +125,7 @@ impl Rounds {
         if let Some(view) = catalog.iter().find(|view| view.id == CATALOG_GROUP && view.is_serving) {
             self.lead_catalog(view, &presence).await;
         }
-        self.host().keep_address(&self.store).await;
+        self.host().keep_address(&self.store);
     }
 
     /// A node whose log takes nothing lets others lead what they can, until it does again.
@@ -303,22 +303,5 @@ impl Host {
     fn may_lead(&self, node: NodeId) -> bool {
         let is_there = self.transport.silence(node).is_some_and(|silence| silence < QUIET);
         is_there && !self.stopping.lock().contains(&node)
-    }
-
-    /// Dials the nodes that the catalog names.
-    fn know_peers(&self) {
-        let catalog = self.catalog.load();
-        let addresses = catalog.nodes().map(|node| (node.id, node.site.peer.clone()));
-        self.transport.set_peers(&addresses.collect());
-    }
-
-    /// Has the catalog name the addresses that this node has now.
-    async fn keep_address(&self, store: &Store) {
-        let known = self.catalog.load().node(self.identity.node).map(|node| node.site.clone());
-        if known.is_some_and(|known| known != self.config.site) {
-            let command = CatalogCommand::SetSite { node: self.identity.node, site: self.config.site.clone() };
-            // Tried again in the next round.
-            let _ = store.change_catalog(command).await;
-        }
     }
 }

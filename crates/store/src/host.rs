@@ -1,5 +1,6 @@
 //! What a node has: open tables with their engines, groups, the log, and what it knows of the cluster.
 
+use crate::addresses::Addresses;
 use crate::admission::Gate;
 use crate::clock::ClusterClock;
 use crate::config::StoreConfig;
@@ -70,6 +71,7 @@ pub(crate) struct Host {
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
     pub(crate) replicas: Replicas,
+    pub(crate) addresses: Addresses,
     /// Tables whose time has come, until their files are gone.
     pub(crate) purging: Mutex<Vec<(TableId, Arc<Table>)>>,
     pub(crate) outgoing: Outgoing,

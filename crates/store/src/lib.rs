@@ -3,6 +3,7 @@
 //!
 //! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
 
+mod addresses;
 mod admission;
 mod boot;
 mod catalog_changes;

@@ -29,6 +29,9 @@ pub(crate) const FETCHES: u8 = 4;
 /// What partitions that the sender leads hold, and are asked.
 pub(crate) const TRAFFIC: u8 = 6;
 
+/// Where the sender is found now.
+pub(crate) const ADDRESS: u8 = 7;
+
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
 pub(crate) const JOIN: u8 = 2;
@@ -121,6 +124,7 @@ impl Handler for PeerHandler {
                 LEADS => store.host.others_lead(from, payload),
                 STAYS => _ = store.host.stopping.lock().remove(&from),
                 FETCHES => store.host.others_fetch(from, payload),
+                ADDRESS => store.host.others_address(from, &payload),
                 TRAFFIC => store.host.hear_traffic(from, payload),
                 STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}
@@ -174,6 +178,7 @@ impl Handler for PeerHandler {
         if let Some(store) = self.store.get() {
             // It has started again.
             store.host.stopping.lock().remove(&node);
+            store.host.tell_address(node);
             store.host.tell_leading(Some(node));
         }
     }

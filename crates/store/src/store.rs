@@ -1,5 +1,6 @@
 //! What every face calls, and how a node's store opens and ends.
 
+use crate::addresses::Addresses;
 use crate::catalog_listener::OpenTables;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
@@ -122,6 +123,7 @@ impl Store {
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
             replicas,
+            addresses: Addresses::default(),
             purging: Mutex::default(),
             outgoing: Outgoing::default(),
             fetches: Mutex::default(),

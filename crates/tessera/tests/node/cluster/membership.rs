@@ -2,7 +2,7 @@
 
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
-use crate::server::wait_for;
+use crate::server::{free_port, wait_for};
 
 fn write(client: &mut Client, count: u32) {
     for number in 0..count {
@@ -41,4 +41,27 @@ fn a_join_that_fails_does_no_harm() {
     wait_for("it is let in again", WHOLE, || (cluster.known_nodes(0)? == 2).then_some(()));
     cluster.wait_until_no_more_moves();
     assert_there(&mut cluster.client(1), 100);
+}
+
+/// A node is started again under another cluster port. Others learn that from it, and need it at once.
+#[test]
+fn a_node_that_comes_back_under_another_address_serves_within_seconds() {
+    let mut cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    write(&mut cluster.client(0), 50);
+    for moved in [1, 0] {
+        cluster.kill(moved);
+        cluster.ports[moved].2 = free_port();
+        cluster.start_node(moved);
+        cluster.wait_until_whole();
+        let address = format!("127.0.0.1:{}", cluster.ports[moved].2);
+        let is_known =
+            |at: usize| cluster.status(at).is_some_and(|it| it["cluster"]["nodes"][moved]["peer"] == address);
+        wait_for("all know where it is", WHOLE, || (0..3).all(is_known).then_some(()));
+    }
+    // With the third one gone nothing is done without both that have moved.
+    cluster.kill(2);
+    let mut client = cluster.client(1);
+    assert_there(&mut client, 50);
+    write(&mut client, 50);
 }
