@@ -1,6 +1,9 @@
-//! What the faces' connections have in common: buffers that they lend each other, and how they read and write sockets.
+//! What the faces' connections have in common: buffers that they lend each other, how they read and write
+//! sockets, and how they are kept from waiting for each other before they have said who they are.
 
 pub mod buffers;
+mod handshakes;
 mod socket;
 
+pub use handshakes::Handshakes;
 pub use socket::{Input, no_longer_read, read, write};

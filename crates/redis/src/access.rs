@@ -1,34 +1,7 @@
 //! Who may do what.
 
 use crate::commands::Flags;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
-
-/// A password, kept as its SHA-256.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Password([u8; 32]);
-
-impl Password {
-    pub fn new(clear: &[u8]) -> Self {
-        Self(Sha256::digest(clear).into())
-    }
-
-    /// From 64 hexadecimal digits, as `sha256sum` prints them.
-    pub fn from_hex(digits: &str) -> Option<Self> {
-        let mut hash = [0; 32];
-        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        for (at, byte) in hash.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-        }
-        Some(Self(hash))
-    }
-
-    pub fn is(&self, clear: &[u8]) -> bool {
-        self.0.ct_eq(&Self::new(clear).0).into()
-    }
-}
+pub use crate::password::Password;
 
 /// A user of the Redis face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +74,13 @@ impl Access {
         self.users.iter().find(|user| user.name == "default" && user.password.is_none())
     }
 
-    pub fn authenticate(&self, name: &str, password: &[u8]) -> Option<&User> {
-        let user = self.users.iter().find(|user| user.name == name)?;
-        user.password.as_ref().is_none_or(|right| right.is(password)).then_some(user)
+    pub(crate) fn user(&self, name: &str) -> Option<&User> {
+        self.users.iter().find(|user| user.name == name)
+    }
+
+    /// One of the passwords that are slow to check, if there are such, else any.
+    pub(crate) fn slowest_password(&self) -> Option<&Password> {
+        self.users.iter().filter_map(|user| user.password.as_ref()).max_by_key(|password| password.is_slow())
     }
 
     /// Whether AUTH with a password alone makes sense.
@@ -125,16 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_decide() {
-        let user = User { password: Some(Password::new(b"secret")), ..User::everybody() };
-        let access = Access::new(vec![user]);
-        assert!(access.requires_authentication());
-        assert!(access.authenticate("default", b"secret").is_some());
-        assert!(access.authenticate("default", b"wrong").is_none());
-        assert!(access.authenticate("nobody", b"secret").is_none());
+    fn users_with_passwords_have_to_authenticate() {
         let hex = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
-        assert_eq!(Password::from_hex(hex), Some(Password::new(b"secret")));
-        assert_eq!(Password::from_hex("2bb8"), None);
+        let access = Access::new(vec![User { password: Password::from_hex(hex), ..User::everybody() }]);
+        assert!(access.requires_authentication() && access.user("default").is_some());
+        assert!(access.user("nobody").is_none() && access.slowest_password().is_some());
         assert!(!Access::new(vec![]).requires_authentication());
     }
 }

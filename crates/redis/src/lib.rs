@@ -3,11 +3,13 @@
 //! Read first: [`connection`] (the life of a connection and of a pipeline), then [`commands::table`].
 
 mod access;
+mod authenticator;
 mod clients;
 pub mod commands;
 mod connection;
 mod glob;
 mod number;
+mod password;
 mod redacted;
 pub mod resp;
 mod server;

@@ -1,6 +1,7 @@
 //! What all connections of the face share, and how they are accepted.
 
 use crate::access::Access;
+use crate::authenticator::Authenticator;
 use crate::clients::Clients;
 use crate::connection::{Connection, Stream, carry_out};
 use crate::slow_log::SlowLog;
@@ -8,9 +9,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tessera_face::Handshakes;
 use tessera_store::{Face, Store};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+
+/// TLS handshakes at one time, and how long one may take.
+const HANDSHAKES: usize = 256;
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -33,6 +39,8 @@ pub struct RedisServer {
     pub(crate) config: RedisConfig,
     pub(crate) clients: Clients,
     pub(crate) slow_log: SlowLog,
+    pub(crate) authenticator: Authenticator,
+    handshakes: Handshakes,
     pub(crate) started: Instant,
     pub(crate) commands: AtomicU64,
     /// Requests sent to other nodes; each may hold several commands.
@@ -52,6 +60,8 @@ impl RedisServer {
             store,
             config,
             clients: Clients::default(),
+            authenticator: Authenticator::default(),
+            handshakes: Handshakes::new(HANDSHAKES, HANDSHAKE),
             started: Instant::now(),
             commands: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
@@ -76,8 +86,8 @@ impl RedisServer {
         let stream = match &self.tls {
             None => Some(Stream::Plain(stream)),
             Some(acceptor) => {
-                let handshake = tokio::time::timeout(self.config.write_timeout, acceptor.accept(stream)).await;
-                handshake.ok().and_then(Result::ok).map(|stream| Stream::Tls(Box::new(stream)))
+                let handshake = self.handshakes.run(acceptor.accept(stream)).await;
+                handshake.ok().map(|stream| Stream::Tls(Box::new(stream)))
             }
         };
         if let Some(stream) = stream {

@@ -42,7 +42,7 @@ pub fn doors(config: &Config) -> Vec<Door> {
         };
         doors.push(Door { words, is_risky: !lacks.is_empty() });
     };
-    let all_have_passwords = config.redis.users.iter().all(|user| user.password_sha256.is_some());
+    let all_have_passwords = config.redis.users.iter().all(|user| user.has_password());
     let is_redis_guarded = config.has_users() && all_have_passwords;
     outside("the Redis port", config.redis.bind, is_redis_guarded, "a password for everybody", has_tls);
     if !config.is_pegasus_closed() {
@@ -81,8 +81,14 @@ mod tests {
     fn with_user(password_sha256: Option<String>) -> Config {
         let mut config = Config::default();
         let (access, tables, default_table) = (vec!["read".into()], None, None);
-        config.redis.users =
-            vec![UserSection { name: "default".into(), password_sha256, access, tables, default_table }];
+        config.redis.users = vec![UserSection {
+            name: "default".into(),
+            password_hash: None,
+            password_sha256,
+            access,
+            tables,
+            default_table,
+        }];
         config
     }
 

@@ -81,6 +81,13 @@ Started again with the same --data-dir, the nodes go on with their data; more --
     },
     /// Measure a server, or a part of this one
     Bench(tessera_bench::Cli),
+    /// Turn a password into what the configuration keeps of it
+    #[command(after_help = "\
+The password is read from the standard input, up to the end of its first line.
+
+Example:
+  printf %s PASSWORD | tessera hash-password    prints $argon2id$..., the password_hash of a user under redis.users")]
+    HashPassword,
     /// Print the table of Redis commands as Markdown
     #[command(hide = true)]
     Commands,
@@ -164,6 +171,18 @@ impl StartArgs {
     }
 }
 
+/// Reads a password and prints its hash.
+fn hash_password() -> Result<(), ExitError> {
+    let mut password = String::new();
+    std::io::stdin().read_line(&mut password).map_err(|error| ExitError::Other(format!("the password: {error}")))?;
+    let password = password.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(ExitError::Usage("there is no password on the standard input".into()));
+    }
+    println!("{}", tessera_redis::Password::hash(password.as_bytes()).map_err(ExitError::Other)?);
+    Ok(())
+}
+
 /// Ends like other commands do when whoever reads the output has enough; a node goes on.
 fn end_with_reader(command: &Command) {
     if !matches!(command, Command::Start(_) | Command::Local(_)) {
@@ -189,6 +208,7 @@ fn main() -> ExitCode {
             .load()
             .map(|config| print!("{}", toml::to_string(&config.without_secrets()).expect("settings have a TOML form"))),
         Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
+        Command::HashPassword => hash_password(),
         Command::Commands => {
             print!("{}", tessera_redis::commands::table::to_markdown());
             Ok(())

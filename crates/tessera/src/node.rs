@@ -290,9 +290,17 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
 }
 
 fn redis_config(config: &Config, port: u16) -> RedisConfig {
+    for user in config.redis.users.iter().filter(|user| user.password_sha256.is_some()) {
+        tracing::warn!(
+            user = user.name,
+            "password_sha256 is soon guessed by whoever sees the configuration: use the password_hash that `tessera \
+             hash-password` prints"
+        );
+    }
     let users = config.redis.users.iter().map(|user| User {
         name: user.name.clone(),
-        password: user.password_sha256.as_deref().and_then(Password::from_hex),
+        // The configuration was checked.
+        password: user.password().ok().flatten(),
         may_read: user.access.iter().any(|word| word == "read"),
         may_write: user.access.iter().any(|word| word == "write"),
         may_administer: user.access.iter().any(|word| word == "admin"),

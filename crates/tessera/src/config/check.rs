@@ -12,11 +12,7 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
         return refuse("tls.certificate and tls.key go together".into());
     }
     for user in &config.redis.users {
-        if let Some(hash) = &user.password_sha256
-            && tessera_redis::Password::from_hex(hash).is_none()
-        {
-            return refuse(format!("redis.users: password_sha256 of '{}' is not 64 hexadecimal digits", user.name));
-        }
+        user.password().map_err(ExitError::Config)?;
         if let Some(word) = user.access.iter().find(|word| !["read", "write", "admin"].contains(&word.as_str())) {
             return refuse(format!("redis.users: '{word}' is no access of '{}'; known: read, write, admin", user.name));
         }
@@ -25,8 +21,7 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     {
         return refuse("admin.token_sha256 is not 64 hexadecimal digits".into());
     }
-    let open_redis =
-        config.redis.users.is_empty() || config.redis.users.iter().any(|user| user.password_sha256.is_none());
+    let open_redis = config.redis.users.is_empty() || config.redis.users.iter().any(|user| !user.has_password());
     check_bind(config, "redis", config.redis.bind, open_redis)?;
     for text in &config.pegasus.open_addresses {
         text.parse::<tessera_pegasus::Network>()
@@ -76,7 +71,7 @@ fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) ->
         return Ok(());
     }
     let how = match section {
-        "redis" => "give every user under redis.users a password_sha256",
+        "redis" => "give every user under redis.users a password_hash",
         "pegasus" => "set pegasus.port to 0 if nobody needs it",
         _ => "set admin.token_sha256",
     };
@@ -99,6 +94,7 @@ mod tests {
         assert!(check(&config).is_err());
         config.redis.users = vec![UserSection {
             name: "default".into(),
+            password_hash: None,
             password_sha256: Some("0".repeat(64)),
             access: vec!["read".into()],
             tables: None,

@@ -7,6 +7,7 @@ use crate::exit::ExitError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tessera_redis::Password;
 use tessera_store::{MemoryConfig, RocksConfig};
 use tessera_types::Limits;
 
@@ -66,13 +67,45 @@ pub struct PegasusSection {
 #[serde(deny_unknown_fields)]
 pub struct UserSection {
     pub name: String,
-    /// Absent for a user without password.
+    /// What `tessera hash-password` prints; absent for a user without password.
+    pub password_hash: Option<String>,
+    /// In the place of `password_hash`: what the first versions knew. It is soon guessed by whoever has seen it.
     pub password_sha256: Option<String>,
     /// Of "read", "write", "admin".
     #[serde(default)]
     pub access: Vec<String>,
     pub tables: Option<Vec<String>>,
     pub default_table: Option<String>,
+}
+
+impl UserSection {
+    pub fn has_password(&self) -> bool {
+        self.password_hash.is_some() || self.password_sha256.is_some()
+    }
+
+    /// The user's password, if there is one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn password(&self) -> Result<Option<Password>, String> {
+        let name = &self.name;
+        match (&self.password_hash, &self.password_sha256) {
+            (None, None) => Ok(None),
+            (Some(hash), None) => match Password::from_argon2(hash) {
+                Some(password) => Ok(Some(password)),
+                None => {
+                    Err(format!("redis.users: password_hash of '{name}' is not what `tessera hash-password` prints"))
+                }
+            },
+            (None, Some(hash)) => match Password::from_hex(hash) {
+                Some(password) => Ok(Some(password)),
+                None => Err(format!("redis.users: password_sha256 of '{name}' is not 64 hexadecimal digits")),
+            },
+            (Some(_), Some(_)) => {
+                Err(format!("redis.users: '{name}' has password_hash and password_sha256; one is enough"))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

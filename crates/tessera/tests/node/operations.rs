@@ -5,7 +5,8 @@ use crate::resp_client::Value;
 use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::process::Output;
+use std::io::Write;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -181,14 +182,22 @@ fn a_flipped_bit_in_an_sst_file_is_detected() {
     assert!(replies.iter().all(|reply| *reply != Value::Null), "damage must not look like absence");
 }
 
+fn hash_password(password: &str) -> String {
+    let mut command = tessera();
+    let mut child = command.arg("hash-password").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
+    String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim_end().into()
+}
+
 #[test]
 fn users_passwords_and_permissions() {
     let data = TempDir::new().unwrap();
     let config = data.path().join("tessera.toml");
     // sha256 of "secret"
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let slow_hash = hash_password("secret");
     let text = format!(
-        "[[redis.users]]\nname = \"default\"\npassword_sha256 = \"{hash}\"\naccess = [\"read\", \"write\", \"admin\"]\n\
+        "[[redis.users]]\nname = \"default\"\npassword_hash = \"{slow_hash}\"\naccess = [\"read\", \"write\", \"admin\"]\n\
          [[redis.users]]\nname = \"reader\"\npassword_sha256 = \"{hash}\"\naccess = [\"read\"]\ntables = [\"default\"]\n\
          [admin]\ntoken_sha256 = \"{hash}\"\n"
     );

@@ -3,20 +3,25 @@
 use super::super::Connection;
 use super::client::client_name;
 use super::{REDIS_VERSION, unknown_subcommand_named};
+use crate::authenticator::NotLetIn;
 use crate::commands::CommandError;
 use crate::number::parse_integer;
 use crate::resp::Protocol;
 
 impl Connection {
-    fn log_in(&mut self, name: &str, password: &[u8]) -> Result<(), CommandError> {
-        let user = self.server.config.access.authenticate(name, password).cloned();
-        let user = user.ok_or(CommandError::text("WRONGPASS invalid username-password pair or user is disabled."))?;
+    async fn log_in(&mut self, name: &str, password: &[u8]) -> Result<(), CommandError> {
+        let server = self.server.clone();
+        let user =
+            server.authenticator.log_in(&server.config.access, name, password).await.map_err(|why| match why {
+                NotLetIn::Wrong => CommandError::text("WRONGPASS invalid username-password pair or user is disabled."),
+                NotLetIn::Busy => CommandError::text("TRYAGAIN too many passwords are being checked at this moment"),
+            })?;
         self.session.become_user(&self.server, user);
         self.session.show(&self.client);
         Ok(())
     }
 
-    pub(super) fn auth(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+    pub(super) async fn auth(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         match args {
             [_, password] => {
                 if !self.server.config.access.default_has_password() {
@@ -25,16 +30,16 @@ impl Connection {
                          your configuration is correct?",
                     ));
                 }
-                self.log_in("default", password)?;
+                self.log_in("default", password).await?;
             }
-            [_, name, password] => self.log_in(&String::from_utf8_lossy(name), password)?,
+            [_, name, password] => self.log_in(&String::from_utf8_lossy(name), password).await?,
             _ => return Err(CommandError::SYNTAX),
         }
         self.reply().ok();
         Ok(())
     }
 
-    pub(super) fn hello(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+    pub(super) async fn hello(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let mut protocol = self.session.protocol;
         if let Some(version) = args.get(1) {
             protocol = match parse_integer(version) {
@@ -60,7 +65,7 @@ impl Connection {
             }
         }
         if let Some((user, password)) = credentials {
-            self.log_in(&user, password)?;
+            self.log_in(&user, password).await?;
         }
         if self.session.user.is_none() {
             return Err(CommandError::text(

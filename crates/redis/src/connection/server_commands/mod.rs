@@ -28,7 +28,7 @@ impl Connection {
         let args = frame.arguments();
         let outcome = match which {
             S::Acl => self.acl(&args),
-            S::Auth => self.auth(&args),
+            S::Auth => self.auth(&args).await,
             S::Client => self.client_command(&args),
             S::Cluster => self.cluster(&args),
             S::Command => self.command_command(&args),
@@ -48,7 +48,7 @@ impl Connection {
                 Ok(())
             }
             S::Flush => self.flush(command, frame).await,
-            S::Hello => self.hello(&args),
+            S::Hello => self.hello(&args).await,
             S::Info => {
                 self.info(&args[1..]);
                 Ok(())
