@@ -3,8 +3,9 @@
 use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
+use super::large_hashes::Asked;
 use super::session::{self, Session};
-use super::{Connection, ONE_REPLY_BYTES};
+use super::{Connection, ONE_REPLY_BYTES, READ_TRIES};
 use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
 use crate::resp::Reply;
 use smallvec::{SmallVec, smallvec};
@@ -13,9 +14,6 @@ use std::sync::Arc;
 use std::time::Instant;
 use tessera_store::{Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
-
-/// How often a read that several writes overtook is tried here before the partition's owner makes it.
-const READ_TRIES: usize = 4;
 
 /// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
 /// whose keys are together, stay whole.
@@ -183,7 +181,17 @@ impl Connection {
         now: UnixMillis,
     ) {
         let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
-        for _ in 0..READ_TRIES {
+        let hash = Asked::of(command).filter(|_| reads != ReadMode::Outdated);
+        if let Some(asked) = hash {
+            let read = self.read_hash(asked, table, partition, frame.arguments()[1], now).await;
+            match read {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => return self.reply().error(&error.line()),
+            }
+        }
+        let tries = if hash.is_some() { 0 } else { READ_TRIES };
+        for _ in 0..tries {
             self.output.truncate(began);
             let before = table.version(partition);
             match Transaction::read_only(table, partition, reads, now) {

@@ -20,6 +20,7 @@ mod elsewhere;
 mod frame;
 mod gets;
 mod http;
+mod large_hashes;
 mod server_commands;
 mod session;
 mod stream;
@@ -58,6 +59,8 @@ pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
 const ANSWER_BYTES: usize = 4 << 20;
 /// What a client may send before it has authenticated; Redis' own limits.
 const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
+/// How often a read that several writes overtook is tried here before the partition's owner makes it.
+const READ_TRIES: usize = 4;
 /// Most arguments of a command.
 const ARGUMENTS: usize = 1 << 20;
 
@@ -78,6 +81,8 @@ pub(crate) struct Connection {
     /// Keys of GETs that wait to be run as a batch, as ranges of the input.
     gets: Vec<Range<usize>>,
     turn: Turn,
+    /// How many fields of a hash are read at a time.
+    page: usize,
     /// Gathered writes whose replies hold values.
     returning: usize,
     closing: bool,
@@ -99,6 +104,7 @@ impl Connection {
             frame: Frame::default(),
             gets: Vec::new(),
             turn: Turn::default(),
+            page: large_hashes::LONGEST_PAGE,
             returning: 0,
             closing: false,
         }

@@ -248,7 +248,13 @@ async fn others_have_their_turn_while_a_connection_has_much_to_do() {
     fill(&mut connection, 100, 100 << 10).await;
     let keys: String = (0..100).map(|number| format!(" k{number}")).collect();
     // Ten megabytes each, and ten thousand small commands.
+    for number in 0..200 {
+        let pairs: String = (0..100).map(|field| format!(" f{number}-{field} {}", "v".repeat(100))).collect();
+        connection.given(&format!("HSET h{pairs}")).await;
+    }
     for (lines, least) in [
+        ("HGETALL h".to_string(), 4),
+        ("HVALS h".to_string(), 4),
         (gets(100), 8),
         (format!("MGET{keys}"), 8),
         ("STRLEN k1\n".repeat(10_000), 8),
@@ -364,4 +370,40 @@ async fn no_reply_is_longer_than_one_may_be() {
     }
     let lines = format!("MULTI\n{}EXEC", "GET k\n".repeat(40));
     assert!(connection.given(&lines).await.contains("-ERR the reply would be longer"));
+}
+
+#[tokio::test]
+async fn a_hash_of_many_pages_is_that_of_one_instant() {
+    let node = TestNode::start(None, config());
+    for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
+        let table = node.create_table(name, engine, 1).await;
+        let mut round = 0;
+        const FIELDS: usize = 3_000;
+        let hash = move |round: usize| {
+            let pairs: String = (0..FIELDS).map(|field| format!(" f{field:05} {round:09}")).collect();
+            format!("HSET h{pairs}")
+        };
+        let mut reader = connection(&node, &table);
+        assert_eq!(reader.given(&hash(0)).await, format!(":{FIELDS}\r\n"));
+        assert_eq!(reader.given("SET s v").await, "+OK\r\n");
+        let whole = |reply: &str, what: &str| {
+            let words: Vec<&str> = reply.split("\r\n").collect();
+            let mut values: Vec<&str> = words.iter().skip(4).step_by(4).take(FIELDS).copied().collect();
+            assert_eq!((words[0], values.len()), (&format!("*{}", 2 * FIELDS)[..], FIELDS), "{what}");
+            assert_eq!(words[words.len() - 4], format!("f{:05}", FIELDS - 1));
+            values.dedup();
+            assert_eq!(values.len(), 1, "{what}: {values:?}");
+        };
+        whole(&reader.given("HGETALL h").await, name);
+        assert!(reader.given("HGETALL s").await.starts_with("-WRONGTYPE"));
+        assert_eq!(reader.given("HKEYS nosuch").await, "*0\r\n");
+        let _writer = Writer::start(connection(&node, &table), move || {
+            round += 1;
+            hash(round)
+        });
+        let began = Instant::now();
+        while began.elapsed() < STRESS {
+            whole(&reader.given("HGETALL h").await, name);
+        }
+    }
 }
