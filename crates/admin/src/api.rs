@@ -274,6 +274,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let log = server.store.log_status();
     let cluster = cluster::info(&server.store);
     let mut issues = cluster.issues();
+    issues.extend(server.store.set_aside());
     if log != tessera_store::LogStatus::Ok {
         issues.push(format!("the log takes no writes: {log:?}"));
     }

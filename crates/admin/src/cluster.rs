@@ -225,6 +225,8 @@ impl ClusterInfo {
 pub(crate) fn measure(store: &Store, gauges: &mut crate::metrics::Gauges) {
     let cluster = info(store);
     gauges.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
+    let help = "Replicas on this node whose log and state do not fit together";
+    gauges.set("tessera_replicas_set_aside", help, &[], store.set_aside().len() as f64);
     for node in &cluster.nodes {
         let id = node.id.to_string();
         let labels = [("node", id.as_str())];

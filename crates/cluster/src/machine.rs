@@ -86,6 +86,9 @@ pub trait CatalogListener {
 
     /// A node was elected to lead the catalog's group.
     fn leader(&mut self, node: NodeId);
+
+    /// The catalog's replica here [cannot go on](StateMachine::set_aside), for that reason.
+    fn set_aside(&mut self, _reason: &str) {}
 }
 
 /// Drives a [`Catalog`] by the log.
@@ -156,8 +159,9 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
                 next.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;
             }
             if next.catalog != self.file.catalog {
-                self.listener.changed(&next.catalog)?;
+                // First: what the listener lets go of, such as a replica, must not be wanted again after a crash.
                 next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+                self.listener.changed(&next.catalog)?;
                 self.listener.saved(*index);
             }
             self.file = next;
@@ -177,6 +181,10 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         self.listener.leader(leader.node);
     }
 
+    fn set_aside(&mut self, _group: GroupId, reason: &str) {
+        self.listener.set_aside(reason);
+    }
+
     fn deposed(&mut self, _group: GroupId) {
         self.ahead = self.file.catalog.clone();
     }
@@ -189,8 +197,8 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     fn restore(&mut self, _group: GroupId, index: u64, snapshot: &[u8]) -> Result<(), String> {
         let catalog = serde_json::from_slice(snapshot).map_err(|error| format!("a catalog cannot be read: {error}"))?;
         let next = CatalogFile { applied_index: index, catalog };
-        self.listener.changed(&next.catalog)?;
         next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.listener.changed(&next.catalog)?;
         self.listener.saved(index);
         self.ahead = next.catalog.clone();
         self.file = next;

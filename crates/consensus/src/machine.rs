@@ -48,6 +48,12 @@ pub trait StateMachine {
         tracing::error!(?group, reason, "a replica is set aside");
     }
 
+    /// Of entries that [`apply`](Self::apply) has just failed at: groups with one that can never be applied, and why. Their
+    /// replicas are [set aside](Self::set_aside), and the others' entries given again.
+    fn unusable(&mut self, _committed: &[Committed]) -> Vec<(GroupId, String)> {
+        Vec::new()
+    }
+
     /// This replica leads the group and has applied everything acknowledged before. It may answer reads only
     /// [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);

@@ -288,12 +288,13 @@ impl<M: StateMachine> Worker<M> {
             (None, Some(persistent)) => persistent,
             (None, None) => return,
         };
-        self.machine.removed(id);
         self.touched.retain(|touched| *touched != id);
         self.unapplied.retain(|committed| committed.group != id);
+        // Before the machine hears of it: whoever begins another replica then syncs the log, and this with it.
         if let Some(log) = self.log.as_ref().filter(|_| persistent) {
             log.submit(LogBatch { records: vec![LogRecord::Removed { group: id }], ..Default::default() });
         }
+        self.machine.removed(id);
     }
 
     fn truncate(&mut self, id: GroupId, durable: u64) {
@@ -436,6 +437,17 @@ impl<M: StateMachine> Worker<M> {
         let slow = match self.machine.apply(&self.unapplied) {
             Ok(slow) => slow,
             Err(error) => {
+                let unusable = self.machine.unusable(&self.unapplied);
+                if !unusable.is_empty() {
+                    for (id, error) in unusable {
+                        self.unapplied.retain(|committed| committed.group != id);
+                        if let Some(group) = self.groups.get(&id) {
+                            let persistent = group.persistent;
+                            self.set_aside(id, persistent, &Inconsistent::Entry(error));
+                        }
+                    }
+                    return self.apply();
+                }
                 if self.apply_failure.is_none() {
                     tracing::error!(%error, "committed writes cannot be applied; trying again");
                 }

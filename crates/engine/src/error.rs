@@ -20,6 +20,15 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether data are not what was written, so that reading them again would not help.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Corruption(_) => true,
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::UnexpectedEof,
+            _ => false,
+        }
+    }
+
     /// Adds the path to an I/O error.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -22,6 +22,11 @@ impl CatalogListener for OpenTables {
         self.0.catalog_leader.store(node.0, Ordering::Relaxed);
     }
 
+    fn set_aside(&mut self, reason: &str) {
+        tracing::error!(reason, "the catalog's replica here is set aside: this node hears of no changes any more");
+        self.0.replicas.set_aside(CATALOG_GROUP, reason);
+    }
+
     fn caught_up(&mut self, catalog: &Catalog) {
         self.0.forget_unknown_groups(catalog);
     }

@@ -190,7 +190,7 @@ impl Rounds {
         }
         tracing::info!(
             replicas = replicas.len(),
-            "what was here has forgotten its votes; others are to take its place"
+            "what was here has forgotten its votes, or is set aside; others are to take its place"
         );
         self.change(CatalogCommand::Lost { replicas }).await;
     }

@@ -4,6 +4,9 @@
 //! Their nodes tell the catalog, and so does the node that leads the catalog for nodes that have been away for long. Whoever leads
 //! such a group, and serves, says so. If a witness leads it and nobody else can, since no replica that is left, or goes on, has
 //! what the witness has dropped, the witness lets one go on without that.
+//!
+//! A replica that is [set aside](tessera_consensus::StateMachine::set_aside), since its log and its state do not fit together, is
+//! told of likewise; only, it cannot go on.
 
 use crate::host::Host;
 use crate::table::partition_of_group;
@@ -41,7 +44,7 @@ fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, 
 }
 
 impl Host {
-    /// Replicas here that have forgotten, as far as the catalog does not know.
+    /// Replicas here that have forgotten or are set aside, as far as the catalog does not know.
     pub(crate) fn lost_here(&self) -> Vec<LostReplica> {
         let catalog = self.catalog.load();
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
@@ -49,7 +52,14 @@ impl Host {
             let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
             is_news.then(|| LostReplica { table: entry.id, partition, replica, end: self.end_of_log(group) })
         });
-        lost.collect()
+        let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, _)| {
+            let (entry, partition, placement) = placement_of(&catalog, group)?;
+            let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
+            // One that is alone has nobody to take its place. Any other one that goes on is of more use.
+            let is_news = placement.members != [replica] && !placement.is_lost(replica);
+            is_news.then_some(LostReplica { table: entry.id, partition, replica, end: (0, 0) })
+        });
+        lost.chain(aside).collect()
     }
 
     /// Term and index of the last entry that the log on disk has of a group that was not started.

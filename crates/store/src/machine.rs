@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
-use tessera_engine::Applied;
+use tessera_engine::{Applied, mutation};
 use tessera_types::{Acks, Durability, ReplicaId, RequestError, UnixMillis};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
@@ -222,6 +222,26 @@ impl StateMachine for PartitionsMachine {
             hosted.overlay = Overlay::default();
             hosted.told = UnixMillis::new(0);
         }
+    }
+
+    fn set_aside(&mut self, group: GroupId, reason: &str) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            let (name, state) = (table.name.load(), &table.partitions[*partition as usize]);
+            tracing::error!(table = %name, partition, reason, "a replica is set aside; its records and log stay until it is replaced");
+            state.stop_leading();
+            state.is_readable.store(false, Ordering::Release);
+        }
+        self.host.stop_fetching(group);
+        self.host.replicas.set_aside(group, reason);
+    }
+
+    fn unusable(&mut self, committed: &[Committed]) -> Vec<(GroupId, String)> {
+        let damage = |committed: &Committed| {
+            let error =
+                committed.payloads.iter().flat_map(|payload| mutation::decode(payload)).find_map(Result::err)?;
+            Some((committed.group, format!("up to index {}: {error}", committed.index)))
+        };
+        committed.iter().filter_map(damage).collect()
     }
 
     fn removed(&mut self, group: GroupId) {

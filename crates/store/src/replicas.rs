@@ -29,6 +29,10 @@ pub(crate) struct Replicas {
     held: Mutex<Held>,
     /// Groups that a worker still has although their replica goes.
     leaving: Mutex<HashSet<GroupId>>,
+    /// Groups whose replica here cannot go on, and why.
+    aside: Mutex<BTreeMap<GroupId, String>>,
+    /// Groups that the log was told to forget, and may not have on disk yet.
+    forgotten: Mutex<HashSet<GroupId>>,
 }
 
 #[derive(Default)]
@@ -46,7 +50,8 @@ impl Replicas {
         let replicas: BTreeMap<u64, ReplicaId> = tessera_cluster::load_json(path)?.unwrap_or_default();
         let earlier = replicas.keys().map(|group| GroupId(*group)).collect();
         let held = Mutex::new(Held { replicas, earlier, ..Held::default() });
-        Ok(Self { path: path.to_path_buf(), held, leaving: Mutex::default() })
+        let (leaving, aside, forgotten) = Default::default();
+        Ok(Self { path: path.to_path_buf(), held, leaving, aside, forgotten })
     }
 
     fn save(&self, held: &mut Held) -> Result<(), EngineError> {
@@ -69,7 +74,19 @@ impl Replicas {
 
     /// The worker has let go of the group, and its records are gone.
     pub(crate) fn left(&self, group: GroupId) {
+        self.forgotten.lock().insert(group);
         self.leaving.lock().remove(&group);
+    }
+
+    /// The replica here cannot go on, for that reason.
+    pub(crate) fn set_aside(&self, group: GroupId, reason: &str) {
+        self.aside.lock().insert(group, reason.into());
+    }
+
+    /// Replicas here that cannot go on, and why. The catalog's own may be among them, which has no number.
+    pub(crate) fn all_aside(&self) -> Vec<(GroupId, Option<ReplicaId>, String)> {
+        let (held, aside) = (self.held.lock(), self.aside.lock());
+        aside.iter().map(|(group, reason)| (*group, held.replicas.get(&group.0).copied(), reason.clone())).collect()
     }
 }
 
@@ -98,6 +115,20 @@ impl Host {
                     if self.replicas.is_leaving(group) {
                         continue;
                     }
+                    // That an earlier one left may have got lost on the way to the disk.
+                    self.forget_recovered(group);
+                    // After a power cut this one must not find in the log what that one had. What is being waited for may be
+                    // more than the disk's time, so it waits for a round that may.
+                    if self.replicas.forgotten.lock().contains(&group) {
+                        if !may_wait {
+                            continue;
+                        }
+                        if let Err(error) = self.log.wait_synced() {
+                            outcome = Err(EngineError::LogNotSynced(error.to_string()));
+                            continue;
+                        }
+                        self.replicas.forgotten.lock().remove(&group);
+                    }
                     // What an earlier replica left may be gone from memory and come back after a crash.
                     if table.engine.applied_index(partition) > 0 || table.engine.durable_index(partition)? > 0 {
                         if !may_wait {
@@ -110,8 +141,6 @@ impl Host {
                             continue;
                         }
                     }
-                    // That an earlier one left may have got lost on the way to the disk.
-                    self.forget_recovered(group);
                     place.insert(due);
                     held.is_unsaved = true;
                 }
@@ -159,6 +188,7 @@ impl Host {
     /// Lets the log forget what it holds of a group that was not started.
     pub(crate) fn forget_recovered(&self, group: GroupId) {
         if self.recovered.lock().remove(&group).is_some() {
+            self.replicas.forgotten.lock().insert(group);
             self.log.submit(LogBatch { records: vec![LogRecord::Removed { group }], ..Default::default() });
         }
     }
@@ -189,6 +219,7 @@ impl Host {
     fn leave(&self, held: &mut Held, group: GroupId, table: &Table, partition: u32) {
         held.is_unsaved |= held.replicas.remove(&group.0).is_some();
         held.earlier.remove(&group);
+        self.replicas.aside.lock().remove(&group);
         let state = &table.partitions[partition as usize];
         state.is_serving.store(false, Ordering::Release);
         state.is_readable.store(false, Ordering::Release);
@@ -220,3 +251,6 @@ pub(crate) fn make_blank(table: &Table, partition: u32) -> Result<(), EngineErro
     mutation::encode_clear(&mut payload);
     table.engine.write(&[Applied { partition, index: 0, payloads: &[payload.freeze()] }])
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
-use crate::table::{Leader, Table, group_of};
+use crate::table::{Leader, Table, group_of, partition_of_group};
 use crate::traffic::{PartitionTraffic, Traffic};
 use crate::{boot, driver, identity, presence};
 use arc_swap::ArcSwap;
@@ -282,6 +282,19 @@ impl Store {
             fetches.iter().find(|(fetched, _)| *fetched == group).map(|(_, progress)| (*node, *progress))
         };
         fetches.iter().filter_map(of_node).collect()
+    }
+
+    /// Replicas on this node that cannot go on since their log and their state do not fit together, in words.
+    pub fn set_aside(&self) -> Vec<String> {
+        let describe = |(group, _, reason)| match partition_of_group(group) {
+            Some((table, partition)) => {
+                let name = self.host.registry.any(table).map(|table| table.name.load_full());
+                let name = name.map_or_else(|| table.to_string(), |name| name.to_string());
+                format!("table {name}: partition {partition} on this node is set aside: {reason}")
+            }
+            None => format!("the catalog on this node is set aside: {reason}. Remove the node, and let it join anew"),
+        };
+        self.host.replicas.all_aside().into_iter().map(describe).collect()
     }
 
     /// Replicas on this node.

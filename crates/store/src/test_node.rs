@@ -1,6 +1,7 @@
 //! A node of its own, for tests.
 
 use crate::{Store, StoreConfig, Table};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::CatalogCommand;
@@ -11,12 +12,31 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) struct TestNode {
     pub(crate) store: Store,
     worker: Option<std::thread::JoinHandle<()>>,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl TestNode {
     pub(crate) fn start(configure: impl FnOnce(&mut StoreConfig)) -> Self {
+        Self::start_with(tempfile::TempDir::new().unwrap(), configure)
+    }
+
+    /// Ends, and starts again with what `change` makes of a copy of the data directory: some threads of a store end with the
+    /// process only, and keep its lock as long.
+    pub(crate) fn restart(mut self, change: impl FnOnce(&Path), configure: impl FnOnce(&mut StoreConfig)) -> Self {
+        self.end();
         let data = tempfile::TempDir::new().unwrap();
+        copy(self.data.path(), data.path());
+        change(data.path());
+        Self::start_with(data, configure)
+    }
+
+    fn end(&mut self) {
+        self.store.shut_down();
+        let _ = self.worker.take().map(std::thread::JoinHandle::join);
+        self.store.close();
+    }
+
+    fn start_with(data: tempfile::TempDir, configure: impl FnOnce(&mut StoreConfig)) -> Self {
         let mut config = StoreConfig { workers: 1, ..StoreConfig::new(data.path()) };
         configure(&mut config);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,7 +46,7 @@ impl TestNode {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
         };
-        Self { store, worker: Some(std::thread::spawn(run)), _data: data }
+        Self { store, worker: Some(std::thread::spawn(run)), data }
     }
 
     /// A memory table.
@@ -35,12 +55,23 @@ impl TestNode {
     }
 
     pub(crate) async fn create_table_in(&self, name: &str, partitions: u32, engine: EngineKind) -> Arc<Table> {
+        let durability = if engine == EngineKind::Memory { Durability::None } else { Durability::Soft };
+        self.create_durable_table(name, partitions, engine, durability).await
+    }
+
+    pub(crate) async fn create_durable_table(
+        &self,
+        name: &str,
+        partitions: u32,
+        engine: EngineKind,
+        durability: Durability,
+    ) -> Arc<Table> {
         let schema = TableSchema {
             engine,
             partitions,
             partitioner: Partitioner::default(),
             model: Model::default(),
-            durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
+            durability,
             replicas: 1,
         };
         self.change(CatalogCommand::Create {
@@ -72,8 +103,18 @@ impl TestNode {
 
 impl Drop for TestNode {
     fn drop(&mut self) {
-        self.store.shut_down();
-        let _ = self.worker.take().map(std::thread::JoinHandle::join);
-        self.store.close();
+        self.end();
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
     }
 }

@@ -31,6 +31,8 @@ pub enum Inconsistent {
     Members(String),
     #[error("the members that entry {index} makes cannot follow those before: {error}")]
     Change { index: u64, error: String },
+    #[error("an entry cannot be applied: {0}")]
+    Entry(String),
     #[error("the snapshot of index {index} cannot be taken: {error}")]
     Snapshot { index: u64, error: String },
 }

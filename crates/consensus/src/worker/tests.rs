@@ -15,6 +15,11 @@ struct Sums {
     /// Groups that take nothing for now.
     slow: Arc<Mutex<HashSet<GroupId>>>,
     removed: Arc<Mutex<Vec<GroupId>>>,
+    /// Groups of which an entry makes all fail that come with it, and those that were set aside for that.
+    damaged: Arc<Mutex<HashSet<GroupId>>>,
+    aside: Arc<Mutex<Vec<GroupId>>>,
+    /// What is told at once when a group is removed.
+    on_removed: Arc<Mutex<Option<Sender<()>>>>,
 }
 
 struct Add {
@@ -40,6 +45,10 @@ impl StateMachine for Sums {
 
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
         let (mut sums, slow) = (self.by_group.lock(), self.slow.lock());
+        let damaged = self.damaged.lock();
+        if committed.iter().any(|committed| damaged.contains(&committed.group) && !committed.payloads.is_empty()) {
+            return Err("damaged".into());
+        }
         for Committed { group, payloads, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             let numbers = payloads.iter().flat_map(|payload: &Bytes| payload.chunks(8));
             let sum: u64 = numbers.map(|number| u64::from_le_bytes(number.try_into().unwrap())).sum();
@@ -60,6 +69,19 @@ impl StateMachine for Sums {
 
     fn removed(&mut self, group: GroupId) {
         self.removed.lock().push(group);
+        if let Some(sender) = self.on_removed.lock().take() {
+            // Whoever waits for this is done with the log before the loop goes on.
+            let _ = sender.send(());
+            std::thread::park_timeout(PATIENCE);
+        }
+    }
+
+    fn set_aside(&mut self, group: GroupId, _reason: &str) {
+        self.aside.lock().push(group);
+    }
+
+    fn unusable(&mut self, _committed: &[Committed]) -> Vec<(GroupId, String)> {
+        self.damaged.lock().iter().map(|group| (*group, "damaged".into())).collect()
     }
 }
 
@@ -212,5 +234,48 @@ fn a_group_is_not_removed_while_its_state_machine_is_at_work() {
     assert_eq!(slow.recv_timeout(PATIENCE).unwrap(), Err(Failure::Interrupted));
     running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
     assert_eq!(*running.sums.removed.lock(), [GroupId(1)]);
+    running.stop();
+}
+
+/// It once kept all groups of its worker from going on, and one whose log did not fit its state ended the process.
+#[test]
+fn a_replica_that_cannot_go_on_is_set_aside_alone() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 2);
+    running.sums.damaged.lock().insert(GroupId(1));
+    let (damaged, sound) = (running.add(1, 1, true), running.add(0, 1, true));
+    assert_eq!(damaged.recv_timeout(PATIENCE).unwrap(), Err(Failure::Interrupted));
+    assert_eq!(sound.recv_timeout(PATIENCE).unwrap(), Ok(()));
+    assert_eq!(running.add(1, 1, true).recv_timeout(PATIENCE).unwrap(), Err(Failure::NotServing));
+    let recovered = crate::log::RecoveredGroup { truncated: (7, 1), ..Default::default() };
+    running.inbox.start(GroupStart { id: GroupId(2), settings: GroupSettings::alone(true, 0), recovered });
+    assert_eq!(running.add(0, 1, true).recv_timeout(PATIENCE).unwrap(), Ok(()));
+    assert_eq!(*running.sums.aside.lock(), [GroupId(1), GroupId(2)]);
+    // It can still be removed, and then the log forgets it.
+    running.inbox.remove(GroupId(1));
+    running.add(0, 1, true).recv_timeout(PATIENCE).unwrap().unwrap();
+    assert_eq!(*running.sums.removed.lock(), [GroupId(1)]);
+    running.stop();
+    let (_log, recovered) = SharedLog::open(directory.path(), &LogConfig::default()).unwrap();
+    assert!(recovered.contains_key(&GroupId(0)) && !recovered.contains_key(&GroupId(1)));
+}
+
+/// Whoever hears that a group is gone, and syncs the log, knows that the log has forgotten it. It was once told before.
+#[test]
+fn the_log_hears_that_a_group_is_removed_before_anybody_else() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 2);
+    let (sender, hears) = channel();
+    *running.sums.on_removed.lock() = Some(sender);
+    running.inbox.remove(GroupId(1));
+    hears.recv_timeout(PATIENCE).unwrap();
+    running.log.wait_synced().unwrap();
+    let copy = TempDir::new().unwrap();
+    for file in std::fs::read_dir(directory.path()).unwrap().flatten() {
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    let (_log, recovered) = SharedLog::open(copy.path(), &LogConfig::default()).unwrap();
+    assert!(recovered.contains_key(&GroupId(0)) && !recovered.contains_key(&GroupId(1)));
+    running.thread.thread().unpark();
     running.stop();
 }

@@ -32,10 +32,11 @@ pub struct MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// Opens a table of `partitions` partitions. With a `directory`, loads the checkpoints found there.
+    /// Opens a table of `partitions` partitions. With a `directory`, loads the checkpoints found there. A partition whose
+    /// checkpoint is damaged begins empty, with index 0: whoever has its log sees whether that still has everything.
     ///
     /// # Errors
-    /// If the directory cannot be used or a checkpoint is damaged.
+    /// If the directory cannot be used or a checkpoint cannot be read.
     pub fn open(partitions: u32, budget: Arc<MemoryBudget>, directory: Option<PathBuf>) -> Result<Self, EngineError> {
         let partitions = (0..partitions).map(|_| Partition::new(budget.clone())).collect();
         let engine = Self { partitions, budget, evict_when_full: AtomicBool::new(false), directory };
@@ -45,7 +46,14 @@ impl MemoryEngine {
                 let path = checkpoint_path(directory, number);
                 if path.exists() {
                     let partition = &engine.partitions[number];
-                    partition.durability.open(partition, &path)?;
+                    match partition.durability.open(partition, &path) {
+                        Err(error) if error.is_damage() => {
+                            tracing::error!(%error, "a checkpoint is damaged; it is kept under another name, and the partition begins empty");
+                            partition.clear();
+                            fs::rename(&path, path.with_extension("damaged")).map_err(EngineError::io(&path))?;
+                        }
+                        outcome => outcome?,
+                    }
                 }
             }
         }

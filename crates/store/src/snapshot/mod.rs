@@ -100,11 +100,16 @@ pub(crate) fn keep_records(host: &Host, table: &Table, partition: u32, index: u6
     });
 }
 
-/// Returns whether it was done. It is not if the replica is to go.
+/// Returns whether it was done. It is not if it cannot be, or the replica is to go.
 fn try_again(host: &Host, table: &Table, partition: u32, work: impl Fn() -> Result<(), EngineError>) -> bool {
     while !host.replicas.is_leaving(group_of(table.id, partition)) {
         match work() {
             Ok(()) => return true,
+            Err(error) if error.is_damage() => {
+                // It will not get better. Without the records that the group counts on, the replica is set aside.
+                tracing::error!(table = %table.name.load(), partition, %error, "a snapshot is damaged");
+                return false;
+            }
             Err(error) => {
                 tracing::error!(table = %table.name.load(), partition, %error, "a snapshot cannot be taken; trying again");
                 std::thread::sleep(PAUSE);

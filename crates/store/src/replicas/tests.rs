@@ -1,0 +1,30 @@
+use crate::test_node::TestNode;
+use std::path::Path;
+use std::time::Duration;
+use tessera_types::{Durability, EngineKind};
+
+/// The node once did not start any more.
+#[tokio::test]
+async fn a_replica_with_a_damaged_checkpoint_is_set_aside_and_the_others_serve() {
+    let configure = |config: &mut crate::StoreConfig| config.flush_age = Duration::from_millis(1);
+    let node = TestNode::start(configure);
+    let table = node.create_durable_table("t", 2, EngineKind::Memory, Durability::Hard).await;
+    node.store.clear(&table, 0..2).await.unwrap();
+    let is_durable =
+        |partition| table.engine.durable_index(partition).unwrap() == table.engine.applied_index(partition);
+    node.wait_for("checkpoints of all that was applied", |_| (0..2).all(is_durable).then_some(())).await;
+    let damage = |directory: &Path| {
+        let path = directory.join(format!("memory/table-{}/partition-00001.checkpoint", table.id));
+        let mut checkpoint = std::fs::read(&path).unwrap();
+        let last = checkpoint.len() - 1;
+        checkpoint[last] ^= 1;
+        std::fs::write(&path, checkpoint).unwrap();
+    };
+    let node = node.restart(damage, configure);
+    let aside = node.wait_for("a replica that is set aside", |store| store.set_aside().pop()).await;
+    assert!(aside.starts_with("table t: partition 1 on this node is set aside: "), "{aside}");
+    let table = node.wait_for("the table", |store| store.table_named("t")).await;
+    node.wait_for("the other partition", |_| table.known_leader(0)).await;
+    node.store.clear(&table, 0..1).await.unwrap();
+    assert_eq!((table.known_leader(1), node.store.set_aside().len()), (None, 1));
+}
