@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_types::{Limits, NodeId, ReplicaId};
 
@@ -205,7 +204,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         Ok(())
     }
 
-    fn fresh(&mut self, _group: GroupId, _as_of: Option<Instant>) {
+    fn fresh(&mut self, _group: GroupId, _as_of: Option<tessera_consensus::Moment>) {
         if !std::mem::replace(&mut self.has_caught_up, true) {
             self.listener.caught_up(&self.file.catalog);
         }

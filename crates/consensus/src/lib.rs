@@ -8,6 +8,7 @@
 mod group;
 pub mod log;
 mod machine;
+mod moment;
 pub mod worker;
 
 #[cfg(feature = "exposure")]
@@ -16,6 +17,7 @@ pub use group::message::PeerMessage;
 pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange, MemberView};
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
+pub use moment::Moment;
 pub use worker::{GroupStart, Inbox, InboxFull, Transport, Worker};
 
 /// Names a group on this cluster. The storeys above choose the numbers.

@@ -1,6 +1,5 @@
-use crate::GroupId;
+use crate::{GroupId, Moment};
 use bytes::{Bytes, BytesMut};
-use std::time::Instant;
 use tessera_types::ReplicaId;
 
 /// What the groups of one worker replicate: called by the worker's loop only, never concurrently.
@@ -60,11 +59,11 @@ pub trait StateMachine {
 
     /// Until `until` no other replica leads the group; `None` is as long as it serves, since there is no other one. A
     /// later call takes the place of an earlier one, and may take time away.
-    fn lease(&mut self, _group: GroupId, _until: Option<Instant>) {}
+    fn lease(&mut self, _group: GroupId, _until: Option<Moment>) {}
 
     /// The state reflects all that the group had committed at that time; as of now, as long as nothing else is said, if it
     /// is `None`. Told again and again while the group is awake, and when it begins to rest.
-    fn fresh(&mut self, _group: GroupId, _as_of: Option<Instant>) {}
+    fn fresh(&mut self, _group: GroupId, _as_of: Option<Moment>) {}
 
     /// A replica was elected to lead the group, this one or another.
     fn leader(&mut self, _group: GroupId, _term: u64, _leader: ReplicaId) {}

@@ -13,7 +13,7 @@ use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
 use crate::group::{Group, Inconsistent, PassOutput, Readies, TICK};
 use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
-use crate::{Committed, Evaluated, Failure, GroupId, StateMachine};
+use crate::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use ahash::AHashMap;
 use arrivals::Arrivals;
 use behind::Behind;
@@ -41,7 +41,7 @@ pub struct Worker<M: StateMachine> {
     log: Option<Arc<SharedLog>>,
     transport: Option<Arc<dyn Transport>>,
     /// What time is counted from.
-    began: Instant,
+    began: Moment,
     arrivals: Arrivals,
     /// Groups that this pass touched.
     touched: Vec<GroupId>,
@@ -60,7 +60,7 @@ impl<M: StateMachine> Worker<M> {
     pub fn new(machine: M, inbox: Arc<Inbox<M::Command>>, log: Option<Arc<SharedLog>>) -> Self {
         Self {
             transport: None,
-            began: Instant::now(),
+            began: Moment::now(),
             machine,
             groups: AHashMap::new(),
             aside: AHashMap::new(),

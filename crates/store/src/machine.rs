@@ -14,8 +14,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
+use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use tessera_engine::{Applied, mutation};
 use tessera_types::{Acks, Durability, ReplicaId, RequestError, UnixMillis};
 
@@ -266,7 +265,7 @@ impl StateMachine for PartitionsMachine {
         }
     }
 
-    fn lease(&mut self, group: GroupId, until: Option<Instant>) {
+    fn lease(&mut self, group: GroupId, until: Option<Moment>) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             let state = &table.partitions[*partition as usize];
             state.lease.set(until);
@@ -277,7 +276,7 @@ impl StateMachine for PartitionsMachine {
         }
     }
 
-    fn fresh(&mut self, group: GroupId, as_of: Option<Instant>) {
+    fn fresh(&mut self, group: GroupId, as_of: Option<Moment>) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             table.partitions[*partition as usize].as_of.set(as_of);
         }

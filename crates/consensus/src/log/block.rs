@@ -1,23 +1,27 @@
 //! A block: what one write to the log holds.
 //!
 //! ```text
-//! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 number | u64 durable | u64 batch | u32 length | records | zeros
+//! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 salt | u64 number | u64 durable | u64 batch | u32 length | records
+//! | zeros
 //! ```
 //!
-//! Integers are little-endian. Numbers count blocks over all segments from 1. `durable` is the number of the last block
+//! Integers are little-endian. The salt is a random number, the same in all blocks of a segment: a client that could guess it
+//! could write a value that looks like a block, and behind a torn one such a block would vouch for what never was. Numbers count blocks over all segments from 1. `durable` is the number of the last block
 //! that was durable when this one was written, `batch` that of the last batch whose records are all in this block or before it.
 //! Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
 
 use bytes::BufMut;
+use std::hash::{BuildHasher as _, RandomState};
 
-const MAGIC: u32 = 0x4c53_5354; // "TSSL"
-pub(super) const HEADER_LEN: usize = 44;
+const MAGIC: u32 = 0x324c_5354; // "TSL2"
+pub(super) const HEADER_LEN: usize = 52;
 /// What writes past the page cache need at most.
 pub(super) const ALIGNMENT: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) segment: u64,
+    pub(super) salt: u64,
     pub(super) number: u64,
     pub(super) durable: u64,
     pub(super) batch: u64,
@@ -34,6 +38,7 @@ pub(super) fn finish(out: &mut Vec<u8>, header: BlockHeader) {
     let length = u32::try_from(out.len() - HEADER_LEN).expect("a block is bounded by the writer");
     let mut head = &mut out[8..HEADER_LEN];
     head.put_u64_le(header.segment);
+    head.put_u64_le(header.salt);
     head.put_u64_le(header.number);
     head.put_u64_le(header.durable);
     head.put_u64_le(header.batch);
@@ -49,20 +54,35 @@ pub(super) fn after(end: usize) -> usize {
     end.next_multiple_of(ALIGNMENT)
 }
 
-/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`.
-pub(super) fn read(bytes: &[u8], segment: u64) -> Option<(BlockHeader, usize)> {
-    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    if half(0)? != MAGIC || word(8)? != segment {
-        return None;
-    }
-    let length = half(40)? as usize;
-    let checked = bytes.get(8..HEADER_LEN.checked_add(length)?)?;
-    (crc32c::crc32c(checked) == half(4)?)
-        .then_some((BlockHeader { segment, number: word(16)?, durable: word(24)?, batch: word(32)? }, length))
+/// A salt for a new segment.
+pub(super) fn new_salt() -> u64 {
+    // It has random keys, which nobody outside of the process knows.
+    RandomState::new().hash_one(0)
 }
 
-/// Where the next whole block of `segment` at or after `from` begins.
-pub(super) fn find(bytes: &[u8], segment: u64, from: usize) -> Option<usize> {
-    (after(from)..bytes.len()).step_by(ALIGNMENT).find(|&at| read(&bytes[at..], segment).is_some())
+/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`, which has this salt,
+/// if that is known.
+pub(super) fn read(bytes: &[u8], segment: u64, salt: Option<u64>) -> Option<(BlockHeader, usize)> {
+    let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    if half(0)? != MAGIC || word(8)? != segment || salt.is_some_and(|salt| word(16) != Some(salt)) {
+        return None;
+    }
+    let length = half(48)? as usize;
+    let checked = bytes.get(8..HEADER_LEN.checked_add(length)?)?;
+    (crc32c::crc32c(checked) == half(4)?).then_some((
+        BlockHeader { segment, salt: word(16)?, number: word(24)?, durable: word(32)?, batch: word(40)? },
+        length,
+    ))
+}
+
+/// Whether a page does not begin like a block.
+pub(super) fn is_no_block(page: &[u8]) -> bool {
+    !page.starts_with(&MAGIC.to_le_bytes())
+}
+
+/// Where the next whole block of `segment`, with this salt, at or after `from` begins. Only its blocks have both, so no byte is
+/// looked at more often than blocks overlap, which they do not.
+pub(super) fn find(bytes: &[u8], segment: u64, salt: u64, from: usize) -> Option<usize> {
+    (after(from)..bytes.len()).step_by(ALIGNMENT).find(|&at| read(&bytes[at..], segment, Some(salt)).is_some())
 }

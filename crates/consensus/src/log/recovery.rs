@@ -53,12 +53,14 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
         let bytes = Bytes::from(bytes);
         if let Some(torn) = &torn {
             // Nothing behind a bad block is used. But if it vouches for that block, the bad block was no torn tail.
-            torn.check_against(&bytes, segment, 0)?;
+            let salt = block::read(&bytes, segment, None).map(|(first, _)| first.salt);
+            torn.check_against(&bytes, segment, salt, 0)?;
             continue;
         }
         let mut highest = HashMap::new();
-        let mut offset = 0;
-        while let Some((header, length)) = block::read(&bytes[offset..], segment) {
+        let (mut offset, mut salt) = (0, None);
+        while let Some((header, length)) = block::read(&bytes[offset..], segment, salt) {
+            salt = Some(header.salt);
             if recovered.last_block != 0 && header.number != recovered.last_block + 1 {
                 return Err(LogError::Corrupt { path, offset: offset as u64, what: "a block is missing before it" });
             }
@@ -80,7 +82,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
         if !is_unused || position + 1 < numbers.len() {
             // Either damage, or simply the end of a full segment: later segments show which.
             let suspect = Torn { path, offset, block: recovered.last_block + 1 };
-            suspect.check_against(&bytes, segment, offset)?;
+            suspect.check_against(&bytes, segment, salt, offset)?;
             if !is_unused {
                 torn = Some(suspect);
             }
@@ -98,18 +100,27 @@ struct Torn {
 }
 
 impl Torn {
-    /// Fails if a whole block of `bytes` from `from` on vouches for the missing one.
-    fn check_against(&self, bytes: &[u8], segment: u64, mut from: usize) -> Result<(), LogError> {
-        while let Some(at) = block::find(bytes, segment, from) {
-            let Some((BlockHeader { durable, .. }, _)) = block::read(&bytes[at..], segment) else { break };
+    /// Fails if a whole block of `bytes`, a segment with this salt, from `from` on vouches for the missing one. Without a first
+    /// block that tells the salt, what follows does: a segment's first block is on disk before anything else is written to it.
+    fn check_against(&self, bytes: &[u8], segment: u64, salt: Option<u64>, mut from: usize) -> Result<(), LogError> {
+        let corrupt = |what| LogError::Corrupt { path: self.path.clone(), offset: self.offset as u64, what };
+        let Some(salt) = salt else {
+            let is_unused =
+                bytes.get(block::ALIGNMENT..).unwrap_or_default().chunks(block::ALIGNMENT).all(block::is_no_block);
+            return if is_unused {
+                Ok(())
+            } else {
+                Err(corrupt("a segment's first block is damaged, and it has others"))
+            };
+        };
+        while let Some(at) = block::find(bytes, segment, salt, from) {
+            let Some((BlockHeader { durable, .. }, length)) = block::read(&bytes[at..], segment, Some(salt)) else {
+                break;
+            };
             if durable >= self.block {
-                return Err(LogError::Corrupt {
-                    path: self.path.clone(),
-                    offset: self.offset as u64,
-                    what: "the block's checksum does not match",
-                });
+                return Err(corrupt("the block's checksum does not match"));
             }
-            from = at + 1;
+            from = at + HEADER_LEN + length;
         }
         Ok(())
     }
@@ -158,8 +169,9 @@ fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<Gro
 /// that is not.
 pub fn decode_segment(bytes: &[u8], segment: u64) -> Vec<LogRecord> {
     let bytes = Bytes::copy_from_slice(bytes);
-    let (mut offset, mut decoded) = (0, Vec::new());
-    while let Some((_, length)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment)) {
+    let (mut offset, mut salt, mut decoded) = (0, None, Vec::new());
+    while let Some((header, length)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment, salt)) {
+        salt = Some(header.salt);
         let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
         while let Some(record) = LogRecord::decode(&mut records) {
             decoded.push(record);

@@ -352,7 +352,7 @@ fn a_kill_between_any_two_blocks_loses_nothing_that_was_staged() {
         let path = segments::path(killed.path(), segment);
         let mut bytes = std::fs::read(&path).unwrap();
         let mut ends = vec![0];
-        while let Some((_, length)) = block::read(&bytes[ends[ends.len() - 1]..], segment) {
+        while let Some((_, length)) = block::read(&bytes[ends[ends.len() - 1]..], segment, None) {
             ends.push(block::after(ends[ends.len() - 1] + block::HEADER_LEN + length).min(bytes.len()));
         }
         for end in ends.into_iter().rev() {
@@ -389,4 +389,67 @@ fn what_was_staged_when_the_disk_failed_is_there_after_the_next_start() {
     std::fs::remove_dir(&obstacle).unwrap();
     let (_log, groups) = SharedLog::open(directory.path(), &staging(&directory)).unwrap();
     assert_eq!(indexes(&groups[&GroupId(1)]), (1..=30).collect::<Vec<_>>());
+}
+
+/// A client's value holds what looks like a block that vouches for everything. Behind a torn one it once made a torn tail damage,
+/// and the node did not start.
+#[test]
+fn a_value_that_looks_like_a_block_vouches_for_nothing() {
+    let directory = TempDir::new().unwrap();
+    let config = LogConfig { segment_bytes: 8 * SMALL, ..config() };
+    let (log, _) = SharedLog::open(directory.path(), &config).unwrap();
+    append(&log, 1, 1..2, 10);
+    settle(&log);
+    let (segment, _) = newest_segment(&directory);
+    let mut forged = Vec::new();
+    block::begin(&mut forged);
+    block::finish(&mut forged, block::BlockHeader { segment, salt: 1, number: 9, durable: u64::MAX, batch: 0 });
+    // At every place of a page there is one that begins there, as far as there is room.
+    let payload = forged[..block::HEADER_LEN].repeat(3 * block::ALIGNMENT / block::HEADER_LEN);
+    for shift in 0..block::HEADER_LEN as u64 {
+        let padded = [&vec![0; shift as usize], &payload[..]].concat();
+        let entries = vec![entry(2 + shift, &padded)];
+        log.submit(LogBatch { records: vec![LogRecord::Entries { group: GroupId(1), entries }], ..Default::default() });
+        settle(&log);
+        let killed = copy_of(&directory);
+        let (_, path) = newest_segment(&killed);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let torn = last_block(&bytes, segment);
+        let has_forged = (torn + 1..bytes.len())
+            .any(|at| at.is_multiple_of(block::ALIGNMENT) && block::read(&bytes[at..], segment, Some(1)).is_some());
+        bytes[torn] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let recovered = recovery::recover(killed.path()).unwrap();
+        assert_eq!(recovered.groups[&GroupId(1)].entries.len() as u64, 1 + shift);
+        if has_forged {
+            return;
+        }
+    }
+    panic!("no forged block was where a block could be");
+}
+
+/// Where the last block of a segment begins.
+fn last_block(bytes: &[u8], segment: u64) -> usize {
+    let (mut at, mut last) = (0, 0);
+    while let Some((_, length)) = bytes.get(at..).and_then(|bytes| block::read(bytes, segment, None)) {
+        (last, at) = (at, block::after(at + block::HEADER_LEN + length));
+    }
+    last
+}
+
+#[test]
+fn a_segment_whose_first_block_is_damaged_is_no_torn_tail() {
+    let directory = TempDir::new().unwrap();
+    let (log, _) = SharedLog::open(directory.path(), &LogConfig { segment_bytes: 8 * SMALL, ..config() }).unwrap();
+    append(&log, 1, 1..2, 10);
+    let killed = kill(log, &directory);
+    let (_, path) = newest_segment(&killed);
+    let sound = std::fs::read(&path).unwrap();
+    let mut damaged = sound.clone();
+    damaged[20] ^= 1;
+    std::fs::write(&path, &damaged).unwrap();
+    assert!(matches!(recovery::recover(killed.path()).err(), Some(LogError::Corrupt { .. })));
+    // Without another block it never became whole.
+    std::fs::write(&path, &damaged[..block::ALIGNMENT]).unwrap();
+    assert!(recovery::recover(killed.path()).unwrap().groups.is_empty());
 }

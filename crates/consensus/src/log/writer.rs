@@ -28,6 +28,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     file: SegmentFile,
     segment: u64,
+    salt: u64,
     /// Number of the last block written, and of the last one that is durable.
     last_block: u64,
     durable_block: u64,
@@ -69,6 +70,7 @@ impl Writer {
             shared,
             file,
             segment,
+            salt: block::new_salt(),
             last_block: recovered.last_block,
             durable_block: recovered.last_block,
             last_batch: recovered.last_batch,
@@ -198,7 +200,8 @@ impl Writer {
             self.block = block;
         }
         let number = self.last_block + 1;
-        let header = BlockHeader { segment: self.segment, number, durable: self.durable_block, batch: whole };
+        let (segment, salt, durable) = (self.segment, self.salt, self.durable_block);
+        let header = BlockHeader { segment, salt, number, durable, batch: whole };
         block::finish(&mut self.block, header);
         let began = Instant::now();
         if durably {
@@ -232,7 +235,7 @@ impl Writer {
         // one as well only keeps that one a little longer.
         let highest = self.highest.clone();
         self.closed.push_back((self.segment, std::mem::replace(&mut self.highest, highest)));
-        (self.file, self.segment) = (file, next);
+        (self.file, self.segment, self.salt) = (file, next, block::new_salt());
         self.write_group_states()
     }
 
@@ -371,8 +374,9 @@ fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogEr
     let path = segments::path(directory, used);
     let cut = || -> io::Result<()> {
         let bytes = std::fs::read(&path)?;
-        let mut offset = 0;
-        while let Some((_, length)) = block::read(&bytes[offset..], used) {
+        let (mut offset, mut salt) = (0, None);
+        while let Some((header, length)) = block::read(&bytes[offset..], used, salt) {
+            salt = Some(header.salt);
             offset = block::after(offset + block::HEADER_LEN + length).min(bytes.len());
         }
         let file = File::options().write(true).open(&path)?;
