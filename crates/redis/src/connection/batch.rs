@@ -9,6 +9,7 @@ use super::frame::OwnedFrame;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use tessera_store::{Operation, Store, Table, Transaction, Verdict, Watch, WriteOptions};
@@ -69,6 +70,11 @@ impl Batch {
         self.replies.is_empty()
     }
 
+    /// How many commands there are.
+    pub(super) fn len(&self) -> usize {
+        self.replies.len()
+    }
+
     /// Adds a command that is answered already.
     pub(super) fn push_answered(&mut self, reply: Vec<u8>) {
         self.replies.push(Awaited::Ready(reply));
@@ -108,7 +114,7 @@ impl Batch {
     pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol) -> Answered {
         let Self { work, partitions, replies } = self;
         let progress =
-            Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], undone: Vec::new(), waiting: work.len() };
+            Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], undone: HashSet::new(), waiting: work.len() };
         let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
         if !partitions.is_empty() {
             let operation: Arc<dyn Operation> = sent.clone();
@@ -179,7 +185,7 @@ struct Progress {
     bytes: Vec<u8>,
     parts: Vec<Range<usize>>,
     /// Parts that certainly were not done, and may be done elsewhere.
-    undone: Vec<usize>,
+    undone: HashSet<usize>,
     waiting: usize,
 }
 
@@ -206,7 +212,7 @@ impl Operation for SentBatch {
         let progress = &mut *self.progress.lock();
         if let Err(error) = outcome {
             if error == RequestError::NotReady {
-                progress.undone.push(part);
+                progress.undone.insert(part);
             }
             let began = progress.bytes.len();
             Reply::new(&mut progress.bytes, self.protocol).error(&CommandError::Request(error).line());

@@ -31,7 +31,7 @@ impl Connection {
     }
 
     /// Runs the GETs that have gathered.
-    pub(super) async fn run_gets(&mut self, input: &[u8], now: UnixMillis) -> io::Result<()> {
+    pub(super) async fn run_gets(&mut self, input: &[u8], mut now: UnixMillis) -> io::Result<()> {
         if self.gets.is_empty() {
             return Ok(());
         }
@@ -53,10 +53,13 @@ impl Connection {
             self.turn.note_slice(ran, bytes);
             self.turn.note_commands(ran);
             self.turn.note_bytes(bytes);
-            if self.output.len() >= REPLY_BYTES {
+            let is_much = self.output.len() >= REPLY_BYTES;
+            if is_much {
                 self.write_out().await?;
             }
-            self.turn.end().await;
+            if self.turn.end().await || is_much {
+                now = self.server.store.now();
+            }
         }
         self.gets = gets;
         self.gets.clear();

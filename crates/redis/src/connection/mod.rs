@@ -61,6 +61,8 @@ const ANSWER_BYTES: usize = 4 << 20;
 const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
 /// How often a read that several writes overtook is tried here before the partition's owner makes it.
 const READ_TRIES: usize = 4;
+/// Writes of a pipeline that are sent together, at most.
+const GATHERED: usize = 16 << 10;
 /// Most arguments of a command.
 const ARGUMENTS: usize = 1 << 20;
 
@@ -150,7 +152,8 @@ impl Connection {
 
     /// Carries out every whole command of the input.
     async fn process(&mut self) -> io::Result<()> {
-        let now = self.server.store.now();
+        // The time of a turn: what expires while a client takes its replies is not there for the commands after them.
+        let mut now = self.server.store.now();
         self.session.follow_split();
         buffers::take(&mut self.output);
         let mut limits = self.parse_limits();
@@ -200,10 +203,13 @@ impl Connection {
                     break;
                 }
             }
-            if self.output.len() >= REPLY_BYTES {
+            let is_much = self.output.len() >= REPLY_BYTES;
+            if is_much {
                 self.write_out().await?;
             }
-            self.turn.end().await;
+            if self.turn.end().await || is_much {
+                now = self.server.store.now();
+            }
         }
         frame.shrink();
         self.frame = frame;
@@ -303,7 +309,7 @@ impl Connection {
         {
             self.returning += usize::from(returns_values(command, &owned));
             self.gather_write(command, owned);
-            if self.returning >= self.turn.slice() {
+            if self.returning >= self.turn.slice() || self.writes.len() >= GATHERED {
                 self.settle().await;
             }
             return Ok(());
@@ -327,7 +333,7 @@ impl Connection {
                 let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.
-                while asks_partitions(which) && self.session.follow_split() {
+                while self.asks_again(which, replied) && self.session.follow_split() {
                     self.output.truncate(replied);
                     self.run_session(which, command, &owned, now).await?;
                 }
@@ -336,6 +342,16 @@ impl Connection {
         }
         self.note_slow(&owned, began);
         Ok(())
+    }
+
+    /// Whether a command that goes from partition to partition by itself does so again if the table turns out to have been split.
+    /// What has deleted records, and is not known to have failed everywhere, is not carried out twice.
+    fn asks_again(&self, which: SessionCommand, replied: usize) -> bool {
+        match which {
+            SessionCommand::DbSize | SessionCommand::RandomKey => true,
+            SessionCommand::Flush => self.is_not_ready(replied),
+            _ => false,
+        }
     }
 
     /// Whether another node has asked for as much as it may get at a time.
@@ -359,11 +375,6 @@ fn returns_values(command: &Command, frame: &OwnedFrame) -> bool {
         "set" => frame.len() > 3,
         _ => false,
     }
-}
-
-/// Whether a command goes from partition to partition by itself.
-fn asks_partitions(command: SessionCommand) -> bool {
-    matches!(command, SessionCommand::DbSize | SessionCommand::Flush | SessionCommand::RandomKey)
 }
 
 fn unknown_command(args: &[&[u8]]) -> String {

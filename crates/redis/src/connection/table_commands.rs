@@ -90,7 +90,7 @@ impl Connection {
         table
     }
 
-    pub(super) fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
+    pub(super) async fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
         let cursor = crate::commands::parse_cursor(args[1])?;
         let (mut pattern, mut count, mut kind) = (None, 10usize, None);
         let mut options = args[2..].iter();
@@ -118,7 +118,10 @@ impl Connection {
             if is_next && position.partition < table.schema().partitions && !Self::is_here(&table, position.partition) {
                 break;
             }
-            next = page(&table, position, count - found.len(), now, &mut found)?;
+            let before = found.len();
+            next = page(&table, position, (count - before).min(PAGE), now, &mut found)?;
+            self.turn.note_commands(found.len() - before);
+            self.turn.end().await;
         }
         found.retain(|found| {
             let kind_fits =
@@ -235,8 +238,8 @@ impl Connection {
         if self.may_forward() {
             let all = 0..table.schema().partitions;
             let replies = self.ask_partitions(&table, command, frame, all).await;
-            let reply = replies.iter().find(|reply| reply.starts_with(b"-")).unwrap_or(&replies[0]);
-            self.output.extend_from_slice(reply);
+            let merge = elsewhere::Merge::Same { parts: replies.len() };
+            merge.write(&mut replies.iter().map(Vec::as_slice), self.session.protocol, &mut self.output);
             return Ok(());
         }
         let (first, last) = self.range(&table);

@@ -407,3 +407,15 @@ async fn a_hash_of_many_pages_is_that_of_one_instant() {
         }
     }
 }
+
+/// FLUSHALL that met a split once began anew on all partitions, and deleted what had been written to those that were done.
+#[tokio::test]
+async fn partitions_that_were_cleared_are_not_cleared_again_after_a_split() {
+    let (first, _second, table, here, there) = two_nodes().await;
+    let mut connection = connection(&first, &table);
+    assert_eq!(connection.given(&format!("SET {here} 1\nSET {there} 1\nFLUSHALL")).await, "+OK\r\n+OK\r\n+OK\r\n");
+    assert_eq!(connection.given(&format!("EXISTS {here} {there}")).await, ":0\r\n");
+    connection.output.extend_from_slice(b"+OK\r\n-ERR outcome unknown: x\r\n-LOADING x\r\n");
+    assert!(!connection.asks_again(SessionCommand::Flush, 0) && !connection.asks_again(SessionCommand::Flush, 5));
+    assert!(connection.asks_again(SessionCommand::Flush, 30) && connection.asks_again(SessionCommand::DbSize, 0));
+}

@@ -51,12 +51,14 @@ impl Turn {
         self.slice = (SLICE_BYTES / average).clamp(1, LONGEST_SLICE.min(2 * self.slice));
     }
 
-    /// Lets others run if this connection has had its turn.
-    pub(super) async fn end(&mut self) {
-        if self.work >= TURN {
+    /// Lets others run if this connection has had its turn. Returns whether it had.
+    pub(super) async fn end(&mut self) -> bool {
+        let is_over = self.work >= TURN;
+        if is_over {
             self.work = 0;
             tokio::task::yield_now().await;
         }
+        is_over
     }
 }
 

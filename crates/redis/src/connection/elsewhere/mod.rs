@@ -82,10 +82,12 @@ impl Part {
         };
         let command = crate::commands::find(frame.arguments()[0]).ok_or(RequestError::NotReady)?;
         let schema = table.schema();
-        if matches!(command.run, Run::Session(SessionCommand::Keys)) {
+        if let Run::Session(which @ (SessionCommand::Keys | SessionCommand::Flush)) = command.run {
             let children = schema.partitioner.children_of(self.partition, schema.partitions);
             let parts = children.map(|child| on(child, vec![frame.clone()]));
-            return Ok((parts.into(), Merge::Arrays(children.len())));
+            let count = children.len();
+            let is_flush = which == SessionCommand::Flush;
+            return Ok((parts.into(), if is_flush { Merge::Same { parts: count } } else { Merge::Arrays(count) }));
         }
         // Commands on whole tables begin anew; a cursor means what it meant, or less.
         let (parts, merge) = split(table, command, frame).ok_or(RequestError::NotReady)?;

@@ -77,7 +77,7 @@ impl Connection {
                 self.reply().simple("RESET");
                 Ok(())
             }
-            S::Scan => self.scan(&args, now),
+            S::Scan => self.scan(&args, now).await,
             S::Select => self.select(args[1]).await,
             S::SlowLog => self.slow_log(&args),
             S::Table => self.choose_by_name(&args).await,
