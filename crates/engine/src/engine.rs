@@ -1,4 +1,4 @@
-use crate::{EngineError, EngineStatistics};
+use crate::{Digest, EngineError, EngineStatistics, Slice};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
@@ -81,6 +81,10 @@ pub trait Engine: Send + Sync {
     /// [`make_durable`](Self::make_durable) and [`checkpoint`](Self::checkpoint) wait, or fail with
     /// [`EngineError::PartialRecords`].
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError>;
+
+    /// Digests a slice of the partition's records as they are now. For the partition's writer, so that no entry is applied
+    /// meanwhile; what takes long is left to the caller to do elsewhere.
+    fn digest(&self, partition: u32, slice: &Slice) -> Digest;
 
     /// Bytes that may still be written before the engine is full; `None` if only the disk limits it.
     fn spare_bytes(&self) -> Option<u64>;

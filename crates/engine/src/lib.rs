@@ -6,6 +6,7 @@
 //!
 //! Read first: the trait [`Engine`], then [`mutation`] (what a log entry carries), then one of [`memory`] and [`rocks`].
 
+mod digest;
 mod engine;
 mod error;
 mod expiries;
@@ -14,6 +15,7 @@ pub mod mutation;
 pub mod rocks;
 mod statistics;
 
+pub use digest::{Digest, Slice, SliceDigest};
 pub use engine::{Applied, Engine, Order, SortKeyRange, Visit};
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};

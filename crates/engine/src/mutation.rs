@@ -9,6 +9,7 @@
 //! | 3 clear | (nothing): every record of the partition, and its time |
 //! | 4 time | u64 milliseconds since the Unix epoch: the partition's time, unless that is later already |
 //! | 5 delete hash key | as a delete: every record of the hash key, whose sort key here is empty |
+//! | 6 mark | u32 length, content: changes nothing, and says something to whoever applies the entry |
 //!
 //! The hash travels along so that followers and recovery do not compute it again.
 
@@ -21,6 +22,7 @@ const DELETE: u8 = 2;
 const CLEAR: u8 = 3;
 const TIME: u8 = 4;
 const DELETE_HASH_KEY: u8 = 5;
+const MARK: u8 = 6;
 
 /// One change to one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,10 @@ pub enum Mutation<'a> {
     Clear,
     /// What had expired by this time is gone for good.
     Time(UnixMillis),
+    /// Changes nothing. What it says is the concern of whoever hands entries to engines.
+    Mark {
+        content: &'a [u8],
+    },
 }
 
 fn put_key(out: &mut BytesMut, kind: u8, key: &RecordKey<'_>) {
@@ -120,6 +126,23 @@ pub fn encode_clear(out: &mut BytesMut) {
     out.put_u8(CLEAR);
 }
 
+pub fn encode_mark(out: &mut BytesMut, content: &[u8]) {
+    out.put_u8(MARK);
+    out.put_u32_le(u32::try_from(content.len()).expect("a mark is short"));
+    out.put_slice(content);
+}
+
+/// The content of the mark that an entry begins with, if it does.
+pub fn leading_mark(payload: &[u8]) -> Option<&[u8]> {
+    if payload.first() != Some(&MARK) {
+        return None;
+    }
+    match decode(payload).next() {
+        Some(Ok(Mutation::Mark { content })) => Some(content),
+        _ => None,
+    }
+}
+
 /// Reads a payload back, mutation by mutation. The log has verified the bytes' checksum, so damage here means a
 /// defect or a later format; it is reported once, then the iteration ends.
 pub fn decode(payload: &[u8]) -> impl Iterator<Item = Result<Mutation<'_>, EngineError>> {
@@ -142,6 +165,12 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     }
     if kind == TIME {
         return Some(Mutation::Time(UnixMillis::new(u64::from_le_bytes(take(rest)?))));
+    }
+    if kind == MARK {
+        let length = u32::from_le_bytes(take(rest)?) as usize;
+        let (content, tail) = rest.split_at_checked(length)?;
+        *rest = tail;
+        return Some(Mutation::Mark { content });
     }
     let hash = u64::from_le_bytes(take(rest)?);
     let hash_key_len = u16::from_le_bytes(take(rest)?) as usize;
@@ -190,10 +219,23 @@ mod tests {
         let put = Mutation::Put { key, value: b"\0value" };
         let rest = [Mutation::DeleteHashKey { key: whole }, Mutation::Time(time), Mutation::Clear];
         assert_eq!(decoded, [&[put, Mutation::Delete { key }], &rest[..]].concat());
+        assert_eq!(leading_mark(&payload), None);
 
         payload.truncate(payload.len() - 5);
         let decoded: Vec<_> = decode(&payload).collect();
         assert_eq!(decoded.len(), 4);
         assert!(decoded[2].is_ok() && decoded[3].is_err());
+    }
+
+    #[test]
+    fn a_mark_is_found_at_the_beginning_of_an_entry() {
+        let key = RecordKey::new(b"user", b"field");
+        let mut payload = BytesMut::new();
+        encode_mark(&mut payload, b"look");
+        encode_delete(&mut payload, &key);
+        assert_eq!(leading_mark(&payload), Some(&b"look"[..]));
+        let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
+        assert_eq!(decoded, [Mutation::Mark { content: b"look" }, Mutation::Delete { key }]);
+        assert_eq!((leading_mark(b""), leading_mark(&payload[..7])), (None, None));
     }
 }

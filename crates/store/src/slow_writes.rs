@@ -47,6 +47,7 @@ fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
             }
             Ok(Mutation::Clear) => watched.touch_all(),
             Ok(Mutation::Time(_)) => {}
+            Ok(Mutation::Mark { .. }) => {}
             Err(_) => {} // the engine has refused such a payload already
         }
     }

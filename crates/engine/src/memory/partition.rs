@@ -142,6 +142,17 @@ impl Partition {
         }
     }
 
+    /// Shows the slots of the segment that holds hash `from`, and returns with what came of that the first hash behind it.
+    pub(super) fn visit_segment<T>(
+        &self,
+        from: u64,
+        visit: impl FnOnce(&mut dyn Iterator<Item = &Slot>) -> T,
+    ) -> (T, Option<u64>) {
+        let state = self.state.read();
+        let (slots, next) = state.index.segment_at(from);
+        (visit(&mut slots.map(|(_, slot)| slot)), next)
+    }
+
     pub(super) fn apply(&self, applied: &Applied<'_>) -> Result<(), EngineError> {
         let mut state = self.state.write();
         let before = state.bytes();
@@ -164,6 +175,7 @@ impl Partition {
                         noted.get_or_insert_default().clear();
                     }
                     Mutation::Time(time) => noted.get_or_insert_default().time(time),
+                    Mutation::Mark { .. } => {}
                 }
             }
         }

@@ -57,6 +57,11 @@ pub(super) fn hash_position(partition: u32, from: u64) -> [u8; PREFIX_LEN] {
     position
 }
 
+/// Where the partition's records at and after a key in its ordered form begin.
+pub(super) fn slice_position(partition: u32, ordered: &[u8]) -> Vec<u8> {
+    [&hash_position(partition, 0)[..PARTITION_LEN], ordered].concat()
+}
+
 /// Where the partition's records end.
 pub(super) fn partition_end(partition: u32) -> Vec<u8> {
     match u16::try_from(partition + 1) {

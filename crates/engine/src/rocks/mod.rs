@@ -10,6 +10,7 @@
 //! time after which none of its records expires (u64 little-endian each); it exists once there was either.
 
 mod config;
+mod digest;
 mod expiry_filter;
 mod keys;
 mod level_table;

@@ -8,7 +8,7 @@ use super::record_cache::{Found, RecordCache, Records};
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
-use crate::{Applied, Engine, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
+use crate::{Applied, Digest, Engine, EngineError, EngineStatistics, Order, Slice, SortKeyRange, Visit};
 use rocksdb::statistics::Ticker;
 use rocksdb::{
     BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
@@ -362,6 +362,10 @@ impl Engine for RocksEngine {
         let outcome = self.replace_by(partition, path, index);
         self.replace_records(partition);
         outcome
+    }
+
+    fn digest(&self, partition: u32, slice: &Slice) -> Digest {
+        self.begin_digest(partition, slice.clone())
     }
 
     fn spare_bytes(&self) -> Option<u64> {

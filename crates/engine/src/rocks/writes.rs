@@ -73,6 +73,7 @@ impl RocksEngine {
                                     partition_end(partition),
                                 );
                             }
+                            Mutation::Mark { .. } => {}
                         }
                     }
                 }

@@ -283,6 +283,8 @@ impl<'a> Sorter<'a> {
             Mutation::DeleteHashKey { key } => mutation::encode_delete_hash_key(self.of(&key), &key),
             Mutation::Time(time) => self.last.iter_mut().for_each(|last| mutation::encode_time(last, time)),
             Mutation::Clear => self.last.iter_mut().for_each(mutation::encode_clear),
+            // It was about the old partition's replicas.
+            Mutation::Mark { .. } => {}
         }
         for (last, full) in self.last.iter_mut().zip(&mut self.full) {
             if last.len() >= STEP_BYTES {

@@ -93,6 +93,7 @@ fn take(transaction: &mut Transaction<'_>, payload: &[u8]) -> Result<(), Request
             Mutation::DeleteHashKey { key } => transaction.delete_hash_key(key.hash_key),
             Mutation::Clear => transaction.clear(),
             Mutation::Time(time) => transaction.take_time(time),
+            Mutation::Mark { .. } => {}
         }
     }
     Ok(())

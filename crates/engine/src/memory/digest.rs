@@ -1,0 +1,50 @@
+//! Digesting a slice of a partition's records.
+
+use super::partition::Partition;
+use super::slot::{Slot, SlotRef};
+use crate::digest::Digester;
+use crate::{Slice, SliceDigest};
+use std::ops::Bound;
+use tessera_types::RecordKey;
+
+impl Partition {
+    /// Looks at no more segments than the slice lies in.
+    pub(super) fn digest(&self, slice: &Slice) -> SliceDigest {
+        let mut digester = Digester::new(slice);
+        let mut from = slice.first().map(|first| first.hash());
+        loop {
+            let is_in = |slot: &Slot| from.is_none_or(|from| slot.hash() >= from);
+            let (goes_on, next) = self.visit_segment(from.unwrap_or(0), |slots| {
+                let mut slots: Vec<_> = slots.filter(|slot| is_in(slot)).map(|slot| (key_of(slot), slot)).collect();
+                slots.sort_unstable_by_key(|(key, _)| (key.hash(), key.hash_key.len(), key.hash_key, key.sort_key));
+                slots.into_iter().all(|(key, slot)| add(&mut digester, &key, slot, slice))
+            });
+            match next.filter(|_| goes_on) {
+                Some(next) => from = Some(next),
+                None => return digester.finish(),
+            }
+        }
+    }
+}
+
+/// The first key that may be in a slot.
+fn key_of(slot: &Slot) -> RecordKey<'_> {
+    match slot.get() {
+        SlotRef::Record(record) => RecordKey::with_hash(record.hash(), record.hash_key(), record.sort_key()),
+        SlotRef::Fields(fields) => RecordKey::with_hash(fields.hash, &fields.hash_key, b""),
+    }
+}
+
+fn add(digester: &mut Digester<'_>, key: &RecordKey<'_>, slot: &Slot, slice: &Slice) -> bool {
+    match slot.get() {
+        SlotRef::Record(record) => digester.add(key, record.value()),
+        SlotRef::Fields(fields) => {
+            // A slice that begins among the fields of a large hash key does not look at those before.
+            let first = slice.first().filter(|first| first.hash() == key.hash() && first.hash_key == key.hash_key);
+            let sort_key = first.map_or(&b""[..], |first| first.sort_key);
+            let mut records = fields.records.range::<[u8], _>((Bound::Included(sort_key), Bound::Unbounded));
+            let of = |sort_key| RecordKey::with_hash(key.hash(), key.hash_key, sort_key);
+            records.all(|(sort_key, value)| digester.add(&of(sort_key), value))
+        }
+    }
+}

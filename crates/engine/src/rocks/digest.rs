@@ -1,0 +1,55 @@
+//! Digesting a slice of a partition's records, from a snapshot, so that nobody waits for the disk meanwhile.
+
+use super::keys::{hash_position, partition_end, read_record_key, slice_position};
+use super::store::RocksStore;
+use super::table::RocksEngine;
+use crate::digest::Digester;
+use crate::{Digest, EngineError, Slice, SliceDigest};
+use rocksdb::{BoundColumnFamily, DB, ReadOptions, SnapshotWithThreadMode};
+use std::sync::Arc;
+
+/// The records as they were when it was made. The first two are dropped before the instance that they belong to.
+struct Pinned {
+    snapshot: SnapshotWithThreadMode<'static, DB>,
+    column_family: Arc<BoundColumnFamily<'static>>,
+    store: Arc<RocksStore>,
+}
+
+impl RocksEngine {
+    pub(super) fn begin_digest(&self, partition: u32, slice: Slice) -> Digest {
+        let snapshot = self.store.db.snapshot();
+        // SAFETY: the snapshot borrows from the instance in `store`. Both are in one value, which drops the snapshot first and
+        // gives it to nobody, so the instance outlives it.
+        let snapshot = unsafe {
+            std::mem::transmute::<SnapshotWithThreadMode<'_, DB>, SnapshotWithThreadMode<'static, DB>>(snapshot)
+        };
+        let pinned = Pinned { snapshot, column_family: self.column_family.clone(), store: self.store.clone() };
+        Digest::Later(Box::new(move || pinned.digest(partition, &slice)))
+    }
+}
+
+impl Pinned {
+    fn digest(&self, partition: u32, slice: &Slice) -> Result<SliceDigest, EngineError> {
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&self.snapshot);
+        options.set_total_order_seek(true);
+        // What clients ask for is to stay in the cache.
+        options.fill_cache(false);
+        options.set_iterate_upper_bound(partition_end(partition));
+        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+        match slice.from.is_empty() {
+            true => iterator.seek(hash_position(partition, 0)),
+            false => iterator.seek(slice_position(partition, &slice.from)),
+        }
+        let mut digester = Digester::new(slice);
+        while let Some((stored, value)) = iterator.item() {
+            let key = read_record_key(partition, stored).ok_or_else(RocksEngine::damaged_key)?;
+            if !digester.add(&key, value) {
+                break;
+            }
+            iterator.next();
+        }
+        iterator.status()?;
+        Ok(digester.finish())
+    }
+}
