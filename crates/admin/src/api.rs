@@ -2,7 +2,7 @@
 
 use crate::cluster::SplitInfo;
 use crate::doors::{self, Nothing};
-use crate::{AdminListener, cluster, compaction, metrics, traffic};
+use crate::{AdminListener, cluster, compaction, comparison, metrics, traffic};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
@@ -217,6 +217,7 @@ impl AdminServer {
             .route("/v1/tables/{name}/truncate", post(truncate_table))
             .route("/v1/tables/{name}/compact", post(compaction::begin))
             .route("/v1/tables/{name}/compaction", get(compaction::show))
+            .route("/v1/tables/{name}/compare", post(comparison::compare))
             .route("/v1/dropped", get(list_dropped))
             .route("/v1/dropped/{number}/recall", post(recall_table))
             .route("/metrics", get(show_metrics))
@@ -275,6 +276,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let cluster = cluster::info(&server.store);
     let mut issues = cluster.issues();
     issues.extend(server.store.set_aside());
+    issues.extend(comparison::issues(&server.store));
     if log != tessera_store::LogStatus::Ok {
         issues.push(format!("the log takes no writes: {log:?}"));
     }

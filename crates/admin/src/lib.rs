@@ -3,6 +3,7 @@
 mod api;
 mod cluster;
 mod compaction;
+mod comparison;
 mod doors;
 mod listener;
 mod metrics;

@@ -128,6 +128,7 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         );
     }
     crate::cluster::measure(store, &mut gauges);
+    crate::comparison::measure(store, &mut gauges);
     extra(&mut gauges);
     let mut text = String::new();
     // Encoding into a string fails only where a metric's own encoding does.

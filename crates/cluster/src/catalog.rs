@@ -239,6 +239,15 @@ impl Catalog {
                 groups.iter().for_each(|(table, partition, leader)| self.led(*table, *partition, *leader));
                 Ok(Changed::Other)
             }
+            CatalogCommand::Replace { table, partition, replica } => {
+                let placement = self.placement(*table, *partition)?;
+                let is_settled = !placement.is_moving() && placement.lost.is_empty();
+                let mut wanted = placement.wanted.clone();
+                let place = wanted.iter_mut().find(|wanted| *wanted == replica && is_settled && !replica.is_witness());
+                *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);
+                self.placement(*table, *partition)?.wanted = wanted;
+                Ok(Changed::Table(*table))
+            }
             CatalogCommand::Moved { table, partition, members } => {
                 self.placement(*table, *partition)?.moved(members);
                 Ok(Changed::Table(*table))

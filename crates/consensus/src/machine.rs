@@ -15,6 +15,11 @@ pub trait StateMachine {
     /// A pass of the loop begins: what is the same for all its commands, such as the time, can be looked up once.
     fn begin_pass(&mut self) {}
 
+    /// Whether the command's effect is to be the first in an entry.
+    fn begins_entry(&self, _command: &Self::Command) -> bool {
+        false
+    }
+
     /// Appends the command's effect to `payload`.
     fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut BytesMut) -> Evaluated<Self::Ticket>;
 

@@ -234,6 +234,12 @@ impl<M: StateMachine> Worker<M> {
         if self.behind.is_full(id) {
             return self.machine.refuse(command, Failure::Busy);
         }
+        if self.machine.begins_entry(&command)
+            && let Some((index, payload)) = group.propose()
+        {
+            self.machine.proposed(id, index, &payload);
+            touch(&mut self.touched, group);
+        }
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
             Evaluated::Replicate { ticket, sync, early } => group.replicate(ticket, sync, early),
             Evaluated::NoChange { ticket, confirm } => {

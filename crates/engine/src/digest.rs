@@ -1,8 +1,8 @@
 //! Digests of slices of a partition's records, by which replicas are compared.
 //!
-//! Every engine goes through a slice in the order of [`RecordKey::encode_ordered`], and all that a digest depends on are the
-//! records that had not ended at the slice's time: engines remove the others in their own time. So replicas that hold the
-//! same records get the same digest, and the same place at which the next slice begins, whatever engine they are on.
+//! Every engine goes through a slice in the order of [`RecordKey::encode_ordered`]. Records that had expired by the partition's
+//! [time](crate::Engine::time) are left out, because each replica removes them when it comes to it. So replicas that have applied the
+//! same entries get the same digest, and the same key at which the next slice begins, whatever engine they are on.
 
 use crate::EngineError;
 use bytes::Bytes;
@@ -20,8 +20,6 @@ pub struct Slice {
     pub from: Bytes,
     /// The first key behind it; `None` leaves it to the limits.
     pub to: Option<Bytes>,
-    /// Records that end at this time or earlier are left out.
-    pub as_of: UnixMillis,
     /// It ends with the record that reaches one of these two.
     pub records: u64,
     pub bytes: u64,
@@ -35,7 +33,7 @@ pub struct SliceDigest {
     pub records: u64,
     pub bytes: u64,
     pub hash: u128,
-    /// Where the next slice begins; `None` at the end of the partition.
+    /// Where the next slice begins, which is never behind the end that was asked for; `None` at the end of the partition.
     pub next: Option<Bytes>,
     /// Whether so many records were left out that it ended early. It is then not to be compared with others.
     pub is_cut: bool,
@@ -85,6 +83,7 @@ impl Slice {
 /// Digests the records that it is given, in order.
 pub(crate) struct Digester<'a> {
     slice: &'a Slice,
+    time: UnixMillis,
     first: Option<RecordKey<'a>>,
     end: Option<RecordKey<'a>>,
     hash: Xxh3,
@@ -93,10 +92,11 @@ pub(crate) struct Digester<'a> {
 }
 
 impl<'a> Digester<'a> {
-    pub(crate) fn new(slice: &'a Slice) -> Self {
+    /// Leaves out what had expired at `time`.
+    pub(crate) fn new(slice: &'a Slice, time: UnixMillis) -> Self {
         let end = slice.to.as_deref().and_then(RecordKey::decode_ordered);
-        let digest = SliceDigest { records: 0, bytes: 0, hash: 0, next: None, is_cut: false };
-        Self { slice, first: slice.first(), end, hash: Xxh3::new(), looked_at: 0, digest }
+        let digest = SliceDigest { records: 0, bytes: 0, hash: 0, next: slice.to.clone(), is_cut: false };
+        Self { slice, time, first: slice.first(), end, hash: Xxh3::new(), looked_at: 0, digest }
     }
 
     /// Takes a record. Returns whether the slice goes on behind it.
@@ -105,12 +105,11 @@ impl<'a> Digester<'a> {
             return true;
         }
         if self.end.is_some_and(|end| compare(key, &end).is_ge()) {
-            self.digest.next.clone_from(&self.slice.to);
             return false;
         }
         self.looked_at += 1;
         // What cannot be read is compared as it is.
-        if StoredValue::decode(value).is_none_or(|stored| stored.is_live(self.slice.as_of)) {
+        if StoredValue::decode(value).is_none_or(|stored| stored.is_live(self.time)) {
             let lengths = [key.hash_key.len() as u64, key.sort_key.len() as u64, value.len() as u64];
             lengths.iter().for_each(|length| self.hash.update(&length.to_le_bytes()));
             [key.hash_key, key.sort_key, value].iter().for_each(|part| self.hash.update(part));

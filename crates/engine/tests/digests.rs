@@ -5,20 +5,27 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tempfile::TempDir;
-use tessera_engine::mutation::{encode_delete, encode_mark, encode_put};
+use tessera_engine::mutation::{encode_delete, encode_mark, encode_put, encode_time};
 use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore, Slice, SliceDigest,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, UnixMillis};
 
-/// The time that slices are of.
+/// The partition's time.
 const NOW: u64 = 1_000;
 
 fn open(directory: &TempDir) -> [Box<dyn Engine>; 2] {
     let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
     let config = RocksConfig { block_cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20, ..Default::default() };
     let store = RocksStore::open(&directory.path().join("rocks"), config).unwrap();
-    [Box::new(MemoryEngine::open(2, budget, None).unwrap()), Box::new(store.open_table("table", 2).unwrap())]
+    let engines: [Box<dyn Engine>; 2] =
+        [Box::new(MemoryEngine::open(2, budget, None).unwrap()), Box::new(store.open_table("table", 2).unwrap())];
+    for engine in &engines {
+        let mut payload = BytesMut::new();
+        encode_time(&mut payload, UnixMillis::new(NOW));
+        write(&**engine, payload);
+    }
+    engines
 }
 
 fn write(engine: &dyn Engine, payload: BytesMut) {
@@ -36,7 +43,7 @@ fn put(engine: &dyn Engine, (hash_key, sort_key): &(Vec<u8>, Vec<u8>), value: &[
 }
 
 fn slice(from: Bytes, records: u64, looked_at: u64) -> Slice {
-    Slice { from, to: None, as_of: UnixMillis::new(NOW), records, bytes: 300, looked_at }
+    Slice { from, to: None, records, bytes: 300, looked_at }
 }
 
 /// All of a partition, slice by slice.

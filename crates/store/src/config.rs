@@ -38,6 +38,10 @@ pub struct StoreConfig {
     pub move_bytes_per_second: u64,
     /// How often bytes and load are evened out between nodes; zero is never.
     pub balance_interval: Duration,
+    /// How often the replicas of a partition are compared; zero is never, unless somebody asks.
+    pub compare_interval: Duration,
+    /// Bytes of records that this node has compared in a second.
+    pub compare_bytes_per_second: u64,
     /// Commands that may wait in a worker's queue; more are refused as busy.
     pub queued_writes: usize,
 }
@@ -63,6 +67,8 @@ impl StoreConfig {
             replace_after: Duration::from_secs(300),
             move_bytes_per_second: 100 << 20,
             balance_interval: Duration::from_secs(60),
+            compare_interval: Duration::from_secs(7 * 86_400),
+            compare_bytes_per_second: 4 << 20,
             queued_writes: 200_000,
         }
     }

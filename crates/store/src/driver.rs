@@ -2,6 +2,7 @@
 //! node that leads the catalog for all.
 
 use crate::compactions::Compactions;
+use crate::comparison;
 use crate::host::Host;
 use crate::peers;
 use crate::presence::{QUIET, Watch};
@@ -45,6 +46,7 @@ pub(crate) async fn run(store: Store) {
         compactions: Compactions::default(),
         traded: Instant::now(),
     };
+    tokio::spawn(comparison::run(rounds.store.clone()));
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0.. {
@@ -66,7 +68,7 @@ struct Rounds {
     traded: Instant,
 }
 
-async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
+pub(crate) async fn look<C>(inbox: &Inbox<C>) -> Vec<GroupView> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     inbox.look(Box::new(move |views| _ = sender.send(views)));
     // A worker that has ended shows nothing.
@@ -98,6 +100,7 @@ impl Rounds {
         self.compactions.begin_due(&self.store, UnixMillis::now());
         if number.is_multiple_of(REMINDER) {
             self.host().tell_leading(None);
+            self.host().tell_differences();
         }
         if number.is_multiple_of(TRAFFIC) {
             let host = self.host().clone();

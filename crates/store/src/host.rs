@@ -3,6 +3,7 @@
 use crate::addresses::Addresses;
 use crate::admission::Gate;
 use crate::clock::ClusterClock;
+use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
 use crate::machine::WriteCommand;
@@ -80,6 +81,7 @@ pub(crate) struct Host {
     pub(crate) fetches: Mutex<HashMap<NodeId, Vec<(GroupId, Progress)>>>,
     pub(crate) tells_fetches: AtomicBool,
     pub(crate) traffic: Traffic,
+    pub(crate) comparisons: Comparisons,
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,

@@ -7,7 +7,7 @@ use crate::snapshot::Description;
 use crate::split;
 use crate::table::{Partition, Table, group_of, partition_of_group};
 use crate::transaction::{Times, Transaction};
-use crate::{replicas, snapshot};
+use crate::{comparison, replicas, snapshot};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
@@ -43,6 +43,8 @@ pub(crate) struct WriteCommand {
     pub(crate) sync: bool,
     /// Whether it is answered when the leader has it.
     pub(crate) early: bool,
+    /// Whether nothing may stand before it in its log entry.
+    pub(crate) begins_entry: bool,
     /// Whether a majority must confirm the leader, should it turn out to change nothing.
     pub(crate) confirm: bool,
     pub(crate) ticket: Ticket,
@@ -119,8 +121,12 @@ impl StateMachine for PartitionsMachine {
         self.now = self.host.clock.now();
     }
 
+    fn begins_entry(&self, command: &WriteCommand) -> bool {
+        command.begins_entry
+    }
+
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
-        let WriteCommand { sync, early, confirm, ticket } = command;
+        let WriteCommand { sync, early, confirm, ticket, .. } = command;
         let now = self.now;
         let is_certain = self.host.clock.is_certain();
         let HostedPartition { table, partition, overlay, told, .. } =
@@ -171,6 +177,12 @@ impl StateMachine for PartitionsMachine {
             let (table, partition) = (table.clone(), *partition);
             if table.engine.applied_index(partition) >= *index {
                 continue; // a part of a pass that failed later on
+            }
+            let mut payloads = &payloads[..];
+            if table.partitions[partition as usize].compared_by.load(Ordering::Relaxed) != 0
+                && !self.slow_writes.hold_up(&table)
+            {
+                payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
             }
             let applied = Applied { partition, index: *index, payloads };
             match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {

@@ -117,7 +117,8 @@ impl Rounds {
                 let is_due = || table.engine.next_expiry(partition).is_some_and(|next| next <= clock.now());
                 if state.is_serving.load(Ordering::Acquire) && is_due() {
                     let ticket = Ticket::new(operation.clone(), 0);
-                    let command = WriteCommand { sync: false, early: false, confirm: false, ticket };
+                    let command =
+                        WriteCommand { sync: false, early: false, begins_entry: false, confirm: false, ticket };
                     // A full inbox has writes, which tell it.
                     let _ = table.submit(partition, command);
                 }

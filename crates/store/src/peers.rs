@@ -1,6 +1,7 @@
 //! What nodes say to each other.
 
 use crate::compactions;
+use crate::comparison;
 use crate::host::Host;
 use crate::hot_keys;
 use crate::identity::{JoinRequest, Welcome};
@@ -31,6 +32,9 @@ pub(crate) const TRAFFIC: u8 = 6;
 
 /// Where the sender is found now.
 pub(crate) const ADDRESS: u8 = 7;
+/// What a replica has in a slice that is being compared; what became of a comparison.
+pub(crate) const DIGEST: u8 = 8;
+pub(crate) const COMPARED: u8 = 9;
 
 /// Requests: to change the catalog; to be let into the cluster; to do what a client asked another node.
 pub(crate) const CATALOG: u8 = 1;
@@ -49,6 +53,11 @@ pub(crate) const COPY: u8 = 7;
 pub(crate) const HOT_KEYS: u8 = 8;
 /// How far a node is with compacting a table.
 pub(crate) const COMPACTION: u8 = 9;
+
+/// To take part in comparing the replicas of a partition.
+pub(crate) const TAKE_PART: u8 = 10;
+/// To compare the replicas of partitions, or to tell what came of that.
+pub(crate) const COMPARE: u8 = 11;
 
 /// A protocol whose requests nodes hand to each other as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +134,8 @@ impl Handler for PeerHandler {
                 STAYS => _ = store.host.stopping.lock().remove(&from),
                 FETCHES => store.host.others_fetch(from, payload),
                 ADDRESS => store.host.others_address(from, &payload),
+                DIGEST => store.host.comparisons.hear_digest(from, payload),
+                COMPARED => store.host.hear_compared(&payload),
                 TRAFFIC => store.host.hear_traffic(from, payload),
                 STOPS => _ = store.host.stopping.lock().insert(from),
                 _ => {}
@@ -159,6 +170,8 @@ impl Handler for PeerHandler {
                     piece.await.unwrap_or_default()
                 }
                 (COMPACTION, Some(_)) => json(&compactions::answer(&store.host, &payload)),
+                (TAKE_PART, Some(_)) => json(&comparison::take_part(&store.host, &payload)),
+                (COMPARE, Some(_)) => json(&comparison::answer(&store, &payload)),
                 (HOT_KEYS, Some(_)) => json(&hot_keys::answer(&store.host, &payload).await),
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,

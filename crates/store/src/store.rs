@@ -2,6 +2,7 @@
 
 use crate::addresses::Addresses;
 use crate::catalog_listener::OpenTables;
+use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::host::Host;
@@ -129,6 +130,7 @@ impl Store {
             fetches: Mutex::default(),
             tells_fetches: AtomicBool::new(false),
             traffic: Traffic::default(),
+            comparisons: Comparisons::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
             owes_renewal: AtomicBool::new(has_lost_tail),
@@ -228,7 +230,7 @@ impl Store {
     ) {
         for (part, partition) in partitions.into_iter().enumerate() {
             let ticket = Ticket::new(operation.clone(), part);
-            let command = WriteCommand { sync: false, early: false, confirm: true, ticket };
+            let command = WriteCommand { sync: false, early: false, begins_entry: false, confirm: true, ticket };
             if let Err((command, error)) = table.submit(partition, command) {
                 command.ticket.answer(Err(error));
             }
@@ -366,7 +368,7 @@ impl Store {
             match &admitted {
                 Err(error) => ticket.answer(Err(error.clone())),
                 Ok(sync) => {
-                    let command = WriteCommand { sync: *sync, early, confirm: false, ticket };
+                    let command = WriteCommand { sync: *sync, early, begins_entry: false, confirm: false, ticket };
                     if let Err((command, error)) = table.submit(partition, command) {
                         command.ticket.answer(Err(error));
                     }

@@ -66,6 +66,8 @@ pub struct Partition {
     pub(crate) as_of: Lease,
     /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
     pub(crate) answered_early: AtomicU64,
+    /// Who compares the replicas, as far as the one here was told: [a number of the comparison](crate::comparison); zero is nobody.
+    pub(crate) compared_by: AtomicU64,
     /// Whether the group was told that somebody wants to read, and has no lease.
     pub(crate) is_waking: AtomicBool,
     pub(crate) leader: KnownLeader,
@@ -96,6 +98,7 @@ impl Partition {
             is_readable: AtomicBool::new(false),
             as_of: Lease::default(),
             answered_early: AtomicU64::new(0),
+            compared_by: AtomicU64::new(0),
             is_waking: AtomicBool::new(false),
             leader: KnownLeader::default(),
             meter: Meter::default(),

@@ -13,6 +13,10 @@ pub enum ExitError {
     AddressInUse(String),
     #[error("{0}")]
     DataDirectory(String),
+    #[error("{0}")]
+    ReplicasDiffer(String),
+    #[error("{0}")]
+    ReplicasNotCompared(String),
 }
 
 impl ExitError {
@@ -23,6 +27,8 @@ impl ExitError {
             Self::Config(_) => 3,
             Self::AddressInUse(_) => 4,
             Self::DataDirectory(_) => 5,
+            Self::ReplicasDiffer(_) => 6,
+            Self::ReplicasNotCompared(_) => 7,
         })
     }
 }

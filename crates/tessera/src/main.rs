@@ -2,6 +2,7 @@
 
 mod admin_client;
 mod compaction_command;
+mod comparison_command;
 mod config;
 mod doors;
 mod engine_bench;

@@ -275,6 +275,8 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
         join: config.cluster.join.clone(),
         move_bytes_per_second: config.cluster.move_bytes_per_second,
         balance_interval: Duration::from_secs(config.cluster.balance_interval_seconds),
+        compare_interval: Duration::from_secs(config.cluster.compare_interval_seconds),
+        compare_bytes_per_second: config.cluster.compare_bytes_per_second,
         replace_after: Duration::from_secs(config.cluster.replace_after_seconds),
         limits: config.limits.clone(),
         memory: config.memory.clone(),

@@ -3,6 +3,7 @@
 use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::compaction_command::print_compaction;
+use crate::comparison_command::{comparison_outcome, print_comparison};
 use crate::exit::ExitError;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
@@ -94,6 +95,15 @@ Examples:
     Compact { name: String },
     /// Show how far each node is with compacting a table
     Compaction { name: String },
+    /// Compare the replicas of a table's partitions now, and wait for what comes of it. Replicas that stand alone are replaced.
+    /// Exits with 0 if all are equal, 6 if some differ, and 7 if not all can be compared
+    Compare {
+        name: String,
+        /// Bytes of records that each node has compared in a second, in the place of cluster.compare_bytes_per_second; 0 for as
+        /// many as it can
+        #[arg(long, value_name = "BYTES")]
+        bytes_per_second: Option<u64>,
+    },
 }
 
 #[derive(Args)]
@@ -254,6 +264,12 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
                     ["deleted_by_rules", "changed_by_rules"].map(|key| done[key].as_u64().unwrap_or(0));
                 println!("compacted table {name} on this node; rules deleted {deleted} records and changed {changed}");
             });
+        }
+        TableCommand::Compare { name, bytes_per_second } => {
+            let body = json!({ "bytes_per_second": bytes_per_second });
+            let compared = call(node, "POST", &path(name, "/compare"), Some(&body))?;
+            show(node, &compared, print_comparison);
+            return comparison_outcome(name, &compared);
         }
         TableCommand::Compaction { name } => {
             let nodes = call(node, "GET", &path(name, "/compaction"), None)?;

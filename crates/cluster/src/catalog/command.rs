@@ -104,6 +104,12 @@ pub enum CatalogCommand {
     Led {
         groups: Vec<(TableId, u32, ReplicaId)>,
     },
+    /// The records of this replica are not what the others agree on: a new one on its node takes its place.
+    Replace {
+        table: TableId,
+        partition: u32,
+        replica: ReplicaId,
+    },
     /// A partition's group has these members now.
     Moved {
         table: TableId,
@@ -163,4 +169,6 @@ pub enum CatalogError {
     LastNode,
     #[error("there is no partition {1} of table {0}")]
     NoSuchPartition(TableId, u32),
+    #[error("replica {0} cannot be replaced now: it has been already, or replicas of its partition are moving")]
+    NotReplaceable(ReplicaId),
 }

@@ -10,7 +10,7 @@ use tessera_types::RecordKey;
 impl Partition {
     /// Looks at no more segments than the slice lies in.
     pub(super) fn digest(&self, slice: &Slice) -> SliceDigest {
-        let mut digester = Digester::new(slice);
+        let mut digester = Digester::new(slice, self.expiries().time());
         let mut from = slice.first().map(|first| first.hash());
         loop {
             let is_in = |slot: &Slot| from.is_none_or(|from| slot.hash() >= from);

@@ -4,9 +4,10 @@ use super::keys::{hash_position, partition_end, read_record_key, slice_position}
 use super::store::RocksStore;
 use super::table::RocksEngine;
 use crate::digest::Digester;
-use crate::{Digest, EngineError, Slice, SliceDigest};
+use crate::{Digest, Engine, EngineError, Slice, SliceDigest};
 use rocksdb::{BoundColumnFamily, DB, ReadOptions, SnapshotWithThreadMode};
 use std::sync::Arc;
+use tessera_types::UnixMillis;
 
 /// The records as they were when it was made. The first two are dropped before the instance that they belong to.
 struct Pinned {
@@ -23,13 +24,14 @@ impl RocksEngine {
         let snapshot = unsafe {
             std::mem::transmute::<SnapshotWithThreadMode<'_, DB>, SnapshotWithThreadMode<'static, DB>>(snapshot)
         };
+        let time = self.time(partition);
         let pinned = Pinned { snapshot, column_family: self.column_family.clone(), store: self.store.clone() };
-        Digest::Later(Box::new(move || pinned.digest(partition, &slice)))
+        Digest::Later(Box::new(move || pinned.digest(partition, &slice, time)))
     }
 }
 
 impl Pinned {
-    fn digest(&self, partition: u32, slice: &Slice) -> Result<SliceDigest, EngineError> {
+    fn digest(&self, partition: u32, slice: &Slice, time: UnixMillis) -> Result<SliceDigest, EngineError> {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
         options.set_total_order_seek(true);
@@ -41,7 +43,7 @@ impl Pinned {
             true => iterator.seek(hash_position(partition, 0)),
             false => iterator.seek(slice_position(partition, &slice.from)),
         }
-        let mut digester = Digester::new(slice);
+        let mut digester = Digester::new(slice, time);
         while let Some((stored, value)) = iterator.item() {
             let key = read_record_key(partition, stored).ok_or_else(RocksEngine::damaged_key)?;
             if !digester.add(&key, value) {

@@ -48,6 +48,7 @@ pub struct Transaction<'a> {
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
     cleared: bool,
+    is_marked: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
     found: Found<'a>,
@@ -126,6 +127,7 @@ impl<'a> Transaction<'a> {
             writer: None,
             changes: ChangeSet::default(),
             cleared: false,
+            is_marked: false,
             wrote_sort_key: false,
             written_bytes: 0,
             found: Found { bytes: Cell::new(0), meter: None },
@@ -353,6 +355,16 @@ impl<'a> Transaction<'a> {
         own.max(writer.time).filter(|time| *time > told)
     }
 
+    /// Begins the log entry with a mark. Returns false if something else is in the entry already.
+    pub(crate) fn mark(&mut self, content: &[u8]) -> bool {
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        self.is_marked = writer.payload.is_empty();
+        if self.is_marked {
+            mutation::encode_mark(writer.payload, content);
+        }
+        self.is_marked
+    }
+
     /// Takes back what was written.
     pub(crate) fn abandon(self) {
         if let Some(writer) = self.writer {
@@ -366,13 +378,14 @@ impl<'a> Transaction<'a> {
         if let (Some(time), Some(writer)) = (time, self.writer) {
             mutation::encode_time(writer.payload, time);
         }
-        Changes { cleared: self.cleared, changes: self.changes, deletes_hash_key, time }
+        Changes { cleared: self.cleared, is_marked: self.is_marked, changes: self.changes, deletes_hash_key, time }
     }
 }
 
 /// What a transaction wrote, by its place in the payload.
 pub(crate) struct Changes {
     cleared: bool,
+    is_marked: bool,
     changes: ChangeSet,
     deletes_hash_key: bool,
     time: Option<UnixMillis>,
@@ -380,7 +393,7 @@ pub(crate) struct Changes {
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        !self.cleared && self.changes.is_empty() && !self.deletes_hash_key && self.time.is_none()
+        !self.cleared && !self.is_marked && self.changes.is_empty() && !self.deletes_hash_key && self.time.is_none()
     }
 
     /// The time that it tells the log.

@@ -138,6 +138,10 @@ pub struct ClusterSection {
     pub move_bytes_per_second: u64,
     /// Zero is never.
     pub balance_interval_seconds: u64,
+    /// Zero is never, unless somebody asks.
+    pub compare_interval_seconds: u64,
+    /// Bytes of records that this node has compared in a second; zero is as many as it can.
+    pub compare_bytes_per_second: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -216,6 +220,8 @@ impl Default for ClusterSection {
             replace_after_seconds: 300,
             move_bytes_per_second: 100 << 20,
             balance_interval_seconds: 60,
+            compare_interval_seconds: 7 * 86_400,
+            compare_bytes_per_second: 4 << 20,
         }
     }
 }

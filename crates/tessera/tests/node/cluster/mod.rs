@@ -6,6 +6,7 @@ mod benchmark;
 mod chaos;
 mod checks;
 mod clock;
+mod comparison;
 mod linearizability;
 mod membership;
 mod net;

@@ -1,0 +1,50 @@
+//! Comparing the replicas of tables.
+
+use crate::api::{AdminServer, Reply};
+use crate::metrics::Gauges;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use tessera_store::{Comparison, Store};
+use tessera_types::{RequestError, UnixMillis};
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compare {
+    /// In the place of the configured rate; zero is as fast as it goes.
+    bytes_per_second: Option<u64>,
+}
+
+/// Compares all partitions of a table, and answers when that is done.
+pub(crate) async fn compare(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Json(Compare { bytes_per_second }): Json<Compare>,
+) -> Reply<Comparison> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    Ok(Json(server.store.compare(&table, bytes_per_second).await))
+}
+
+/// What needs attention, in words.
+pub(crate) fn issues(store: &Store) -> Vec<String> {
+    store.tables().iter().flat_map(|table| store.compared(table).0).collect()
+}
+
+/// Adds what the node knows of comparisons to the metrics.
+pub(crate) fn measure(store: &Store, gauges: &mut Gauges) {
+    let found = store.differences_found() as f64;
+    gauges.set("tessera_replica_differences_total", "Slices in which this node found replicas to differ", &[], found);
+    let now = UnixMillis::now();
+    for table in store.tables() {
+        let (differences, compared) = store.compared(&table);
+        let name = table.name();
+        let labels = [("table", name.as_str())];
+        let help = "Partitions whose replicas are known to differ";
+        gauges.set("tessera_table_differing_partitions", help, &labels, differences.len() as f64);
+        if let Some(compared) = compared {
+            let seconds = now.saturating_millis_since(compared) as f64 / 1_000.0;
+            let help = "Since the partition compared least lately was; absent until all were since the node started";
+            gauges.set("tessera_replica_comparison_age_seconds", help, &labels, seconds);
+        }
+    }
+}

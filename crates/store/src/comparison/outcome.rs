@@ -1,0 +1,94 @@
+//! What a comparison comes to.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tessera_types::{RecordKey, ReplicaId, UnixMillis};
+
+/// Whether replicas have the same records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComparisonOutcome {
+    Equal,
+    /// Nobody knows of a difference, but not all replicas were compared.
+    NotComparable,
+    Differ,
+}
+
+/// What became of comparing a table's replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// The worst of its partitions'.
+    pub outcome: ComparisonOutcome,
+    pub partitions: Vec<PartitionComparison>,
+}
+
+/// What became of comparing a partition's replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionComparison {
+    pub partition: u32,
+    pub outcome: ComparisonOutcome,
+    /// Why not all could be compared.
+    pub reason: Option<String>,
+    /// Those that were compared.
+    pub replicas: Vec<ReplicaId>,
+    /// Of the replica that leads.
+    pub records: u64,
+    pub bytes: u64,
+    /// The first of them.
+    pub differences: Vec<Difference>,
+    /// A replica that differs from what a majority agrees on, and what is done about it.
+    pub mended: Option<String>,
+    pub ended: UnixMillis,
+    /// Whether another node should be asked: this one does not lead the partition, or not any more.
+    pub leads_no_longer: bool,
+}
+
+/// A range of keys in which replicas differ.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Where it begins and ends, in words.
+    pub from: String,
+    pub to: String,
+    pub replicas: Vec<ReplicaDigest>,
+}
+
+/// What a replica has in a range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaDigest {
+    pub replica: ReplicaId,
+    pub records: u64,
+    pub digest: String,
+}
+
+impl PartitionComparison {
+    pub(super) fn begun(partition: u32) -> Self {
+        Self {
+            partition,
+            outcome: ComparisonOutcome::Equal,
+            reason: None,
+            replicas: Vec::new(),
+            records: 0,
+            bytes: 0,
+            differences: Vec::new(),
+            mended: None,
+            ended: UnixMillis::now(),
+            leads_no_longer: false,
+        }
+    }
+
+    /// Not all could be compared.
+    pub(super) fn lacks(mut self, reason: String) -> Self {
+        self.outcome = self.outcome.max(ComparisonOutcome::NotComparable);
+        self.reason.get_or_insert(reason);
+        self
+    }
+}
+
+/// A key in its ordered form, in words.
+pub(super) fn describe(ordered: &Bytes) -> String {
+    match RecordKey::decode_ordered(ordered) {
+        Some(key) if key.sort_key.is_empty() => format!("'{}'", key.hash_key.escape_ascii()),
+        Some(key) => format!("'{}' '{}'", key.hash_key.escape_ascii(), key.sort_key.escape_ascii()),
+        None => "the beginning".into(),
+    }
+}
