@@ -141,6 +141,23 @@ impl Cluster {
         self.ports[at] = (free_port(), free_port(), free_port());
     }
 
+    /// Keeps a copy of all that a node has which does not run.
+    fn copy_disk(&self, at: usize) {
+        let copy = self.copy_of(at);
+        let _ = std::fs::remove_dir_all(&copy);
+        assert!(Command::new("cp").arg("-r").arg(self.data_directory(at)).arg(copy).status().unwrap().success());
+    }
+
+    /// Puts that copy in the place of what the node has now.
+    fn put_copy_back(&self, at: usize) {
+        self.lose_disk(at);
+        std::fs::rename(self.copy_of(at), self.data_directory(at)).unwrap();
+    }
+
+    fn copy_of(&self, at: usize) -> PathBuf {
+        self.data.path().join(format!("copy-{at}"))
+    }
+
     /// Removes all that a node has which does not run.
     fn lose_disk(&self, at: usize) {
         assert!(self.nodes[at].is_none(), "its files are in use");
@@ -288,6 +305,11 @@ impl Cluster {
             partitions.iter().filter(is_odd).for_each(|odd| text += &format!("\n{table}: {odd}"));
         }
         text
+    }
+
+    /// Whether nothing needs attention, as a node knows.
+    fn lacks_nothing(&self, at: usize) -> bool {
+        self.status(at).is_some_and(|status| status["issues"].as_array().is_some_and(Vec::is_empty))
     }
 
     fn is_whole(&self, at: usize) -> bool {

@@ -1,26 +1,31 @@
 //! Nodes that come and go: that join, die while they join, are drained and removed, lose their disks and come back as new ones,
-//! and come back under other addresses.
+//! come back under other addresses, and with an older copy of their data.
 //!
-//! A disk is lost only while nothing else is missing, since what is on too few disks is lost with them. What is left of a node
-//! that is gone is drained and removed as its operator would, while other things happen.
+//! A disk is lost, or put back as it was, only while nothing else is missing, since what is on too few disks is lost with them.
+//! What is left of a node that is gone is drained and removed as its operator would, while other things happen.
 
+use super::faults::{NamedReplica, replicas_on};
+use super::tables::Table;
 use crate::cluster::{Cluster, WHOLE};
 use crate::server::wait_for;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
 
 /// What is done.
-const KINDS: &[Kind] = &[Comings::join, Comings::retire];
+const KINDS: &[Kind] =
+    &[Comings::join, Comings::die_in_the_join, Comings::retire, Comings::lose_disk, Comings::move_house];
 
-/// What would be, and is not yet: a node gets a vote before it is heard of, which one that dies in the join keeps for good; a disk that
-/// is lost leaves such a vote too; and the others do not learn a node's other address from it.
-#[expect(dead_code, reason = "these wait for what is said above")]
-const WAITING: &[Kind] = &[Comings::die_in_the_join, Comings::lose_disk, Comings::move_house];
+/// What would be, and is not yet: nobody notices that a node has come back with less than it had acknowledged.
+#[expect(dead_code, reason = "it waits for what is said above")]
+const WAITING: &[Kind] = &[Comings::copy_or_put_back];
+
+/// How long a disk that is to be lost waits until nothing else is missing.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Comings {
     /// How many nodes run at least, and at most.
@@ -28,8 +33,20 @@ pub struct Comings {
     most: usize,
     /// Where a node runs that is being drained to be removed.
     retiring: Option<usize>,
+    tables: Vec<&'static str>,
+    /// Where a node runs of which there is an older copy, with its number.
+    copied: Option<(usize, u64)>,
+    /// A node that runs with an older copy, and the replicas that it had: others are to take their place.
+    put_back: Option<(usize, BTreeSet<NamedReplica>)>,
+    /// When nodes joined, by where they run.
+    joined: HashMap<usize, Instant>,
     pub counts: Counts,
 }
+
+/// A node that has just joined is not ended and started again with what it has. That waits for a node's catalog to go forwards only:
+/// it starts with the one that it was welcomed with, and applies that one's log from the beginning, by which tables that
+/// are being split look gone; their files are removed, and its replicas of them never come to be.
+const FRESH: Duration = Duration::from_secs(15);
 
 /// How often each thing was done.
 #[derive(Debug, Default)]
@@ -39,12 +56,15 @@ pub struct Counts {
     retirements: u32,
     lost_disks: u32,
     new_addresses: u32,
+    older_copies: u32,
     removals: u32,
 }
 
 impl Comings {
-    pub fn new(least: usize, most: usize) -> Self {
-        Self { least, most, retiring: None, counts: Counts::default() }
+    pub fn new(least: usize, most: usize, tables: &[Table]) -> Self {
+        let tables = tables.iter().map(|table| table.name).chain(["default"]).collect();
+        let counts = Counts::default();
+        Self { least, most, retiring: None, tables, copied: None, put_back: None, joined: HashMap::new(), counts }
     }
 
     pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
@@ -70,9 +90,14 @@ impl Comings {
         });
     }
 
+    pub fn is_fresh(&self, at: usize) -> bool {
+        self.joined.get(&at).is_some_and(|joined| joined.elapsed() < FRESH)
+    }
+
     fn join(&mut self, cluster: &mut Cluster, _: &mut StdRng) {
         if cluster.running().len() < self.most {
-            cluster.add_node();
+            let at = cluster.add_node();
+            self.joined.insert(at, Instant::now());
             self.counts.joins += 1;
         }
     }
@@ -96,22 +121,21 @@ impl Comings {
 
     /// It begins anew where it was, as another node.
     fn lose_disk(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
-        let running = cluster.running();
-        let is_whole =
-            running.iter().all(|at| cluster.is_whole(*at)) && ghosts(cluster).is_some_and(|all| all.is_empty());
-        let lost = running.choose(random).copied().filter(|lost| is_whole && self.retiring != Some(*lost));
+        let lost = cluster.running().choose(random).copied().filter(|lost| self.retiring != Some(*lost));
+        let lost = lost.filter(|_| self.comes_to_have_all(cluster));
         if let Some(lost) = lost {
             cluster.kill(lost);
             cluster.lose_disk(lost);
             std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
             cluster.start_node(lost);
+            self.joined.insert(lost, Instant::now());
             self.counts.lost_disks += 1;
         }
     }
 
     fn move_house(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
-        let running = cluster.running();
-        let moved = *running.choose(random).expect("nodes run");
+        let running: Vec<usize> = cluster.running().into_iter().filter(|at| !self.is_fresh(*at)).collect();
+        let Some(moved) = running.choose(random).copied() else { return };
         cluster.kill(moved);
         cluster.change_ports(moved);
         cluster.start_node(moved);
@@ -125,6 +149,61 @@ impl Comings {
             cluster.kill(at);
             cluster.start_node(at);
         }
+    }
+
+    /// Copies what is on a node's disk, or puts such a copy back.
+    fn copy_or_put_back(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
+        let Some((at, number)) = self.copied.take() else {
+            let running: Vec<usize> = cluster.running().into_iter().filter(|at| !self.is_fresh(*at)).collect();
+            let Some(at) = running.choose(random).copied() else { return };
+            let Some(number) = cluster.number(at) else { return };
+            cluster.kill(at);
+            cluster.copy_disk(at);
+            cluster.start_node(at);
+            self.copied = Some((at, number));
+            return;
+        };
+        // It may have gone meanwhile.
+        if cluster.running().contains(&at) && cluster.number(at) == Some(number) && self.retiring != Some(at) {
+            if self.comes_to_have_all(cluster) {
+                let replicas = replicas_on(cluster, at, self.tables.iter().copied());
+                cluster.kill(at);
+                cluster.put_copy_back(at);
+                cluster.start_node(at);
+                self.put_back = Some((at, replicas));
+                self.counts.older_copies += 1;
+            } else {
+                self.copied = Some((at, number));
+            }
+        }
+    }
+
+    /// Waits a little until nothing is missing anywhere; partitions may move, or be split.
+    fn comes_to_have_all(&mut self, cluster: &mut Cluster) -> bool {
+        let began = Instant::now();
+        loop {
+            self.tidy(cluster);
+            if self.has_all(cluster) {
+                return true;
+            }
+            if began.elapsed() > PATIENCE {
+                return false;
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+
+    fn has_all(&mut self, cluster: &Cluster) -> bool {
+        // Until a node has told that it has forgotten, the cluster looks as whole as before.
+        let still_has = |(at, had): &(usize, BTreeSet<NamedReplica>)| {
+            cluster.number(*at).is_some() && !replicas_on(cluster, *at, self.tables.iter().copied()).is_disjoint(had)
+        };
+        if self.put_back.as_ref().is_some_and(still_has) {
+            return false;
+        }
+        self.put_back = None;
+        ghosts(cluster).is_some_and(|all| all.is_empty())
+            && cluster.running().iter().all(|at| cluster.lacks_nothing(*at))
     }
 
     /// Does what is left to do for nodes that go or are gone.

@@ -1,7 +1,7 @@
 //! What is done to a cluster, one thing after the other, as the seed says.
 
 use super::comings::Comings;
-use super::tables::Table;
+use super::tables::{Table, Trust};
 use crate::cluster::net::Net;
 use crate::cluster::{Cluster, WHOLE};
 use rand::Rng;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Tables are split until they have so many.
 const MOST_PARTITIONS: u64 = 32;
+
+/// After so long every node has heard that a clock is right again: it is seen within a second, and told twice a second.
+pub const TOLD: Duration = Duration::from_millis(2_500);
 
 /// How often each thing was done.
 #[derive(Debug, Default)]
@@ -34,6 +37,7 @@ pub struct Nemesis {
     pub tables: Vec<Table>,
     /// Processes are ended one at a time, and only when all that they hold is elsewhere too.
     pub is_gentle: bool,
+    pub trust: Trust,
     /// In clusters whose nodes come and go.
     pub comings: Option<Comings>,
 }
@@ -63,18 +67,15 @@ impl Nemesis {
                 _ => {}
             }
         }
-        if let Some(clocks) = cluster.clocks.as_ref().filter(|_| random.random_bool(0.5)) {
-            let most = [1, 60, 3_600, 100 * 86_400].choose(random).expect("there are some");
-            clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
-            std::thread::park_timeout(pause);
-            self.faults.clock_steps += 1;
-            return;
+        if cluster.clocks.is_some() && random.random_bool(0.5) {
+            return self.set_clock(cluster, random, at, pause);
         }
         if !cluster.disks.is_empty() && random.random_bool(0.6) {
             return self.cut_power(cluster, random, at, pause);
         }
+        let is_fresh = self.comings.as_ref().is_some_and(|comings| comings.is_fresh(at));
         match random.random_range(0..10) {
-            0..4 => {
+            0..4 if !is_fresh => {
                 if self.is_gentle {
                     cluster.wait_until_whole();
                 }
@@ -88,7 +89,7 @@ impl Nemesis {
                     self.replicas_without_log(cluster, at).is_disjoint(&forget)
                 });
             }
-            4..8 => {
+            0..8 => {
                 cluster.signal(at, "-STOP");
                 std::thread::park_timeout(pause);
                 cluster.signal(at, "-CONT");
@@ -107,19 +108,25 @@ impl Nemesis {
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..2_000)));
     }
 
-    /// Replicas of a node that end with its process: table, partition and name.
-    fn replicas_without_log(&self, cluster: &Cluster, at: usize) -> BTreeSet<(&'static str, usize, String)> {
-        let number = cluster.number(at).expect("it has been there");
-        let asked = *cluster.running().iter().find(|other| **other != at).expect("there are several");
-        let mut replicas = BTreeSet::new();
-        for table in self.tables.iter().filter(|table| table.options.contains("--durability none")) {
-            for (partition, wanted) in cluster.replicas_of(asked, table.name).iter().enumerate() {
-                let names = wanted.as_array().into_iter().flatten().filter_map(|name| name.as_str());
-                let names = names.filter(|name| name.starts_with(&format!("{number}.")));
-                replicas.extend(names.map(|name| (table.name, partition, name.to_string())));
-            }
+    /// Replicas of a node that end with its process.
+    fn replicas_without_log(&self, cluster: &Cluster, at: usize) -> BTreeSet<NamedReplica> {
+        let names =
+            self.tables.iter().filter(|table| table.options.contains("--durability none")).map(|table| table.name);
+        replicas_on(cluster, at, names)
+    }
+
+    fn set_clock(&mut self, cluster: &Cluster, random: &mut StdRng, at: usize, pause: Duration) {
+        if self.trust == Trust::MostClocks {
+            cluster.set_clocks(0);
+            let are_up = || cluster.running().into_iter().all(|at| cluster.status(at).is_some());
+            cluster.wait_for("all nodes are up", WHOLE, are_up);
+            std::thread::park_timeout(TOLD);
         }
-        replicas
+        let most = [1, 60, 7_200, 100 * 86_400].choose(random).expect("there are some");
+        let clocks = cluster.clocks.as_ref().expect("nodes have clocks of their own");
+        clocks.set(&cluster.data_directory(at), random.random_range(-most..=*most));
+        std::thread::park_timeout(pause);
+        self.faults.clock_steps += 1;
     }
 
     fn cut_power(&mut self, cluster: &mut Cluster, random: &mut StdRng, at: usize, pause: Duration) {
@@ -159,6 +166,24 @@ impl Nemesis {
             std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
         }
     }
+}
+
+/// Table, partition and name.
+pub type NamedReplica = (&'static str, usize, String);
+
+/// The replicas of some tables that a node is to have, as another one knows.
+pub fn replicas_on(cluster: &Cluster, at: usize, tables: impl Iterator<Item = &'static str>) -> BTreeSet<NamedReplica> {
+    let number = cluster.number(at).expect("it has been there");
+    let asked = *cluster.running().iter().find(|other| **other != at).expect("there are several");
+    let mut replicas = BTreeSet::new();
+    for table in tables {
+        for (partition, wanted) in cluster.replicas_of(asked, table).iter().enumerate() {
+            let names = wanted.as_array().into_iter().flatten().filter_map(|name| name.as_str());
+            let names = names.filter(|name| name.starts_with(&format!("{number}.")));
+            replicas.extend(names.map(|name| (table, partition, name.to_string())));
+        }
+    }
+    replicas
 }
 
 /// Asks a node to have another one drained, or to let it hold replicas again.

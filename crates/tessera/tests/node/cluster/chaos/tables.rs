@@ -13,6 +13,15 @@ pub enum Promise {
     Service,
 }
 
+/// What may be said of the nodes' clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// At most one is wrong at a time, which must change nothing.
+    MostClocks,
+    /// All may be wrong at once. What has long to live goes on living, since it has longer than clocks are off.
+    NoClock,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
     pub name: &'static str,

@@ -2,13 +2,16 @@
 //! that were deleted stay so; those with short to live go, where clocks are right.
 
 use super::super::load::Session;
+use super::super::tables::Trust;
 use super::Work;
 use crate::resp_client::{Value, words};
 use rand::Rng;
 use std::sync::Mutex;
 
-/// Longer than clocks are ever set ahead together.
-const LONG_SECONDS: u64 = 1_000 * 86_400;
+/// More than a run takes, and less than a clock may be off.
+const HOUR_SECONDS: u64 = 3_600;
+/// More than all clocks together are ever set ahead.
+const YEARS_SECONDS: u64 = 1_000 * 86_400;
 const SHORT_MILLIS: u64 = 1_500;
 /// How much later than they should short ones may go: writes may have been under way for a while.
 const SLACK_NANOS: u64 = 20_000_000_000;
@@ -16,7 +19,9 @@ const SLACK_NANOS: u64 = 20_000_000_000;
 const MOST: usize = 300;
 
 pub struct Lives {
-    clocks_are_right: bool,
+    long_seconds: u64,
+    /// By whose clock short ones go is known.
+    has_short: bool,
     free: Mutex<Vec<Life>>,
     used: Mutex<Vec<String>>,
 }
@@ -58,8 +63,10 @@ impl Life {
 }
 
 impl Lives {
-    pub fn new(clocks_are_right: bool) -> Self {
-        Self { clocks_are_right, free: Mutex::default(), used: Mutex::default() }
+    pub fn new(trust: Trust) -> Self {
+        let has_short = trust == Trust::MostClocks;
+        let long_seconds = if has_short { HOUR_SECONDS } else { YEARS_SECONDS };
+        Self { long_seconds, has_short, free: Mutex::default(), used: Mutex::default() }
     }
 
     /// A new one; `None` if it is not known whether it came to be.
@@ -67,16 +74,16 @@ impl Lives {
         let value = session.new_value();
         let name = format!("life-{value}");
         self.used.lock().unwrap().push(name.clone());
-        let end = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + LONG_SECONDS;
-        // By whose clock short ones go is not known where clocks are set.
-        let kind = session.random.random_range(if self.clocks_are_right { 0..5 } else { 2..5 });
+        let long = self.long_seconds;
+        let end = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + long;
+        let kind = session.random.random_range(if self.has_short { 0..5 } else { 2..5 });
         let commands = match kind {
             0 => vec![format!("SET {name} {value} PX {SHORT_MILLIS}")],
             1 => vec![format!("SET {name} {value}"), format!("PEXPIRE {name} {SHORT_MILLIS}")],
-            2 => vec![format!("SET {name} {value} EX {LONG_SECONDS}")],
+            2 => vec![format!("SET {name} {value} EX {long}")],
             3 => vec![format!("SET {name} {value}"), format!("EXPIREAT {name} {end}")],
             // Given up before it ends.
-            _ => vec![format!("SET {name} {value} EX {LONG_SECONDS}"), format!("PERSIST {name}")],
+            _ => vec![format!("SET {name} {value} EX {long}"), format!("PERSIST {name}")],
         };
         let commands: Vec<_> = commands.iter().map(|command| words(command)).collect();
         let answers = session.ask_all(&commands);

@@ -12,7 +12,7 @@ mod records;
 mod registers;
 
 use super::load::Session;
-use super::tables::{LARGE, Promise, Table};
+use super::tables::{LARGE, Promise, Table, Trust};
 
 pub use registers::Registers;
 
@@ -32,8 +32,8 @@ pub trait Work: Send + Sync {
     fn keys(&self) -> Vec<String>;
 }
 
-/// Everything that can be judged by what a table promises. `clocks_are_right` unless a run sets them.
-pub fn all_of(table: Table, clocks_are_right: bool) -> Vec<Box<dyn Work>> {
+/// Everything that can be judged by what a table promises.
+pub fn all_of(table: Table, trust: Trust) -> Vec<Box<dyn Work>> {
     match table.promise {
         Promise::UntilRead => vec![Box::new(Registers::new(table.promise))],
         Promise::Cache => vec![Box::new(cached::Cached::default())],
@@ -46,7 +46,7 @@ pub fn all_of(table: Table, clocks_are_right: bool) -> Vec<Box<dyn Work>> {
                 Box::new(counters::Counters::default()),
                 Box::new(appends::Appends::default()),
                 Box::new(owned::Owned::default()),
-                Box::new(lives::Lives::new(clocks_are_right)),
+                Box::new(lives::Lives::new(trust)),
             ];
             if table.has_tags() {
                 works.push(Box::new(groups::Groups::of_keys()));
