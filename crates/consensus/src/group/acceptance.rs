@@ -8,6 +8,7 @@
 use super::members::read_change;
 use super::message::{PeerMessage, split_snapshot};
 use super::{Group, from_raft};
+use raft::StateRole;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, SnapshotMetadata};
 use std::collections::BTreeSet;
 
@@ -44,8 +45,11 @@ impl<T> Group<T> {
             }
             MessageType::MsgSnapshot => self.accepts_snapshot(message),
             MessageType::MsgTimeoutNow if !self.may_campaign() => Err("this replica's log is not on its disk yet"),
-            // Requests for votes leave when the log is on disk, and it stays as it is until there is an answer.
-            MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse if log.persisted != last => {
+            // Requests for votes leave when the log is on disk, and it stays as it is until there is an answer. Answers that come
+            // after the election is over are late, and Raft passes them over.
+            MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
+                if log.persisted != last && matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate) =>
+            {
                 Err("it answers what was not asked yet")
             }
             MessageType::MsgHeartbeat

@@ -289,6 +289,12 @@ impl World {
                 return;
             }
         }
+        // No sound replica's message is dropped, as long as no disk loses what was acknowledged.
+        if message.to() == group.replica()
+            && let Err(reason) = group.accepts(&message)
+        {
+            assert_ne!(self.kind.log, Log::Synced, "{reason}: {message:?}");
+        }
         group.step(message);
     }
 
