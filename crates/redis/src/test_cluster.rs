@@ -46,16 +46,25 @@ pub(crate) async fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>)
 impl TestNode {
     /// Starts the first node of a cluster, or one that joins `first`.
     pub(crate) fn start(first: Option<&Self>, redis: RedisConfig) -> Self {
+        Self::start_with(first, redis, |_| {})
+    }
+
+    pub(crate) fn start_with(
+        first: Option<&Self>,
+        redis: RedisConfig,
+        configure: impl FnOnce(&mut StoreConfig),
+    ) -> Self {
         let data = tempfile::TempDir::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let peer = listener.local_addr().unwrap().to_string();
-        let config = StoreConfig {
+        let mut config = StoreConfig {
             workers: 1,
             site: Site { peer: peer.clone(), ..Site::default() },
             join: first.map(|first| first.peer.clone()).into_iter().collect(),
             ..StoreConfig::new(data.path())
         };
+        configure(&mut config);
         // It waits for the cluster to let it in, on a runtime of its own.
         let opened = std::thread::spawn(move || Store::open(config, listener).unwrap());
         let (store, workers) = opened.join().unwrap();

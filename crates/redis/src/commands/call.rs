@@ -118,11 +118,14 @@ impl Call<'_, '_> {
         self.field(key, field)
     }
 
-    /// The expiry that a new field of `key` gets: the hash's own, or a new hash's.
-    pub fn hash_expiry(&self, key: &[u8]) -> Result<Expiry, CommandError> {
+    /// The expiry that a new field of `key` gets: the hash's own, or a new hash's, of which nothing older may be left.
+    pub fn hash_expiry(&mut self, key: &[u8]) -> Result<Expiry, CommandError> {
         check_hash_key(key)?;
         match self.first_record(key)? {
-            None => Ok(self.transaction.default_expiry()),
+            None => {
+                self.transaction.delete_unseen(key);
+                Ok(self.transaction.default_expiry())
+            }
             Some((sort_key, record)) if sort_key.is_empty() && !record.is_field => Err(CommandError::WRONG_TYPE),
             Some((_, record)) => Ok(Expiry::at_key(record.expiry.key)),
         }
@@ -135,20 +138,29 @@ impl Call<'_, '_> {
     /// Makes `value` the only thing under `key`.
     pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Outcome {
         if !key.is_empty() && self.transaction.may_hold_sort_keys() {
-            for (field, _) in self.transaction.scan_all(key)? {
-                if !field.is_empty() {
-                    self.transaction.delete(key, &field);
-                }
+            let records = self.transaction.scan_all(key)?;
+            for (field, _) in records.iter().filter(|(field, _)| !field.is_empty()) {
+                self.transaction.delete(key, field);
             }
+            self.delete_unseen_beside(key, &records);
         }
         Ok(self.transaction.put(key, b"", value, expiry, false)?)
+    }
+
+    /// On a table that evicts, deletes what only other replicas have of what is under `key`: `records` are those seen here,
+    /// and are going to be put anew or to be replaced. Where a string is seen, there is nothing else anywhere.
+    pub fn delete_unseen_beside(&mut self, key: &[u8], records: &[(Bytes, Record)]) {
+        let is_string = records.first().is_some_and(|(sort_key, record)| sort_key.is_empty() && !record.is_field);
+        if !is_string {
+            self.transaction.delete_unseen(key);
+        }
     }
 
     /// Removes whatever is under `key`. Returns whether there was something.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, CommandError> {
         if key.is_empty() || !self.transaction.may_hold_sort_keys() {
             let exists = self.transaction.get(key, b"")?.is_some();
-            if exists {
+            if exists || self.transaction.evicts() {
                 self.transaction.delete(key, b"");
             }
             return Ok(exists);
@@ -157,7 +169,17 @@ impl Call<'_, '_> {
         for (sort_key, _) in &records {
             self.transaction.delete(key, sort_key);
         }
+        self.transaction.delete_unseen(key);
         Ok(!records.is_empty())
+    }
+
+    /// Removes a field of the hash under `key`. Returns what was there.
+    pub fn delete_field(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Record>, CommandError> {
+        let record = self.field(key, field)?;
+        if record.is_some() || self.transaction.evicts() {
+            self.transaction.delete(key, field);
+        }
+        Ok(record)
     }
 
     /// All records under `key`, whatever they are.

@@ -77,6 +77,8 @@ fn expire_in(call: &mut Call<'_, '_>, command: &str, unit: TimeUnit) -> Outcome 
     match u64::try_from(time).ok().filter(|time| *time > now.get()) {
         Some(time) => {
             let time = Some(UnixMillis::new(time));
+            // All fields of a hash expire together.
+            call.delete_unseen_beside(key, &records);
             for (sort_key, record) in &records {
                 let expiry = Expiry { key: time, ..record.expiry };
                 call.transaction.put(key, sort_key, &record.value, expiry, record.is_field)?;
@@ -109,6 +111,7 @@ pub fn persist(call: &mut Call<'_, '_>) -> Outcome {
     let records = call.records(key)?;
     let had = records.first().is_some_and(|(_, record)| record.expiry.key.is_some());
     if had {
+        call.delete_unseen_beside(key, &records);
         for (sort_key, record) in &records {
             let expiry = Expiry { key: None, ..record.expiry };
             call.transaction.put(key, sort_key, &record.value, expiry, record.is_field)?;

@@ -134,11 +134,8 @@ pub fn hgetdel(call: &mut Call<'_, '_>) -> Outcome {
     let first = fields_at(call, 2, 1)?;
     call.reply.array(call.args.len() - first);
     for field in &call.args[first..] {
-        match call.field(key, field)? {
-            Some(record) => {
-                call.transaction.delete(key, field);
-                call.reply.bulk(&record.value);
-            }
+        match call.delete_field(key, field)? {
+            Some(record) => call.reply.bulk(&record.value),
             None => call.reply.null(),
         }
     }

@@ -132,17 +132,14 @@ pub fn hdel(call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args[1];
     let mut deleted = 0;
     for field in &call.args[2..] {
-        if call.field(key, field)?.is_some() {
-            call.transaction.delete(key, field);
-            deleted += 1;
-        }
+        deleted += usize::from(call.delete_field(key, field)?.is_some());
     }
     call.reply.count(deleted);
     Ok(())
 }
 
 /// The field that a command is going to change, with the expiry that it keeps.
-fn existing(call: &Call<'_, '_>, key: &[u8], field: &[u8]) -> Result<(Option<Record>, Expiry), CommandError> {
+fn existing(call: &mut Call<'_, '_>, key: &[u8], field: &[u8]) -> Result<(Option<Record>, Expiry), CommandError> {
     let record = call.field_of_hash(key, field)?;
     let expiry = match &record {
         Some(record) => record.expiry,

@@ -157,11 +157,10 @@ pub fn getset(call: &mut Call<'_, '_>) -> Outcome {
 
 pub fn getdel(call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args[1];
-    match call.string(key)? {
-        Some(record) => {
-            call.transaction.delete(key, b"");
-            call.reply.bulk(&record.value);
-        }
+    let record = call.string(key)?;
+    call.delete(key)?;
+    match record {
+        Some(record) => call.reply.bulk(&record.value),
         None => call.reply.null(),
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::test_cluster::{TestNode, config, wait_for};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tessera_store::{CatalogCommand, Leader, Table};
-use tessera_types::{EngineKind, RecordKey};
+use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, TableSchema, TableSettings, WhenFull};
 
 /// A connection whose replies stay in its output.
 fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
@@ -88,6 +88,77 @@ async fn another_node_is_not_told_that_nothing_was_done_when_some_was() {
     connection.confined = Confined::Here;
     let replies = connection.given(&format!("DEL {here} {there}\nEXISTS {here}")).await;
     assert!(replies.starts_with("-LOADING ") && replies.ends_with("\r\n:1\r\n"), "{replies}");
+}
+
+/// Replicas evict each on its own. What the leader had evicted was once not deleted where it was left, and came back, with old
+/// fields beside new ones, when that replica led.
+#[tokio::test]
+async fn what_is_deleted_on_a_table_that_evicts_is_gone_from_all_replicas() {
+    let first = TestNode::start_with(None, config(), |config| config.memory.limit_bytes = 1 << 20);
+    let second = TestNode::start(Some(&first), config());
+    wait_for("both know each other", || (!first.store.is_alone() && !second.store.is_alone()).then_some(())).await;
+    let schema = TableSchema {
+        engine: EngineKind::Memory,
+        partitions: 4,
+        partitioner: Partitioner::RedisSlots,
+        model: Model::default(),
+        durability: Durability::Soft,
+        replicas: 2,
+    };
+    let settings = TableSettings { when_full: WhenFull::Evict, ..TableSettings::default() };
+    let create = CatalogCommand::Create { name: "cache".into(), schema, settings, absent: Default::default() };
+    first.store.change_catalog(create).await.unwrap().unwrap();
+    let (table, other) = (first.table("cache").await, second.table("cache").await);
+    wait_for("the small node leads some, and both have all", || {
+        let leads = (0..4).any(|at| table.leader_of(at) == Leader::Here);
+        (leads && (0..4).all(|at| table.lag(at).is_some() && other.lag(at).is_some())).then_some(())
+    })
+    .await;
+    let mut client = connection(&first, &table);
+    let (pad, all) = ("x".repeat(1_000), 0..1_500);
+    for number in all.clone() {
+        client.given(&format!("SET k{number} {pad}\nHSET h{number} old {pad} both old")).await;
+    }
+    let is_evicted = |replies: &str| replies == ":0\r\n";
+    let (mut keys, mut hashes) = (Vec::new(), Vec::new());
+    for number in all {
+        if is_evicted(&client.given(&format!("EXISTS k{number}")).await) {
+            keys.push(number);
+        }
+        if is_evicted(&client.given(&format!("EXISTS h{number}")).await) {
+            hashes.push(number);
+        }
+    }
+    assert!(keys.len() > 100 && hashes.len() > 300, "evicted {} keys and {} hashes", keys.len(), hashes.len());
+    for number in &keys {
+        assert_eq!(client.given(&format!("DEL k{number}")).await, ":0\r\n", "as the leader sees it");
+    }
+    for (at, number) in hashes.iter().enumerate() {
+        let lines = match at % 3 {
+            0 => format!("HSET h{number} both new"),
+            1 => format!("HDEL h{number} old both"),
+            _ => format!("SET h{number} new"),
+        };
+        assert!(!client.given(&lines).await.starts_with('-'), "{lines}");
+    }
+    let mut replica = connection(&second, &other);
+    assert_eq!(replica.given("READS outdated").await, "+OK\r\n");
+    wait_for("the other replica has all", || {
+        (0..4).all(|at| table.applied_index(at) == other.applied_index(at)).then_some(())
+    })
+    .await;
+    for number in &keys {
+        assert_eq!(replica.given(&format!("EXISTS k{number}")).await, ":0\r\n", "k{number}");
+    }
+    for (at, number) in hashes.iter().enumerate() {
+        let (line, expected) = match at % 3 {
+            0 => (format!("HGETALL h{number}"), "*2\r\n$4\r\nboth\r\n$3\r\nnew\r\n"),
+            1 => (format!("EXISTS h{number}"), ":0\r\n"),
+            _ => (format!("GET h{number}\nHLEN h{number}"), "$3\r\nnew\r\n-WRONGTYPE"),
+        };
+        let found = replica.given(&line).await;
+        assert!(found.starts_with(expected), "{line}: {found}");
+    }
 }
 
 /// Commands without keys once went to the partition with the number 0, and failed with it.

@@ -13,7 +13,7 @@ use crate::table::{Partition, Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
 use std::cell::Cell;
 use tessera_engine::mutation::{self, Location};
-use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, WhenFull};
 
 /// A record as a transaction sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,6 +294,20 @@ impl<'a> Transaction<'a> {
     pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) {
         self.written_bytes += hash_key.len() + sort_key.len();
         self.change(&self.own_key(hash_key, sort_key), mutation::encode_delete);
+    }
+
+    /// Whether replicas of the table drop records each on its own. Then others may have what is not seen here, and what is to
+    /// be gone must be deleted whether it is seen or not.
+    pub fn evicts(&self) -> bool {
+        self.table.schema.engine == EngineKind::Memory && self.table.settings.load().when_full == WhenFull::Evict
+    }
+
+    /// On a table that evicts, deletes what only other replicas still have under a hash key. To be called before something
+    /// new is put there that must not stand beside that.
+    pub fn delete_unseen(&mut self, hash_key: &[u8]) {
+        if !hash_key.is_empty() && self.evicts() {
+            self.delete_hash_key(hash_key);
+        }
     }
 
     /// Deletes every record under a hash key, also those that only other replicas still have. Those that this transaction
