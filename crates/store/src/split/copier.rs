@@ -16,7 +16,7 @@ use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::{self, Mutation};
 use tessera_engine::{EngineError, Visit};
-use tessera_types::{Durability, ReadMode, RecordKey, StoredValue};
+use tessera_types::{Durability, ReadMode, RecordKey, StoredValue, UnixMillis};
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
@@ -245,8 +245,14 @@ fn read_page(
     mut sorter: Sorter<'_>,
 ) -> Result<([Vec<Bytes>; 2], Option<u64>), EngineError> {
     let seen_at = table.seen_at(partition, ReadMode::Single, table.clock.now());
-    // The new partitions must not see again what the old one's log says has expired.
-    let mut outcome = sorter.add(Mutation::Time(table.engine.time(partition)));
+    let mut outcome = Ok(());
+    if let time = table.engine.time(partition)
+        && from == 0
+        && time > UnixMillis::new(0)
+    {
+        // The new partitions must not see again what the old one's log says has expired.
+        outcome = sorter.add(Mutation::Time(time));
+    }
     let next = table.engine.scan(partition, from, PAGE, &mut |key, value| {
         let is_gone = StoredValue::decode(value).is_some_and(|stored| !stored.is_live(seen_at));
         if !is_gone && outcome.is_ok() {
