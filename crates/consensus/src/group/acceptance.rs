@@ -74,7 +74,7 @@ impl<T> Group<T> {
         if !are_members(snapshot.get_metadata().get_conf_state()) {
             return Err("the members of its snapshot are none that there can be");
         }
-        if !is_late && index == log.committed && !log.match_term(index, term) {
+        if !is_late && index == log.committed && index != self.applied && !log.match_term(index, term) {
             return Err("its snapshot is of another log");
         }
         if !is_late && self.is_leader() {

@@ -90,6 +90,12 @@ impl Origin {
                 changes.push((first.index, first.payload));
             }
         }
+        if entries.front().is_some_and(|first| first.term < before.1) {
+            // A snapshot took their place. A segment of the log begins with where that stands for, and may outlive the word that it
+            // took the place of everything.
+            entries.clear();
+            is_told = false;
+        }
         if before.0 < applied && entries.is_empty() {
             before = (applied, state.term.max(before.1));
             is_told = false;
@@ -181,6 +187,16 @@ mod tests {
         recovered.entries = entries((1..=25).map(|index| (index, 5)));
         let origin = Origin::find(ID, &settings(2, 20), recovered).expect("it goes on");
         assert_eq!((origin.before, origin.entries.len()), ((20, 6), 0));
+    }
+
+    /// The log kept where the snapshot stands for, and lost that it took the place of all entries.
+    #[test]
+    fn entries_of_an_earlier_term_than_the_snapshots_do_not_come_back() {
+        let mut recovered = log(None);
+        (recovered.truncated, recovered.entries) = ((20, 6), entries((21..=25).map(|index| (index, 5))));
+        let origin = Origin::find(ID, &settings(2, 20), recovered).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len()), ((20, 6), 0));
+        assert_eq!(origin.records, [LogRecord::Restored { group: ID, index: 20, term: 6 }]);
     }
 
     #[test]
