@@ -229,18 +229,13 @@ impl Connection {
 
     /// MGET: anything but a string reads as nothing. Keys of one partition are read at one instant.
     async fn run_gather(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
-        let (began, reads) = (self.output.len(), self.session.choices.reads);
+        let began = self.output.len();
         let outcome = {
             let args = frame.arguments();
             let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
-            let versions = versions_of_shared(table, &keys);
+            let versions = versions(table, &keys);
             let outcome = self.read_strings(table, &keys, now).await;
-            let is_same = |(partition, version): &(u32, Option<u64>)| {
-                (version.is_some() && *version == table.version(*partition))
-                    // No instant is promised to those who ask for what was.
-                    || (reads == ReadMode::Outdated && !Self::is_here(table, *partition))
-            };
-            outcome.map(|()| versions.iter().all(is_same))
+            outcome.map(|()| self.is_one_instant(table, &versions))
         };
         match outcome {
             Ok(true) => {}
@@ -254,6 +249,22 @@ impl Connection {
                 self.reply().error(&error.line());
             }
         }
+    }
+
+    /// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
+    /// before and after.
+    fn is_one_instant(&self, table: &Table, versions: &Versions) -> bool {
+        let is_outdated = self.session.choices.reads == ReadMode::Outdated;
+        let is_changed = |(partition, before): &&(u32, Option<u64>)| {
+            let is_same = before.is_some() && *before == table.version(*partition);
+            // No instant is promised to those who ask for what was.
+            !is_same && (!is_outdated || Self::is_here(table, *partition))
+        };
+        let mut changed: SmallVec<[u32; 16]> =
+            versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
+        // One key alone was read at one instant whatever came between.
+        changed.sort_unstable();
+        changed.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Writes an array of what is under the keys, slice by slice.
@@ -308,13 +319,14 @@ impl Connection {
 
 type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
 
-/// The partitions that several of the keys are in, and their [versions](Table::version) now.
-fn versions_of_shared(table: &Table, keys: &[RecordKey<'_>]) -> SmallVec<[(u32, Option<u64>); 4]> {
-    let mut partitions: SmallVec<[u32; 16]> = keys.iter().map(|key| table.partition_of(key)).collect();
-    partitions.sort_unstable();
-    let mut shared = SmallVec::new();
-    for same in partitions.chunk_by(|one, other| one == other).filter(|same| same.len() > 1) {
-        shared.push((same[0], table.version(same[0])));
-    }
-    shared
+/// The partition of each key, and its version.
+type Versions = SmallVec<[(u32, Option<u64>); 16]>;
+
+fn versions(table: &Table, keys: &[RecordKey<'_>]) -> Versions {
+    let version_of = |key: &RecordKey<'_>| {
+        let partition = table.partition_of(key);
+        (partition, table.version(partition))
+    };
+    // What one key reads is of one instant anyway.
+    if keys.len() > 1 { keys.iter().map(version_of).collect() } else { Versions::new() }
 }
