@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
 use tessera_types::{Limits, NodeId, ReplicaId};
 
@@ -71,17 +71,18 @@ pub struct CatalogRequest {
     pub reply: CatalogReply,
 }
 
-/// Is told of every new state of the catalog, in order; opens and closes tables to match.
+/// Is told of every new state of the catalog, in order. Opens and closes tables to match and writes the catalog to its file,
+/// both elsewhere: it is called on a worker's loop, which must not wait for a disk.
 pub trait CatalogListener {
-    /// # Errors
-    /// If the node cannot follow now. It is told again later.
-    fn changed(&mut self, catalog: &Catalog) -> Result<(), String>;
+    /// The catalog has changed. Once `file` is on disk, [`tessera_consensus::Inbox::durable`] is to be told.
+    fn changed(&mut self, file: &CatalogFile);
+
+    /// A snapshot is about to take the place of the catalog. Once `file` is on disk,
+    /// [`tessera_consensus::Inbox::prepared`] is to be told.
+    fn is_to_be_replaced(&mut self, file: &CatalogFile);
 
     /// Everything agreed on before this node started has been told. Called once, and whenever it begins to lead.
     fn caught_up(&mut self, catalog: &Catalog);
-
-    /// The catalog is on disk as of this log index.
-    fn saved(&mut self, index: u64);
 
     /// A node was elected to lead the catalog's group.
     fn leader(&mut self, node: NodeId);
@@ -92,7 +93,6 @@ pub trait CatalogListener {
 
 /// Drives a [`Catalog`] by the log.
 pub struct CatalogMachine<L> {
-    path: PathBuf,
     limits: Limits,
     file: CatalogFile,
     /// The catalog with everything evaluated, committed or not.
@@ -102,9 +102,9 @@ pub struct CatalogMachine<L> {
 }
 
 impl<L: CatalogListener> CatalogMachine<L> {
-    pub fn new(path: PathBuf, file: CatalogFile, limits: Limits, listener: L) -> Self {
+    pub fn new(file: CatalogFile, limits: Limits, listener: L) -> Self {
         let ahead = file.catalog.clone();
-        Self { path, limits, file, ahead, has_caught_up: false, listener }
+        Self { limits, file, ahead, has_caught_up: false, listener }
     }
 }
 
@@ -112,6 +112,11 @@ impl<L: CatalogListener> CatalogMachine<L> {
 pub struct CatalogTicket {
     outcome: Result<Changed, CatalogError>,
     reply: CatalogReply,
+}
+
+fn read_snapshot(index: u64, snapshot: &[u8]) -> Result<CatalogFile, String> {
+    let catalog = serde_json::from_slice(snapshot).map_err(|error| format!("a catalog cannot be read: {error}"))?;
+    Ok(CatalogFile { applied_index: index, catalog })
 }
 
 impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
@@ -158,10 +163,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
                 next.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;
             }
             if next.catalog != self.file.catalog {
-                // First: what the listener lets go of, such as a replica, must not be wanted again after a crash.
-                next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
-                self.listener.changed(&next.catalog)?;
-                self.listener.saved(*index);
+                self.listener.changed(&next);
             }
             self.file = next;
         }
@@ -193,12 +195,16 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         Some((self.file.applied_index, catalog))
     }
 
+    fn prepare(&mut self, _group: GroupId, index: u64, snapshot: &[u8]) -> bool {
+        match read_snapshot(index, snapshot) {
+            Ok(next) => self.listener.is_to_be_replaced(&next),
+            Err(_) => return true, // as `restore` will say
+        }
+        false
+    }
+
     fn restore(&mut self, _group: GroupId, index: u64, snapshot: &[u8]) -> Result<(), String> {
-        let catalog = serde_json::from_slice(snapshot).map_err(|error| format!("a catalog cannot be read: {error}"))?;
-        let next = CatalogFile { applied_index: index, catalog };
-        next.save(&self.path).map_err(|error| format!("{}: {error}", self.path.display()))?;
-        self.listener.changed(&next.catalog)?;
-        self.listener.saved(index);
+        let next = read_snapshot(index, snapshot)?;
         self.ahead = next.catalog.clone();
         self.file = next;
         Ok(())

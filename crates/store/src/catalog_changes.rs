@@ -54,7 +54,8 @@ impl Store {
         self.wait_until_serving(CREATED_SERVES.saturating_sub(began.elapsed())).await;
     }
 
-    /// Changes the catalog and returns what was concerned once the change is durable.
+    /// Changes the catalog and returns what was concerned once the change is durable, and the tables of the node that leads the
+    /// catalog follow it.
     ///
     /// Cancellation: the change may still be carried out.
     ///
@@ -144,7 +145,10 @@ impl Store {
             return Err(RequestError::Busy);
         }
         match receiver.await {
-            Ok(outcome) => outcome.map_err(crate::machine::request_error),
+            Ok(outcome) => {
+                self.catalog_follower.caught_up().await;
+                outcome.map_err(crate::machine::request_error)
+            }
             Err(_) => Err(RequestError::Interrupted),
         }
     }

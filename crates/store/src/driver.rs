@@ -85,7 +85,7 @@ impl Rounds {
         self.host().follow_clocks();
         self.host().wake_what_waits();
         let host = self.host().clone();
-        let settled = tokio::task::spawn_blocking(move || host.settle_replicas(true)).await;
+        let settled = tokio::task::spawn_blocking(move || host.make_room().and(host.settle_replicas())).await;
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
         }

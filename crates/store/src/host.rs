@@ -143,7 +143,7 @@ impl Host {
         self.catalog.store(Arc::new(catalog.clone()));
         self.is_alone.store(catalog.nodes().count() <= 1, Ordering::Relaxed);
         // Groups are started when the registry knows their table: the state machine looks it up there.
-        self.settle_replicas(false)?;
+        self.settle_replicas()?;
         for (id, table) in before.open.iter().filter(|(id, _)| !after.open.contains_key(id)) {
             self.purge(*id, table);
         }

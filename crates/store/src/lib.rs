@@ -7,7 +7,7 @@ mod addresses;
 mod admission;
 mod boot;
 mod catalog_changes;
-mod catalog_listener;
+mod catalog_follower;
 mod change_set;
 mod clear;
 mod clock;

@@ -258,9 +258,21 @@ impl StateMachine for PartitionsMachine {
     fn removed(&mut self, group: GroupId) {
         if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
             table.partitions[partition as usize].stop_leading();
-            if let Err(error) = replicas::make_blank(&table, partition) {
-                // Whoever begins a replica here makes sure of it.
-                tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
+            let host = self.host.clone();
+            let remove = move || {
+                if let Err(error) = replicas::make_blank(&table, partition) {
+                    // Whoever begins a replica here makes sure of it.
+                    tracing::warn!(table = %table.name.load(), partition, %error, "records of a replica that went are left over");
+                }
+                host.stop_fetching(group);
+                host.replicas.left(group);
+            };
+            // It takes as long as the partition is large, or RocksDB makes writers wait.
+            match std::thread::Builder::new().name("removal".into()).spawn(remove) {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "no thread to remove the records of a replica that went; they are left over");
+                }
             }
         }
         self.host.stop_fetching(group);

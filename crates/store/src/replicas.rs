@@ -9,14 +9,13 @@ use crate::boot;
 use crate::host::Host;
 use crate::table::{Table, group_of};
 use bytes::BytesMut;
-use parking_lot::Mutex;
-use std::collections::btree_map::Entry;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tessera_cluster::Placement;
+use tessera_cluster::{Catalog, Placement};
 use tessera_consensus::log::{LogBatch, LogRecord};
 use tessera_consensus::{GroupId, GroupSettings, GroupStart};
 use tessera_engine::mutation;
@@ -26,6 +25,9 @@ use tessera_types::{Durability, ReplicaId, TableId, TableSchema};
 /// The file of what is held.
 pub(crate) struct Replicas {
     path: PathBuf,
+    /// Held by whoever changes which replicas there are, until that is written down. Never taken by a worker's loop.
+    pub(crate) settling: Mutex<()>,
+    /// Held for a moment only: loops look at it.
     held: Mutex<Held>,
     /// Groups that a worker still has although their replica goes.
     leaving: Mutex<HashSet<GroupId>>,
@@ -41,8 +43,18 @@ struct Held {
     /// Those of `replicas` that are from before this process began, and were not started since.
     earlier: HashSet<GroupId>,
     running: HashSet<GroupId>,
+    /// Groups of which [room](Host::make_room) is being made: nobody begins a replica of theirs meanwhile.
+    clearing: HashSet<GroupId>,
     /// Whether the file says something else.
     is_unsaved: bool,
+}
+
+/// A replica that is to be here.
+struct DueReplica<'a> {
+    table: Arc<Table>,
+    partition: u32,
+    replica: ReplicaId,
+    placement: &'a Placement,
 }
 
 impl Replicas {
@@ -51,14 +63,20 @@ impl Replicas {
         let earlier = replicas.keys().map(|group| GroupId(*group)).collect();
         let held = Mutex::new(Held { replicas, earlier, ..Held::default() });
         let (leaving, aside, forgotten) = Default::default();
-        Ok(Self { path: path.to_path_buf(), held, leaving, aside, forgotten })
+        Ok(Self { path: path.to_path_buf(), settling: Mutex::default(), held, leaving, aside, forgotten })
     }
 
-    fn save(&self, held: &mut Held) -> Result<(), EngineError> {
-        if held.is_unsaved {
-            tessera_cluster::save_json(&self.path, &held.replicas).map_err(EngineError::io(&self.path))?;
-            held.is_unsaved = false;
-        }
+    /// Writes down which replicas there are, if that has changed. Nobody else changes it meanwhile.
+    fn save(&self, _settling: &MutexGuard<'_, ()>) -> Result<(), EngineError> {
+        let replicas = {
+            let held = self.held.lock();
+            if !held.is_unsaved {
+                return Ok(());
+            }
+            held.replicas.clone()
+        };
+        tessera_cluster::save_json(&self.path, &replicas).map_err(EngineError::io(&self.path))?;
+        self.held.lock().is_unsaved = false;
         Ok(())
     }
 
@@ -91,70 +109,122 @@ impl Replicas {
 }
 
 impl Host {
-    /// Makes the replicas that this node holds those that the catalog wants here. What takes long, such as making a
-    /// partition blank, is left for later unless `may_wait`.
-    pub(crate) fn settle_replicas(&self, may_wait: bool) -> Result<(), EngineError> {
-        let mut guard = self.replicas.held.lock();
-        let held = &mut *guard;
+    /// Makes the replicas that this node holds those that the catalog wants here, as far as there is [room](Self::make_room)
+    /// for them.
+    pub(crate) fn settle_replicas(&self) -> Result<(), EngineError> {
+        let settling = self.replicas.settling.lock();
         let catalog = self.catalog.load_full();
         let (mut starts, mut outcome) = (Vec::new(), Ok(()));
+        for due in self.due_replicas(&catalog) {
+            let group = group_of(due.table.id, due.partition);
+            if !self.replicas.is_held(group) {
+                match self.is_blank(&due) {
+                    // After a power cut this one must not find in the log what an earlier one had.
+                    Ok(true) if !self.must_be_forgotten(group) => {}
+                    Ok(_) => continue,
+                    Err(error) => {
+                        outcome = Err(error);
+                        continue;
+                    }
+                }
+                let mut held = self.replicas.held.lock();
+                if held.clearing.contains(&group) {
+                    continue;
+                }
+                held.replicas.insert(group.0, due.replica);
+                held.is_unsaved = true;
+            }
+            starts.push(due);
+        }
+        self.replicas.save(&settling)?;
+        for DueReplica { table, partition, replica, placement } in starts {
+            let group = group_of(table.id, partition);
+            {
+                let mut held = self.replicas.held.lock();
+                held.running.insert(group);
+                held.earlier.remove(&group);
+            }
+            self.inbox_of(table.id, partition).start(self.group_start(&table, partition, replica, placement));
+        }
+        outcome
+    }
+
+    /// Removes what earlier replicas have left where others are to begin. May take long; it holds no lock meanwhile. Nobody else
+    /// calls this at the same time.
+    pub(crate) fn make_room(&self) -> Result<(), EngineError> {
+        let catalog = self.catalog.load_full();
+        let all_due = {
+            let _settling = self.replicas.settling.lock();
+            self.due_replicas(&catalog)
+        };
+        let mut outcome = Ok(());
+        for due in all_due {
+            let group = group_of(due.table.id, due.partition);
+            {
+                let mut held = self.replicas.held.lock();
+                if held.replicas.contains_key(&group.0) {
+                    continue; // a replica that has begun meanwhile is never cleared
+                }
+                held.clearing.insert(group);
+            }
+            let cleared = self.make_room_for(&due);
+            self.replicas.held.lock().clearing.remove(&group);
+            outcome = outcome.and(cleared);
+        }
+        outcome
+    }
+
+    fn make_room_for(&self, due: &DueReplica<'_>) -> Result<(), EngineError> {
+        let DueReplica { table, partition, .. } = due;
+        let group = group_of(table.id, *partition);
+        if self.must_be_forgotten(group) {
+            self.log.wait_synced().map_err(|error| EngineError::LogNotSynced(error.to_string()))?;
+            self.replicas.forgotten.lock().remove(&group);
+        }
+        if !self.is_blank(due)? {
+            make_blank(table, *partition)?;
+            table.engine.make_durable(*partition, &|| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the log may still have on disk what an earlier replica left there. It is told to forget it.
+    fn must_be_forgotten(&self, group: GroupId) -> bool {
+        // That an earlier one left may have got lost on the way to the disk.
+        self.forget_recovered(group);
+        self.replicas.forgotten.lock().contains(&group)
+    }
+
+    /// The replicas that are to be here and do not run yet. Lets go of those that are here and are not to be; who calls it is
+    /// settling replicas.
+    fn due_replicas<'a>(&self, catalog: &'a Catalog) -> Vec<DueReplica<'a>> {
+        let mut all_due = Vec::new();
         for entry in catalog.tables() {
             let Some(table) = self.registry.any(entry.id) else { continue };
             for (partition, placement) in (0..).zip(&entry.placement) {
                 let group = group_of(entry.id, partition);
                 let due = placement.on(self.identity.node);
+                let mut held = self.replicas.held.lock();
                 if held.replicas.get(&group.0).is_some_and(|here| Some(*here) != due) {
-                    self.leave(held, group, &table, partition);
+                    self.leave(&mut held, group, &table, partition);
                 }
-                let Some(due) = due.filter(|_| !held.running.contains(&group)) else { continue };
+                let Some(replica) = due.filter(|_| !held.running.contains(&group)) else { continue };
+                // One that has forgotten waits until the catalog has another one in its place, or lets it go on.
                 let has_forgotten = held.earlier.contains(&group) && self.has_forgotten(&entry.schema, placement);
-                if has_forgotten && !placement.goes_on(due) {
-                    continue; // until the catalog has another one in its place, or lets it go on
+                // One that goes has to go first.
+                let is_leaving = !held.replicas.contains_key(&group.0) && self.replicas.is_leaving(group);
+                if !is_leaving && (!has_forgotten || placement.goes_on(replica)) {
+                    all_due.push(DueReplica { table: table.clone(), partition, replica, placement });
                 }
-                if let Entry::Vacant(place) = held.replicas.entry(group.0) {
-                    if self.replicas.is_leaving(group) {
-                        continue;
-                    }
-                    // That an earlier one left may have got lost on the way to the disk.
-                    self.forget_recovered(group);
-                    // After a power cut this one must not find in the log what that one had. What is being waited for may be
-                    // more than the disk's time, so it waits for a round that may.
-                    if self.replicas.forgotten.lock().contains(&group) {
-                        if !may_wait {
-                            continue;
-                        }
-                        if let Err(error) = self.log.wait_synced() {
-                            outcome = Err(EngineError::LogNotSynced(error.to_string()));
-                            continue;
-                        }
-                        self.replicas.forgotten.lock().remove(&group);
-                    }
-                    // What an earlier replica left may be gone from memory and come back after a crash.
-                    if table.engine.applied_index(partition) > 0 || table.engine.durable_index(partition)? > 0 {
-                        if !may_wait {
-                            continue;
-                        }
-                        let blank = make_blank(&table, partition)
-                            .and_then(|()| table.engine.make_durable(partition, &|| Ok(())));
-                        if let Err(error) = blank {
-                            outcome = Err(error);
-                            continue;
-                        }
-                    }
-                    place.insert(due);
-                    held.is_unsaved = true;
-                }
-                starts.push((table.clone(), partition, due, placement));
             }
         }
-        self.replicas.save(held)?;
-        for (table, partition, due, placement) in starts {
-            let group = group_of(table.id, partition);
-            held.running.insert(group);
-            held.earlier.remove(&group);
-            self.inbox_of(table.id, partition).start(self.group_start(&table, partition, due, placement));
-        }
-        outcome
+        all_due
+    }
+
+    /// Whether nothing is left of an earlier replica. What is gone from memory may come back after a crash.
+    fn is_blank(&self, due: &DueReplica<'_>) -> Result<bool, EngineError> {
+        let engine = &due.table.engine;
+        Ok(engine.applied_index(due.partition) == 0 && engine.durable_index(due.partition)? == 0)
     }
 
     /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
@@ -233,10 +303,11 @@ impl Host {
 
     /// Lets go of all replicas of a table that is purged.
     pub(crate) fn leave_table(&self, id: TableId, table: &Arc<Table>) -> Result<(), EngineError> {
-        let mut held = self.replicas.held.lock();
-        (0..table.schema.partitions)
-            .for_each(|partition| self.leave(&mut held, group_of(id, partition), table, partition));
-        self.replicas.save(&mut held)
+        let settling = self.replicas.settling.lock();
+        for partition in 0..table.schema.partitions {
+            self.leave(&mut self.replicas.held.lock(), group_of(id, partition), table, partition);
+        }
+        self.replicas.save(&settling)
     }
 
     /// Replicas held.

@@ -1,7 +1,7 @@
 //! What every face calls, and how a node's store opens and ends.
 
 use crate::addresses::Addresses;
-use crate::catalog_listener::OpenTables;
+use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
@@ -49,13 +49,14 @@ pub enum OpenError {
 pub struct Store {
     pub(crate) host: Arc<Host>,
     maintenance: Arc<Maintenance>,
+    pub(crate) catalog_follower: Arc<CatalogFollower>,
 }
 
 /// The loop of one worker, to be run on the thread that also runs its core's connections.
 pub struct StoreWorker {
     partitions: Worker<PartitionsMachine>,
     /// The first worker also drives the catalog.
-    catalog: Option<Worker<CatalogMachine<OpenTables>>>,
+    catalog: Option<Worker<CatalogMachine<CatalogNews>>>,
     /// And has the connections to other nodes on its thread: most of what comes there is for the loop.
     peers: Option<(Arc<Transport>, std::net::TcpListener)>,
 }
@@ -162,12 +163,14 @@ impl Store {
             })
             .collect();
         let limits = host.config.limits.clone();
-        let machine = CatalogMachine::new(host.directory.catalog(), file, limits, OpenTables(host.clone()));
+        let catalog_follower = CatalogFollower::start(host.clone()).map_err(OpenError::Transport)?;
+        let news = CatalogNews { host: host.clone(), follower: catalog_follower.clone() };
+        let machine = CatalogMachine::new(file, limits, news);
         let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
         workers[0].catalog = Some(catalog.with_transport(messages));
         workers[0].peers = Some((transport, listener));
         let maintenance = Maintenance::start(host.clone());
-        let store = Self { host, maintenance: Arc::new(maintenance) };
+        let store = Self { host, maintenance: Arc::new(maintenance), catalog_follower };
         let _ = handler.store.set(store.clone());
         let driver = store.clone();
         let run = move || runtime.block_on(driver::run(driver));
@@ -400,6 +403,7 @@ impl Store {
     /// Stops taking writes, makes durable what was taken, and closes the files. Workers end by themselves.
     pub fn shut_down(&self) {
         self.maintenance.stop();
+        self.catalog_follower.stop();
         for inbox in &self.host.inboxes {
             inbox.stop();
         }

@@ -4,7 +4,7 @@ use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
 use super::table::RocksEngine;
 use crate::EngineError;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,6 +20,9 @@ pub struct RocksStore {
     pub(super) records: Option<RecordCache>,
     /// What the compactions of each column family go by.
     expiries: Mutex<HashMap<String, Arc<TableExpiries>>>,
+    /// Writers of records hold it for reading. What makes RocksDB write its manifest holds it for writing, since RocksDB lets no
+    /// writer through until the manifest is on disk: who may not wait finds that out here.
+    pub(super) manifest: RwLock<()>,
     /// The names of the tables that there were.
     opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
@@ -51,8 +54,18 @@ impl RocksStore {
             .collect::<Result<Vec<_>, EngineError>>()?;
         let db = DB::open_cf_descriptors(&options, directory, tables)?;
         let records = RecordCache::of_bytes(config.record_cache_bytes);
-        let expiries = Mutex::new(expiries);
-        Ok(Arc::new(Self { db, config, options, cache, records, expiries, opened_with, _write_buffers: write_buffers }))
+        let (expiries, manifest) = (Mutex::new(expiries), RwLock::default());
+        Ok(Arc::new(Self {
+            db,
+            config,
+            options,
+            cache,
+            records,
+            expiries,
+            manifest,
+            opened_with,
+            _write_buffers: write_buffers,
+        }))
     }
 
     /// Opens the table of that name, creating it if there is none.
@@ -62,7 +75,9 @@ impl RocksStore {
     pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<RocksEngine, EngineError> {
         let expiries = self.expiries.lock().entry(name.to_string()).or_default().clone();
         if self.db.cf_handle(name).is_none() {
-            self.db.create_cf(name, &self.config.table_options(&self.cache, PREFIX_LEN, &expiries)?)?;
+            let options = self.config.table_options(&self.cache, PREFIX_LEN, &expiries)?;
+            let _writers_wait = self.manifest.write();
+            self.db.create_cf(name, &options)?;
         }
         RocksEngine::open(self.clone(), name, partitions, expiries)
     }
@@ -73,6 +88,7 @@ impl RocksStore {
     /// If the files cannot be written.
     pub fn drop_table(&self, name: &str) -> Result<(), EngineError> {
         if self.db.cf_handle(name).is_some() {
+            let _writers_wait = self.manifest.write();
             self.db.drop_cf(name)?;
         }
         self.expiries.lock().remove(name);

@@ -128,10 +128,14 @@ impl RocksEngine {
     }
 
     fn replace_by(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
-        // An ingested file may not overlap unflushed data without a flush; RocksDB does that itself.
+        // An ingested file may not overlap unflushed data. RocksDB would flush that itself while all writers wait; after this
+        // there is little left of it.
+        self.flush()?;
         let mut options = IngestExternalFileOptions::default();
         options.set_move_files(false);
+        let writers_wait = self.store.manifest.write();
         self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
+        drop(writers_wait);
         let mut batch = WriteBatch::default();
         batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
         self.store.db.write_opt(batch, &self.write)?;
@@ -291,10 +295,12 @@ impl Engine for RocksEngine {
     }
 
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
+        let _manifest = self.store.manifest.read();
         self.write_with(applied, &self.write)
     }
 
     fn try_write(&self, applied: &[Applied<'_>]) -> Result<bool, EngineError> {
+        let Some(_manifest) = self.store.manifest.try_read() else { return Ok(false) };
         match self.write_with(applied, &self.try_write) {
             Err(EngineError::WouldWait) => Ok(false),
             outcome => outcome.map(|()| true),
@@ -388,6 +394,7 @@ impl Engine for RocksEngine {
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {
         let options = self.store.config.scenario_options(settings.usage_scenario);
         let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let _writers_wait = self.store.manifest.write();
         Ok(self.store.db.set_options_cf(&self.column_family, &options)?)
     }
 

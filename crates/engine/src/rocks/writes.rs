@@ -121,3 +121,42 @@ impl RocksEngine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::mutation::encode_put;
+    use crate::{Applied, Engine, RocksConfig, RocksStore};
+    use bytes::BytesMut;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+    use tessera_types::{Expiry, RecordKey, StoredValue};
+
+    #[test]
+    fn who_may_not_wait_does_not_wait_for_the_manifest() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let store = RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
+        let engine = store.open_table("table", 1).unwrap();
+        let key = RecordKey::new(b"key", b"");
+        let payload = |value: &[u8]| {
+            let mut payload = BytesMut::new();
+            encode_put(&mut payload, &key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value });
+            [payload.freeze()]
+        };
+        engine.write(&[Applied { partition: 0, index: 1, payloads: &payload(b"first") }]).unwrap();
+
+        // The disk takes its time over the manifest: a table is created, altered or dropped, or a snapshot is taken in.
+        let disk = store.manifest.write();
+        let second = payload(b"second");
+        let entries = [Applied { partition: 0, index: 2, payloads: &second }];
+        assert!(!engine.try_write(&entries).unwrap(), "it would have waited");
+        assert!(engine.get(0, &key, &mut |_| ()).unwrap(), "readers go on");
+        let (sender, done) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| sender.send(engine.write(&entries)).unwrap());
+            assert!(done.recv_timeout(Duration::from_millis(50)).is_err(), "who may wait waits");
+            drop(disk);
+            done.recv().unwrap().unwrap();
+        });
+        assert_eq!(engine.applied_index(0), 2);
+    }
+}
