@@ -64,6 +64,13 @@ pub trait Engine: Send + Sync {
     /// The log index that the partition's state reflects.
     fn applied_index(&self, partition: u32) -> u64;
 
+    /// The log index from which on the partition's records are those of one moment. Below it, which can only be after a
+    /// checkpoint that was written beside the writer was loaded, they may hold effects of later entries: what a reader sees may
+    /// be replaced by something older while the log is applied.
+    fn settled_from(&self, _partition: u32) -> u64 {
+        0
+    }
+
     /// The log index that the partition's state would reflect after a crash now. The log is needed above it.
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError>;
 

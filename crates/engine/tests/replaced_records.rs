@@ -3,9 +3,10 @@
 use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_clear, encode_put};
-use tessera_engine::{Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine};
+use tessera_engine::{Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, Visit};
 use tessera_types::{Expiry, RecordKey, StoredValue};
 
 const OLD: u32 = 50_000;
@@ -27,6 +28,14 @@ fn fill(engine: &MemoryEngine, records: u32, index: u64) {
         let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &[b'x'; 50] };
         encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &value);
     }
+    write(engine, index, payload);
+}
+
+/// Writes one record whose value is the log index.
+fn put(engine: &MemoryEngine, number: u32, index: u64) {
+    let mut payload = BytesMut::new();
+    let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &index.to_le_bytes() };
+    encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &value);
     write(engine, index, payload);
 }
 
@@ -123,4 +132,51 @@ fn what_a_failed_restore_left_is_not_written() {
     write(&engine, 0, clear);
     engine.make_durable(0, &|| Ok(())).unwrap();
     assert_eq!(after_a_crash(&data).1, 0);
+}
+
+#[test]
+fn a_checkpoint_written_beside_the_writer_says_up_to_where_it_may_hold_later_entries() {
+    let directory = TempDir::new().unwrap();
+    let leader = open(&directory.path().join("leader"));
+    fill(&leader, NEW, 500);
+    let path = directory.path().join("snapshot");
+    let is_over = AtomicBool::new(false);
+    let index = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut index = 500;
+            while !is_over.load(Ordering::Relaxed) {
+                index += 1;
+                put(&leader, u32::try_from(index).unwrap() % NEW, index);
+            }
+        });
+        let index = loop {
+            let index = leader.checkpoint(0, &path).unwrap();
+            if leader.applied_index(0) > index {
+                break index;
+            }
+        };
+        is_over.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+        index
+    });
+    let replica = open(&directory.path().join("replica"));
+    assert_eq!(replica.settled_from(0), 0);
+    replica.restore(0, &path, index).unwrap();
+    let (mut latest, mut from) = (0, Some(0));
+    while let Some(position) = from {
+        let visit = &mut |_: RecordKey<'_>, stored: &[u8]| {
+            let payload = StoredValue::decode(stored).unwrap().payload;
+            latest = latest.max(payload.try_into().map_or(0, u64::from_le_bytes));
+            Visit::NextRecord
+        };
+        from = replica.scan(0, position, 1_000, visit).unwrap();
+    }
+    let settled = replica.settled_from(0);
+    assert!(settled >= latest && settled >= index, "settled from {settled}, with records of {latest}, as of {index}");
+
+    replica.make_durable(0, &|| Ok(())).unwrap();
+    drop(replica);
+    let again = open(&directory.path().join("replica"));
+    assert_eq!(again.applied_index(0), index);
+    assert_eq!(again.settled_from(0), settled);
 }

@@ -282,8 +282,12 @@ impl Host {
         };
         let has_records = is_founder || settings.applied > 0;
         let state = &table.partitions[partition as usize];
+        let recovered = self.recovered.lock().remove(&id).unwrap_or_default();
+        // Of a log that lost its tail, what is known to be committed may be more than what is there.
+        let known = recovered.entries.back().map_or(settings.applied, |last| recovered.state.commit.min(last.index));
+        state.readable_from.store(known, Ordering::Release);
         state.is_readable.store(has_records && !replica.is_witness(), Ordering::Release);
-        GroupStart { id, settings, recovered: self.recovered.lock().remove(&id).unwrap_or_default() }
+        GroupStart { id, settings, recovered }
     }
 
     fn leave(&self, held: &mut Held, group: GroupId, table: &Table, partition: u32) {

@@ -60,8 +60,12 @@ pub struct Partition {
     pub(crate) copied_by: AtomicU64,
     /// Until when this node may answer reads.
     pub(crate) lease: Lease,
-    /// Whether the replica here, if there is one, has records that may be read although it does not lead.
+    /// Whether the replica here, if there is one, has records that may be read although it does not lead, once it has applied
+    /// what it had [before](Self::readable_from).
     pub(crate) is_readable: AtomicBool,
+    /// The log index up to which the replica here knew entries to be committed when it was started: what a process before this
+    /// one has shown is there again from this index on.
+    pub(crate) readable_from: AtomicU64,
     /// As of when it has all records.
     pub(crate) as_of: Lease,
     /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
@@ -96,6 +100,7 @@ impl Partition {
             copied_by: AtomicU64::new(0),
             lease: Lease::default(),
             is_readable: AtomicBool::new(false),
+            readable_from: AtomicU64::new(0),
             as_of: Lease::default(),
             answered_early: AtomicU64::new(0),
             compared_by: AtomicU64::new(0),
@@ -182,9 +187,11 @@ impl Table {
     /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
     pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
         let state = &self.partitions[partition as usize];
-        let may_serve = if reads == ReadMode::Outdated { &state.is_readable } else { &state.is_serving };
-        let serves = may_serve.load(Ordering::Acquire) && !self.is_dropped.load(Ordering::Relaxed);
-        if !serves {
+        let may_serve = match reads {
+            ReadMode::Outdated => self.is_readable(partition),
+            _ => state.is_serving.load(Ordering::Acquire),
+        };
+        if !may_serve || self.is_dropped.load(Ordering::Relaxed) {
             return Err(self.not_serving());
         }
         // What was acknowledged before the read must be there when it begins: it may be applied right after the record was read.
@@ -193,6 +200,14 @@ impl Table {
             return Err(RequestError::NotReady);
         }
         Ok(state)
+    }
+
+    /// Whether the replica here, if there is one, may be read although it does not lead: what it shows is never older than what it
+    /// has shown before.
+    fn is_readable(&self, partition: u32) -> bool {
+        let state = &self.partitions[partition as usize];
+        let needed = || self.engine.settled_from(partition).max(state.readable_from.load(Ordering::Acquire));
+        state.is_readable.load(Ordering::Acquire) && self.engine.applied_index(partition) >= needed()
     }
 
     /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
@@ -232,7 +247,7 @@ impl Table {
     /// heard of a leader yet.
     pub fn lag(&self, partition: u32) -> Option<Duration> {
         let state = &self.partitions[partition as usize];
-        let is_known = state.is_readable.load(Ordering::Acquire) && !state.as_of.is_unset();
+        let is_known = self.is_readable(partition) && !state.as_of.is_unset();
         is_known.then(|| state.as_of.ago())
     }
 
@@ -248,7 +263,7 @@ impl Table {
 
     /// Where a read of a partition goes now.
     pub fn reader_of(&self, partition: u32, reads: ReadMode) -> Leader {
-        if reads == ReadMode::Outdated && self.partitions[partition as usize].is_readable.load(Ordering::Acquire) {
+        if reads == ReadMode::Outdated && self.is_readable(partition) {
             return Leader::Here;
         }
         self.leader_of(partition)

@@ -4,11 +4,12 @@
 //! "TESSCKP2" | u64 log index | u64 the partition's time | u8 1 if it may hold sort keys, else 0
 //!            | u32 CRC-32C of these three | blocks | end
 //! block: u32 length (> 0) | u32 CRC-32C | puts as in `mutation`
-//! end:   u32 0 | u32 CRC-32C of the count | u64 number of records
+//! end:   u32 0 | u32 CRC-32C of the two | u64 number of records | u64 end index
 //! ```
 //!
-//! Integers are little-endian. Files of the version before begin with "TESSCKP1", then the index, then blocks. The file is written page by page beside the writer, so it may hold effects of entries
-//! after its index; applying those again from the log makes the state whole, as entries carry results.
+//! Integers are little-endian. The file is written page by page beside the writer, so it may hold effects of entries
+//! after its index, up to its end index; applying those again from the log makes the state whole, as entries carry results.
+//! Files of the version before begin with "TESSCKP1", then the index, then blocks; their end has no end index.
 
 use super::partition::Partition;
 use crate::mutation::{self, Mutation};
@@ -20,7 +21,7 @@ use std::path::Path;
 use tessera_types::{StoredValue, UnixMillis};
 
 const MAGIC: &[u8; 8] = b"TESSCKP2";
-const MAGIC_WITHOUT_TIME: &[u8; 8] = b"TESSCKP1";
+const MAGIC_OF_VERSION_1: &[u8; 8] = b"TESSCKP1";
 /// Hash keys visited under one hold of the lock.
 const PAGE_HASH_KEYS: usize = 256;
 
@@ -53,10 +54,12 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
                 out.write_all(&block)?;
             }
         }
-        let count = records.to_le_bytes();
+        // Records that were loaded may hold effects of entries that are not applied again yet.
+        let end_index = partition.applied_index().max(partition.durability.settled_from());
+        let end = [records.to_le_bytes(), end_index.to_le_bytes()].concat();
         out.write_all(&0u32.to_le_bytes())?;
-        out.write_all(&crc32c::crc32c(&count).to_le_bytes())?;
-        out.write_all(&count)?;
+        out.write_all(&crc32c::crc32c(&end).to_le_bytes())?;
+        out.write_all(&end)?;
         out.flush()?;
         out.get_ref().sync_all()
     };
@@ -64,21 +67,30 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
     Ok(index)
 }
 
-/// Loads the records of a checkpoint and returns its log index.
-pub(super) fn load(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
+/// What a checkpoint's records reflect.
+pub(super) struct Reflects {
+    /// All log entries up to this one.
+    pub(super) index: u64,
+    /// Perhaps some of those up to this one.
+    pub(super) end: u64,
+}
+
+/// Loads the records of a checkpoint.
+pub(super) fn load(partition: &Partition, path: &Path) -> Result<Reflects, EngineError> {
     let file = File::open(path).map_err(EngineError::io(path))?;
     let file_len = file.metadata().map_err(EngineError::io(path))?.len();
     let mut input = BufReader::with_capacity(1 << 20, file);
     let damaged = |what: &str| EngineError::Corruption(format!("{}: {what}", path.display()));
     let mut magic = [0; 8];
     input.read_exact(&mut magic).map_err(EngineError::io(path))?;
-    if magic != *MAGIC && magic != *MAGIC_WITHOUT_TIME {
+    let is_current = magic == *MAGIC;
+    if !is_current && magic != *MAGIC_OF_VERSION_1 {
         return Err(damaged("not a checkpoint, or one of another version"));
     }
     let mut word = [0; 8];
     input.read_exact(&mut word).map_err(EngineError::io(path))?;
     let index = u64::from_le_bytes(word);
-    if magic == *MAGIC {
+    if is_current {
         let mut head = [0; 13];
         input.read_exact(&mut head).map_err(EngineError::io(path))?;
         let (time, flag) = (u64::from_le_bytes(head[..8].try_into().expect("eight bytes")), head[8]);
@@ -100,14 +112,20 @@ pub(super) fn load(partition: &Partition, path: &Path) -> Result<u64, EngineErro
         if u64::from(length) > file_len {
             return Err(damaged("a block is longer than the file"));
         }
-        block.resize(if length == 0 { 8 } else { length as usize }, 0);
+        let end_bytes = if is_current { 16 } else { 8 };
+        block.resize(if length == 0 { end_bytes } else { length as usize }, 0);
         input.read_exact(&mut block).map_err(EngineError::io(path))?;
         if crc32c::crc32c(&block) != checksum {
             return Err(damaged("a block's checksum does not match"));
         }
         if length == 0 {
-            let count = u64::from_le_bytes(block[..8].try_into().expect("eight bytes"));
-            return if count == records { Ok(index) } else { Err(damaged("records are missing")) };
+            let mut words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+            let (count, end) = (words.next(), words.next().unwrap_or(index));
+            return if count == Some(records) {
+                Ok(Reflects { index, end })
+            } else {
+                Err(damaged("records are missing"))
+            };
         }
         for mutation in mutation::decode(&block) {
             let Mutation::Put { key, value } = mutation? else { return Err(damaged("holds more than puts")) };

@@ -5,7 +5,7 @@
 //! for complete at that index. So one thread at a time does either, and what a failed replacement left behind is never
 //! written.
 
-use super::checkpoint;
+use super::checkpoint::{self, Reflects};
 use super::partition::Partition;
 use crate::EngineError;
 use parking_lot::Mutex;
@@ -21,6 +21,8 @@ pub(super) struct Durability {
     index: AtomicU64,
     /// Whether the records are being replaced, or replacing them has failed half-way: they belong to no log index.
     are_partial: AtomicBool,
+    /// The log index up to which records that were loaded may reflect entries.
+    settled_from: AtomicU64,
     /// Whether the records were replaced after the checkpoint was written. Equal indexes do not say then that it is up to date.
     is_outdated: AtomicBool,
 }
@@ -30,14 +32,21 @@ impl Durability {
         self.index.load(Ordering::Acquire)
     }
 
+    /// See [`crate::Engine::settled_from`].
+    pub(super) fn settled_from(&self) -> u64 {
+        self.settled_from.load(Ordering::Acquire)
+    }
+
     /// The partition has no records, so they are whole again.
     pub(super) fn cleared(&self) {
+        self.settled_from.store(0, Ordering::Release);
         self.are_partial.store(false, Ordering::Release);
     }
 
     /// Loads the partition's own checkpoint when the table is opened.
     pub(super) fn open(&self, partition: &Partition, path: &Path) -> Result<(), EngineError> {
-        let index = checkpoint::load(partition, path)?;
+        let Reflects { index, end } = checkpoint::load(partition, path)?;
+        self.settled_from.store(end, Ordering::Release);
         partition.set_applied_index(index);
         self.index.store(index, Ordering::Release);
         Ok(())
@@ -81,7 +90,8 @@ impl Durability {
         self.is_outdated.store(true, Ordering::Release);
         partition.set_applied_index(0);
         partition.clear();
-        checkpoint::load(partition, path)?;
+        let Reflects { end, .. } = checkpoint::load(partition, path)?;
+        self.settled_from.store(end, Ordering::Release);
         partition.set_applied_index(index);
         self.are_partial.store(false, Ordering::Release);
         Ok(())

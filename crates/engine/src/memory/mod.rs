@@ -126,6 +126,10 @@ impl Engine for MemoryEngine {
         self.partition(partition).applied_index()
     }
 
+    fn settled_from(&self, partition: u32) -> u64 {
+        self.partition(partition).durability.settled_from()
+    }
+
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
         Ok(self.partition(partition).durability.index())
     }

@@ -1,8 +1,10 @@
 use crate::test_node::TestNode;
 use bytes::BytesMut;
-use std::sync::atomic::Ordering;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_cluster::CatalogCommand;
-use tessera_engine::{Applied, mutation};
+use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, mutation};
 use tessera_types::{
     Durability, EngineKind, Expiry, Model, Partitioner, ReadMode, RecordKey, RequestError, StoredValue, TableSchema,
     TableSettings, UnixMillis,
@@ -58,4 +60,63 @@ async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applie
     }
     let outcome = table.read(&key, ReadMode::Single, UnixMillis::now(), &mut |value| found = value.payload.to_vec());
     assert_eq!((outcome, &found[..]), (Ok(true), &b"new"[..]));
+}
+
+/// A checkpoint that was written beside a writer, with its log index, which is lower than that of its latest effects.
+fn checkpoint_beside_a_writer(path: &Path) -> u64 {
+    let open = || {
+        let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
+        MemoryEngine::open(1, budget, None).unwrap()
+    };
+    let (engine, copy) = (open(), open());
+    // So many that it takes a while to write them.
+    for number in 0..20_000u32 {
+        let entry = put(&RecordKey::new(&number.to_be_bytes(), b""), b"value");
+        engine.write(&[Applied { partition: 0, index: 1, payloads: &[entry] }]).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let write = |index: u64| {
+            let entry = put(&RecordKey::new(b"key", b""), &index.to_be_bytes());
+            engine.write(&[Applied { partition: 0, index, payloads: &[entry] }]).unwrap();
+        };
+        let is_over = &is_over;
+        scope.spawn(move || (2..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(write));
+        loop {
+            let index = engine.checkpoint(0, path).unwrap();
+            copy.restore(0, path, index).unwrap();
+            if copy.settled_from(0) > index {
+                is_over.store(true, Ordering::Relaxed);
+                return index;
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn outdated_reads_do_not_go_back_after_a_checkpoint_is_loaded() {
+    let node = TestNode::start(|_| ());
+    let table = node.create_table("t", 1).await;
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("checkpoint");
+    let index = checkpoint_beside_a_writer(&path);
+    table.engine.restore(0, &path, index).unwrap();
+    let settled = table.engine.settled_from(0);
+    assert!(settled > index);
+
+    let key = RecordKey::new(b"key", b"");
+    let read = || table.read(&key, ReadMode::Outdated, UnixMillis::now(), &mut |_| ());
+    for applied in index..settled {
+        assert_eq!(read(), Err(RequestError::NotReady), "applied {applied} of {settled}");
+        assert_eq!((table.reader_of(0, ReadMode::Outdated), table.lag(0)), (table.leader_of(0), None));
+        let entry = put(&key, &applied.to_be_bytes());
+        table.engine.write(&[Applied { partition: 0, index: applied + 1, payloads: &[entry] }]).unwrap();
+    }
+    assert_eq!(read(), Ok(true));
+
+    // After a restart, what was known to be committed has to be applied again.
+    table.partitions[0].readable_from.store(settled + 1, Ordering::Release);
+    assert_eq!(read(), Err(RequestError::NotReady));
+    table.engine.write(&[Applied { partition: 0, index: settled + 1, payloads: &[] }]).unwrap();
+    assert_eq!(read(), Ok(true));
 }
