@@ -63,10 +63,16 @@ chaos-long: test-deps ## Run chaos of every kind for SECONDS=30 with each of RUN
 pegasus-suites: build ## Run the tests that come with Pegasus' Go client against a onebox
 	scripts/pegasus-suites
 
+tsan: deps ## Run the memtable's writers and readers under ThreadSanitizer
+	scripts/tsan
+
+miri: deps ## Run the memory engine's unit tests under Miri; needs a nightly toolchain with the components miri and rust-src
+	scripts/miri
+
 failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover fuzz
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri fuzz
