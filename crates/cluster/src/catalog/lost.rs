@@ -187,6 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_that_differs_is_replaced_on_its_node_unless_something_else_is_under_way() {
+        let mut partition = Partition::new(EngineKind::Rocksdb, 3);
+        let before = partition.placement();
+        let [first, second, third] = before.members[..] else { panic!("three") };
+        let table = partition.table;
+        let replace = |partition: &mut Partition, replica| {
+            let command = CatalogCommand::Replace { table, partition: 0, replica };
+            partition.catalog.apply(&command, &Limits::default()).is_ok()
+        };
+        assert!(replace(&mut partition, second));
+        let after = partition.placement();
+        assert!(after.wanted[1] != second && after.on(second.node) == Some(after.wanted[1]));
+        assert_eq!((after.wanted[0], after.wanted[2], &after.members), (first, third, &before.members));
+        assert!(!replace(&mut partition, second), "it has been replaced");
+        assert!(!replace(&mut partition, third), "one at a time");
+
+        let mut partition = Partition::new(EngineKind::Rocksdb, 3);
+        let lost = partition.placement().members[0];
+        partition.lose(lost, END);
+        let other = partition.placement().members[1];
+        assert!(!replace(&mut partition, other), "one has forgotten already");
+    }
+
+    #[test]
     fn a_table_without_a_log_begins_anew_when_most_have_forgotten() {
         let mut partition = Partition::new(EngineKind::Memory, 3);
         let before = partition.placement();

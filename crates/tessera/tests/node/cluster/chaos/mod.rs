@@ -272,6 +272,9 @@ impl Run {
             keys.extend((0..STILL).step_by(STILL_STEP).map(|key| format!("still{key}")));
             let outcome = replicas::compare(cluster, load, *table, keys);
             outcome.unwrap_or_else(|error| panic!("{}: {error}", table.name));
+            if table.promise != Promise::Cache {
+                replicas::compare_all(cluster, *table);
+            }
         }
     }
 

@@ -41,6 +41,21 @@ pub fn compare(cluster: &Cluster, load: &Load, table: Table, mut keys: Vec<Strin
     }
 }
 
+/// Has the nodes compare all records of all replicas, those that no client has asked for among them.
+pub fn compare_all(cluster: &Cluster, table: Table) {
+    let at = (0..cluster.nodes.len()).find(|at| cluster.nodes[*at].is_some()).expect("a node runs");
+    let began = Instant::now();
+    loop {
+        let (code, compared) = cluster.compare(at, table.name);
+        // A replica may be busy for a while, or be replaced by one with another name.
+        match code {
+            0 => return,
+            7 if began.elapsed() < PATIENCE => std::thread::park_timeout(Duration::from_millis(100)),
+            _ => panic!("{}: {compared}", table.name),
+        }
+    }
+}
+
 fn digests(cluster: &Cluster, load: &Load, table: Table, at: usize, keys: &[String]) -> Result<Vec<Value>, String> {
     let address = (cluster.host(at), cluster.ports[at].0);
     let mut session = Session::open(load, &address, table, "outdated", 0).ok_or("a node cannot be reached")?;
