@@ -1,4 +1,4 @@
-//! What replicas answer, by slice.
+//! Collects the digests that replicas send, by slice.
 
 use super::Comparisons;
 use super::mark::Answer;

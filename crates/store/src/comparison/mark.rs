@@ -8,7 +8,7 @@ use tessera_engine::{Slice, SliceDigest};
 use tessera_types::{NodeId, RequestError};
 use tokio::sync::oneshot;
 
-/// Of a slice.
+/// Limits of one slice: live records, their bytes, and records looked at including expired ones.
 const RECORDS: u64 = 1_000;
 const BYTES: u64 = 256 << 10;
 const LOOKED_AT: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! Comparing replicas: whether they all have the same records.
+//! Checks that all replicas of a partition have the same records.
 //!
 //! **The problem.** Replicas apply the same log, so they have the same records, unless something is wrong: a defect, a disk that
 //! gives back something else than was written, memory that forgets. Nobody notices until another replica leads, or a reader of

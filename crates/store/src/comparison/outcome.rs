@@ -29,12 +29,12 @@ pub struct PartitionComparison {
     pub outcome: ComparisonOutcome,
     /// Why not all could be compared.
     pub reason: Option<String>,
-    /// Those that were compared.
+    /// The replicas that were compared to the end.
     pub replicas: Vec<ReplicaId>,
-    /// Of the replica that leads.
+    /// What the leader's replica holds, as far as it was compared.
     pub records: u64,
     pub bytes: u64,
-    /// The first of them.
+    /// The first ranges of keys in which replicas differ; the comparison ends after twenty.
     pub differences: Vec<Difference>,
     /// A replica that differs from what a majority agrees on, and what is done about it.
     pub mended: Option<String>,

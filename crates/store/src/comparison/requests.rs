@@ -53,7 +53,7 @@ struct Request {
     bytes_per_second: Option<u64>,
 }
 
-/// Those that are done.
+/// The outcomes of the partitions that are done.
 type Done = Vec<PartitionComparison>;
 
 /// Does what another node asked.

@@ -53,7 +53,7 @@ pub(super) struct Walk<'a> {
     number: u32,
     began: Instant,
     bytes_per_second: u64,
-    /// What was compared so far, as it is to be paid for.
+    /// Bytes that count towards the rate so far.
     cost: u64,
     found: PartitionComparison,
     alone: BTreeSet<ReplicaId>,
@@ -163,7 +163,7 @@ impl Walk<'_> {
     async fn go(&mut self) -> Result<(), Stop> {
         self.check_enough()?;
         let mut from = Some(Bytes::new());
-        // Number, and where it begins and ends.
+        // Slices that are under way: the number, the first key, and where the leader's replica found the end.
         let mut window: VecDeque<(u32, Bytes, Option<Bytes>)> = VecDeque::new();
         loop {
             while window.len() < WINDOW
