@@ -245,11 +245,11 @@ impl Catalog {
                 let mut wanted = placement.wanted.clone();
                 let place = wanted.iter_mut().find(|wanted| *wanted == replica && is_settled && !replica.is_witness());
                 *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);
-                self.placement(*table, *partition)?.wanted = wanted;
+                self.placement(*table, *partition)?.want(wanted);
                 Ok(Changed::Table(*table))
             }
-            CatalogCommand::Moved { table, partition, members } => {
-                self.placement(*table, *partition)?.moved(members);
+            CatalogCommand::Moved { table, partition, members, version } => {
+                self.placement(*table, *partition)?.moved(members, *version);
                 Ok(Changed::Table(*table))
             }
         }

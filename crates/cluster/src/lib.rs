@@ -10,6 +10,8 @@ mod members;
 mod placement;
 mod presence;
 mod rules;
+#[cfg(test)]
+mod simulation;
 
 pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,

@@ -141,9 +141,10 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     let after = members.after(&comers, &goers);
     let wanted_copies = wanted.iter().filter(|replica| !replica.is_witness()).count();
     let has_majority = members.spare(&after) >= 0 || !holds(Rule::MajorityRemains);
-    let before = view.voters.iter().filter(|voter| placement.members.contains(voter)).copied();
-    let copies = members.copies(&before.collect::<Vec<_>>()).min(wanted_copies);
-    let has_copies = members.copies(&after) >= copies || !holds(Rule::CopiesRemain);
+    // Whether one that is there is complete may not be known yet.
+    let is_copy = |voter: &&ReplicaId| placement.members.contains(voter) && !voter.is_witness();
+    let copies = view.voters.iter().filter(is_copy).filter(|voter| members.is_there(voter)).count();
+    let has_copies = members.copies(&after) >= copies.min(wanted_copies) || !holds(Rule::CopiesRemain);
     if !has_majority || !has_copies {
         return Step::Wait;
     }

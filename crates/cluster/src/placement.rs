@@ -70,9 +70,13 @@ impl Nodes {
 impl Loads {
     /// Of all tables, and of none yet. `unfit` nodes get nothing.
     fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
-        let fit = |node: &NodeId| !unfit.contains(node) && catalog.node(*node).is_some_and(may_hold);
-        let table: BTreeMap<_, _> =
-            catalog.nodes().map(|node| node.id).filter(fit).map(|id| (id, Load::default())).collect();
+        Self::of_nodes(catalog, |node| !unfit.contains(&node.id) && may_hold(node))
+    }
+
+    /// Of nodes that fit.
+    fn of_nodes(catalog: &Catalog, is_fit: impl Fn(&NodeEntry) -> bool) -> Self {
+        let fit = catalog.nodes().filter(|node| is_fit(node));
+        let table: BTreeMap<_, _> = fit.map(|node| (node.id, Load::default())).collect();
         let mut all = table.clone();
         for placement in catalog.tables().flat_map(|table| &table.placement) {
             count(&mut all, &Nodes::of(placement), 1);
@@ -170,6 +174,10 @@ pub(crate) fn of_new_table(
 ) -> Vec<Nodes> {
     let mut loads = Loads::of(catalog, absent);
     if loads.table.is_empty() {
+        // Rather on one that is to be emptied than on one that is not there.
+        loads = Loads::of_nodes(catalog, |node| !absent.contains(&node.id) && !node.is_expected);
+    }
+    if !holds(Rule::PlacedOnTheLiving) {
         loads = Loads::of(catalog, &BTreeSet::new());
     }
     // How often one node leads with another one beside it: those take over if it is lost, so they are not to be always the same.
@@ -211,7 +219,10 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
     for (table, partition, placement) in partitions(catalog).filter(|(.., placement)| placement.is_moving()) {
         if holds(Rule::MovesAreGivenUp) && is_in_vain(placement, presence) {
             loads.turn_to(table);
-            let nodes = way_back(&loads, placement, usize::from(table.schema.replicas));
+            let replicas = usize::from(table.schema.replicas);
+            // If the way back leads to members that are lost as well, it goes on from there.
+            let back = way_back(&loads, placement, replicas);
+            let nodes = back.or_else(|| better(&mut loads, &lost, catalog, placement, replicas));
             moves.extend(nodes.map(|nodes| place(table.id, partition, nodes)));
         } else if (is_led(table.id, partition) && !waits(placement, presence)) || !holds(Rule::MovesAreGivenUp) {
             slots = slots.saturating_sub(1);
@@ -310,9 +321,13 @@ fn better(
     replicas: usize,
 ) -> Option<Nodes> {
     let before = Nodes::of(placement);
+    let has_lost = before.keepers.iter().any(|node| silent.contains(node));
     let nodes = if before.witness.is_some() && replicas != WITNESSED {
-        // It goes first: its node may be needed.
-        Nodes { witness: None, ..before.clone() }
+        // It goes first, since its node may be needed; but not as long as its vote is.
+        match has_lost {
+            true => Nodes { keepers: keepers(loads, silent, catalog, &before, before.keepers.len()), ..before.clone() },
+            false => Nodes { witness: None, ..before.clone() },
+        }
     } else {
         // A witness and a replica do not follow one another on a node at one step.
         let keepers = keepers(loads, silent, catalog, &before, replicas);
@@ -320,6 +335,7 @@ fn better(
         let witness = before.witness.filter(|node| !is_drained(node));
         // If only its node can take a replica that must go, it goes first: better that than a copy less.
         let gives_way = keepers == before.keepers
+            && !has_lost
             && keepers.iter().any(is_drained)
             && witness.is_some_and(|node| loads.table.contains_key(&node));
         let needs_witness = replicas == WITNESSED && !gives_way;

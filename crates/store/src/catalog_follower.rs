@@ -35,6 +35,8 @@ struct News {
     handed_over: u64,
     /// The index of a snapshot that the catalog's group waits to see on disk.
     awaited: Option<u64>,
+    /// How many catalogs had been handed over when the catalog's group had caught up, until as many are followed.
+    caught_up_at: Option<u64>,
     is_stopping: bool,
 }
 
@@ -94,6 +96,19 @@ impl CatalogFollower {
                 host.catalog_inbox.prepared(CATALOG_GROUP, index);
             }
             self.followed.send_replace(number);
+            if self.news.lock().caught_up_at.take_if(|at| *at <= number).is_some() {
+                host.knows_catalog.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The catalog's group has caught up; so has the node when it has followed.
+    fn note_caught_up(&self, host: &Host) {
+        let mut news = self.news.lock();
+        if *self.followed.borrow() >= news.handed_over {
+            host.knows_catalog.store(true, Ordering::Relaxed);
+        } else {
+            news.caught_up_at = news.caught_up_at.or(Some(news.handed_over));
         }
     }
 
@@ -152,6 +167,7 @@ impl CatalogListener for CatalogNews {
 
     fn caught_up(&mut self, catalog: &Catalog) {
         self.host.forget_unknown_groups(catalog);
+        self.follower.note_caught_up(&self.host);
     }
 }
 

@@ -8,9 +8,10 @@ use crate::peers;
 use crate::presence::{QUIET, Watch};
 use crate::split::Copiers;
 use crate::store::Store;
-use crate::table::{group_of, partition_of_group};
+use crate::table::partition_of_group;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
     CATALOG_GROUP, Catalog, CatalogCommand, Presence, Standing, Step, are_as_wanted, next_catalog_step, next_moves,
@@ -112,7 +113,9 @@ impl Rounds {
         for inbox in &self.host().inboxes.clone() {
             for view in look(inbox).await {
                 if view.is_serving {
-                    self.move_on(&view, &presence, &mut done);
+                    if self.host().knows_catalog.load(Ordering::Relaxed) {
+                        self.move_on(&view, &presence, &mut done);
+                    }
                     led.extend(self.host().tells_that_it_leads(&view));
                 } else if !view.stranded.is_empty() {
                     lost.extend(self.host().rescue(&view));
@@ -169,10 +172,10 @@ impl Rounds {
                 }
                 // Its members are as wanted; only another one of them is to lead.
                 if placement.is_moving() && are_as_wanted(view, &placement.wanted) {
-                    done.push(moved(view, placement.wanted.clone()));
+                    done.push(CatalogCommand::moved(table, partition, placement));
                 }
             }
-            Step::Done if placement.is_moving() => done.push(moved(view, placement.wanted.clone())),
+            Step::Done if placement.is_moving() => done.push(CatalogCommand::moved(table, partition, placement)),
             Step::Done | Step::Wait => {}
         }
     }
@@ -283,12 +286,6 @@ impl Store {
         }
         waits
     }
-}
-
-fn moved(view: &GroupView, members: Vec<ReplicaId>) -> CatalogCommand {
-    let (table, partition) = partition_of_group(view.id).expect("a partition's group");
-    debug_assert_eq!(group_of(table, partition), view.id);
-    CatalogCommand::Moved { table, partition, members }
 }
 
 impl Host {

@@ -71,6 +71,9 @@ pub(crate) struct Host {
     pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
+    /// Whether the catalog here is no older than this start of the node. Before that members are left as they are: what the
+    /// node knows may have been given up since.
+    pub(crate) knows_catalog: AtomicBool,
     pub(crate) replicas: Replicas,
     pub(crate) addresses: Addresses,
     /// Tables whose time has come, until their files are gone.

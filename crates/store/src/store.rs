@@ -124,6 +124,7 @@ impl Store {
             is_alone: AtomicBool::new(true),
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
+            knows_catalog: AtomicBool::new(false),
             replicas,
             addresses: Addresses::default(),
             purging: Mutex::default(),

@@ -1,6 +1,6 @@
 //! What can be done to the catalog, and why not.
 
-use super::{CopyReport, JoinToken, LostReplica, Site};
+use super::{CopyReport, JoinToken, LostReplica, Placement, Site};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tessera_types::{NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis};
@@ -110,12 +110,21 @@ pub enum CatalogCommand {
         partition: u32,
         replica: ReplicaId,
     },
-    /// A partition's group has these members now.
+    /// A partition's group has these members now, which are those wanted in this version of its placement.
     Moved {
         table: TableId,
         partition: u32,
         members: Vec<ReplicaId>,
+        #[serde(default)]
+        version: u64,
     },
+}
+
+impl CatalogCommand {
+    /// That a partition's group has the members that are wanted.
+    pub fn moved(table: TableId, partition: u32, placement: &Placement) -> Self {
+        Self::Moved { table, partition, members: placement.wanted.clone(), version: placement.version }
+    }
 }
 
 /// What a command was about.

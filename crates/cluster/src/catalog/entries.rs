@@ -56,6 +56,9 @@ pub struct Placement {
     /// may be some, so their nodes keep them.
     #[serde(default)]
     pub(super) given_up: Vec<ReplicaId>,
+    /// Grows whenever others are wanted.
+    #[serde(default)]
+    pub version: u64,
 }
 
 impl Placement {
@@ -71,13 +74,11 @@ impl Placement {
         wanted != members || !self.given_up.is_empty()
     }
 
-    /// The group has these members now.
-    pub(super) fn moved(&mut self, members: &[ReplicaId]) {
-        let is_known = |member: &ReplicaId| {
-            [&self.wanted, &self.members, &self.given_up].iter().any(|replicas| replicas.contains(member))
-        };
-        if !members.iter().all(is_known) {
-            return; // this was so before other things that are known
+    /// The group has these members, as a leader saw that knew this version. If others have been wanted since, it may have
+    /// other members by now.
+    pub(super) fn moved(&mut self, members: &[ReplicaId], version: u64) {
+        if version != self.version {
+            return;
         }
         self.members = members.to_vec();
         self.given_up.clear();
@@ -95,6 +96,7 @@ impl Placement {
     /// Wants other replicas.
     pub(super) fn want(&mut self, wanted: Vec<ReplicaId>) {
         let before = std::mem::replace(&mut self.wanted, wanted);
+        self.version += 1;
         let may_be_member = before.into_iter().chain(std::mem::take(&mut self.given_up));
         let is_kept = |replica: &ReplicaId| self.wanted.contains(replica) || self.members.contains(replica);
         if holds(Rule::GivenUpIsRemembered) {

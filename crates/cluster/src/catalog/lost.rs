@@ -96,8 +96,11 @@ impl Catalog {
             let wanted = placement.wanted.clone();
             let renewed = wanted.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
             let founders: Vec<_> = renewed.collect();
-            let anew = Placement::of_founders(founders);
-            _ = self.placement(table, partition).map(|placement| *placement = anew);
+            let mut anew = Placement::of_founders(founders);
+            _ = self.placement(table, partition).map(|placement| {
+                anew.version = placement.version + 1;
+                *placement = anew;
+            });
         }
     }
 
@@ -109,6 +112,7 @@ impl Catalog {
         }
         let before = self.placement(table, partition).expect("just seen");
         after.lost.retain(|lost| !before.is_decided_by_leader(lost));
+        after.version += u64::from(after.wanted != before.wanted);
         *before = after;
     }
 }
@@ -264,8 +268,7 @@ mod tests {
         let waits = partition.lose(members[0], END);
         assert!(waits.is_waiting(members[0]) && !waits.awaits_leader());
         assert!(partition.led(members[1]).is_waiting(members[0]));
-        let moved =
-            CatalogCommand::Moved { table: partition.table, partition: 0, members: partition.placement().wanted };
+        let moved = CatalogCommand::moved(partition.table, 0, &partition.placement());
         partition.catalog.apply(&moved, &Limits::default()).unwrap();
         assert!(partition.placement().lost.is_empty());
     }

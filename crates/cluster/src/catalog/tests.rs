@@ -145,9 +145,8 @@ fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_memb
     let back = placement(&apply(place(&[1])).unwrap());
     assert_eq!((&back.wanted[..], &back.members[..]), (&[from][..], &[from][..]));
     assert!(back.is_moving() && back.on(NodeId(2)) == Some(to), "it may be a member");
-    let moved = |members: &[ReplicaId]| CatalogCommand::Moved { table, partition: 0, members: members.to_vec() };
-    let after = apply(moved(&[from])).unwrap();
+    let after = apply(CatalogCommand::moved(table, 0, &back)).unwrap();
     assert!(!placement(&after).is_moving() && placement(&after).on(NodeId(2)).is_none());
-    let late = placement(&apply(moved(&[to])).unwrap());
+    let late = placement(&apply(CatalogCommand::moved(table, 0, &moving)).unwrap());
     assert_eq!(late, placement(&after), "what was so before that counts no more");
 }

@@ -54,8 +54,9 @@ pub(super) fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize 
         for command in moves {
             let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
             apply(catalog, command);
-            let members = catalog.get(table).unwrap().placement[partition as usize].wanted.clone();
-            apply(catalog, CatalogCommand::Moved { table, partition, members });
+            let moved =
+                CatalogCommand::moved(table, partition, &catalog.get(table).unwrap().placement[partition as usize]);
+            apply(catalog, moved);
         }
     }
 }
@@ -158,9 +159,9 @@ fn a_new_replica_on_a_node_is_another_one() {
     let other = 3 - first.node.0;
     apply(&mut catalog, place(&[first.node.0, other]));
     assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].wanted[0], first, "what is there stays");
-    let wanted = catalog.get(TableId(1)).unwrap().placement[0].wanted.clone();
     apply(&mut catalog, place(&[other]));
-    apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition: 0, members: vec![wanted[1]] });
+    let moved = CatalogCommand::moved(TableId(1), 0, &catalog.get(TableId(1)).unwrap().placement[0]);
+    apply(&mut catalog, moved);
     apply(&mut catalog, place(&[first.node.0]));
     let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
     assert!(again.node == first.node && again != first);
@@ -227,8 +228,9 @@ fn a_move_to_a_node_that_is_gone_goes_back_and_takes_no_slot() {
     back.into_iter().for_each(|command| apply(&mut catalog, command));
     assert_eq!(placement(&catalog).wanted, before.wanted);
     for partition in 0..8 {
-        let members = catalog.get(TableId(1)).unwrap().placement[partition as usize].wanted.clone();
-        apply(&mut catalog, CatalogCommand::Moved { table: TableId(1), partition, members });
+        let moved = &catalog.get(TableId(1)).unwrap().placement[partition as usize];
+        let moved = CatalogCommand::moved(TableId(1), partition, moved);
+        apply(&mut catalog, moved);
     }
     assert_eq!(catalog.get(TableId(1)).unwrap().placement.iter().filter(|it| it.is_moving()).count(), 0);
     assert_eq!(next_moves(&catalog, &gone, 4, LED), [], "nothing goes there again");

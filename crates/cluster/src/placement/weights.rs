@@ -152,8 +152,9 @@ mod tests {
             for command in commands {
                 let CatalogCommand::Place { table, partition, .. } = command else { panic!("{command:?}") };
                 apply(catalog, command);
-                let members = catalog.get(table).unwrap().placement[partition as usize].wanted.clone();
-                apply(catalog, CatalogCommand::Moved { table, partition, members });
+                let moved =
+                    CatalogCommand::moved(table, partition, &catalog.get(table).unwrap().placement[partition as usize]);
+                apply(catalog, moved);
             }
             check(catalog, &BTreeSet::new());
         }
