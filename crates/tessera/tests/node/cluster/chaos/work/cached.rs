@@ -11,10 +11,6 @@ use std::sync::Mutex;
 const MOST: usize = 20_000;
 const BYTES: usize = 4_000;
 
-/// Whether a replica that evicts by itself forgets what is deleted while its leader has it no more. Until a deletion on such a table is
-/// written to the log whether the record is there or not, deleted ones come back with another leader.
-const DELETED_STAY_DELETED: bool = false;
-
 #[derive(Default)]
 pub struct Cached(Mutex<Vec<Record>>);
 
@@ -40,7 +36,7 @@ impl Record {
             // What was evicted may still be with a replica that leads later.
             Some(_) => return,
         };
-        if self.latest != Some(seen) && (self.latest.is_some() || DELETED_STAY_DELETED) {
+        if self.latest != Some(seen) {
             session.contradict(format!("{self:?} is {seen}, which had gone"));
         }
     }
