@@ -277,6 +277,13 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let mut issues = cluster.issues();
     issues.extend(server.store.set_aside());
     issues.extend(comparison::issues(&server.store));
+    if server.store.is_overtaken() {
+        issues.push(
+            "the data directory of this node is older than what the node had; it takes part in nothing until other nodes \
+             have given it new replicas. `tessera start --accept-older-data` makes what it holds count instead"
+                .into(),
+        );
+    }
     if log != tessera_store::LogStatus::Ok {
         issues.push(format!("the log takes no writes: {log:?}"));
     }

@@ -59,6 +59,8 @@ struct TablePlacement {
     /// replaced since they have forgotten.
     under_replicated: usize,
     moving: usize,
+    /// Partitions that nobody can lead before others come, or an operator says that older data is to count.
+    awaiting_word: usize,
     split: Option<SplitInfo>,
     /// Partitions that are hot, in words.
     #[serde(skip)]
@@ -131,6 +133,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             growing_leaderless: entry.split.as_ref().map_or(0, |split| store.leaderless(split.into)),
             under_replicated: 0,
             moving: 0,
+            awaiting_word: 0,
             split: entry.split.as_ref().map(SplitInfo::of),
             hot: Vec::new(),
         };
@@ -152,6 +155,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             let is_short = keepers < usize::from(entry.schema.replicas);
             let is_out = |replica: &ReplicaId| is_silent(replica.node) || placement.is_lost(*replica);
             table.under_replicated += usize::from(is_short || placement.members.iter().any(is_out));
+            table.awaiting_word += usize::from(placement.awaits_word());
             table.moving += usize::from(placement.is_moving());
         }
         tables.push(table);
@@ -209,6 +213,14 @@ impl ClusterInfo {
             if table.growing_leaderless > 0 {
                 let count = table.growing_leaderless;
                 issues.push(format!("table {name}: {count} of the new partitions of its split have no leader"));
+            }
+            if table.awaiting_word > 0 {
+                let waiting = table.awaiting_word;
+                issues.push(format!(
+                    "table {name}: {waiting} of {partitions} partitions wait for nodes that are away, since a node with older \
+                     data than it had lacks what it acknowledged; if they cannot come back, `tessera start \
+                     --accept-older-data` on that node makes what it holds count"
+                ));
             }
             if table.under_replicated > 0 {
                 let under = table.under_replicated;

@@ -28,6 +28,9 @@ pub struct Catalog {
     next_id: u32,
     next_node: u32,
     next_incarnation: u32,
+    /// Incarnations of the catalog's replicas on nodes where the first one has forgotten its votes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    catalog_replicas: BTreeMap<NodeId, u32>,
 }
 
 /// Partitions of the table that is made at first start.
@@ -57,6 +60,11 @@ impl Catalog {
 
     pub fn node(&self, id: NodeId) -> Option<&NodeEntry> {
         self.nodes.get(&id)
+    }
+
+    /// A node's replica of the catalog.
+    pub fn catalog_replica(&self, node: NodeId) -> ReplicaId {
+        ReplicaId { node, incarnation: self.catalog_replicas.get(&node).copied().unwrap_or(0) }
     }
 
     /// Whether there is such a node, or may be one that this copy of the catalog does not know yet. One that was removed is
@@ -191,6 +199,11 @@ impl Catalog {
                 self.nodes.get_mut(node).ok_or(CatalogError::NoSuchNode(*node))?.site = site.clone();
                 Ok(Changed::Node(*node))
             }
+            CatalogCommand::RenewCatalogReplica { node } => {
+                self.nodes.get(node).ok_or(CatalogError::NoSuchNode(*node))?;
+                *self.catalog_replicas.entry(*node).or_default() += 1;
+                Ok(Changed::Replica(self.catalog_replica(*node)))
+            }
             CatalogCommand::Drain { node, is_draining } => {
                 let stays = |other: &NodeEntry| other.id != *node && !other.is_draining && !other.is_expected;
                 let others = self.nodes.values().any(stays);
@@ -211,6 +224,7 @@ impl Catalog {
                     return Err(CatalogError::LastNode);
                 }
                 self.nodes.remove(node);
+                self.catalog_replicas.remove(node);
                 Ok(Changed::Node(*node))
             }
             CatalogCommand::Place { table, partition, nodes, witness } => {

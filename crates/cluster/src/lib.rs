@@ -5,6 +5,7 @@
 //! crate knows no protocol and opens no table.
 
 mod catalog;
+mod catalog_renewal;
 mod machine;
 mod members;
 mod placement;
@@ -17,6 +18,7 @@ pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,
     Placement, Site, Split, TableEntry, TableState,
 };
+pub use catalog_renewal::renewal;
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };

@@ -155,7 +155,8 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
 /// Most voters of the catalog's group; on other nodes it has learners.
 const CATALOG_VOTERS: usize = 5;
 
-/// A node's replica of the catalog. A node that lost its disk comes back as another node, so there is only one ever.
+/// A node's first replica of the catalog. A node that lost its disk comes back as another node, and one whose data is older than
+/// what it had gets [another replica](crate::renewal).
 pub fn catalog_replica(node: NodeId) -> ReplicaId {
     ReplicaId { node, incarnation: 0 }
 }
@@ -190,7 +191,9 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], presence: &Presence
         return Step::HandOver(*heir);
     }
     let is_here = |replica: &ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
-    let mut strangers = nodes.iter().copied().map(catalog_replica).filter(|replica| !members.is_member(replica));
+    // Whichever it is: [`renewal`](crate::renewal) sees to the right one.
+    let has_member = |node| view.voters.iter().chain(&view.learners).any(|member| member.node == node);
+    let mut strangers = nodes.iter().copied().map(catalog_replica).filter(|replica| !has_member(replica.node));
     if let Some(comer) = strangers.find(is_here) {
         return Step::Change(vec![MemberChange::Learner(comer)]);
     }

@@ -19,6 +19,9 @@ struct BootFile {
     /// Whether something was lost, and replicas that may have forgotten it are still to be renewed.
     #[serde(default)]
     has_lost: bool,
+    /// Whether the directory is older than what the node had, and a number of a start that others have seen.
+    #[serde(default)]
+    overtaken: Option<u64>,
 }
 
 /// The directory is in use from now on. Returns whether something was lost, as is known or since the machine went down while it
@@ -26,14 +29,30 @@ struct BootFile {
 pub(crate) fn begin(path: &Path, has_lost: bool) -> io::Result<bool> {
     let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
     let before: Option<BootFile> = load_json(path)?;
+    let overtaken = before.as_ref().and_then(|before| before.overtaken);
     let has_lost = has_lost || before.is_some_and(|before| before.has_lost || before.boot != boot && !before.is_clean);
-    save_json(path, &BootFile { boot, is_clean: false, has_lost })?;
+    save_json(path, &BootFile { boot, is_clean: false, has_lost, overtaken })?;
     Ok(has_lost)
 }
 
 /// No replica is left that may have forgotten.
 pub(crate) fn renewed(path: &Path) -> io::Result<()> {
-    change(path, |file| file.has_lost = false)
+    change(path, |file| (file.has_lost, file.overtaken) = (false, None))
+}
+
+/// The directory is older than what the node had, which has started as often as `known` says.
+pub(crate) fn note_overtaken(path: &Path, known: u64) -> io::Result<()> {
+    change(path, |file| file.overtaken = Some(file.overtaken.map_or(known, |before| before.max(known))))
+}
+
+/// What the directory holds is to count, whatever the node had.
+pub(crate) fn accept_older(path: &Path) -> io::Result<()> {
+    change(path, |file| file.overtaken = None)
+}
+
+/// Whether the directory is older than what the node had, and a number of a start that others have seen.
+pub(crate) fn overtaken(path: &Path) -> io::Result<Option<u64>> {
+    Ok(load_json::<BootFile>(path)?.and_then(|file| file.overtaken))
 }
 
 /// Everything is synced.

@@ -96,6 +96,7 @@ impl CatalogFollower {
                 host.catalog_inbox.prepared(CATALOG_GROUP, index);
             }
             self.followed.send_replace(number);
+            host.take_part_again(number);
             if self.news.lock().caught_up_at.take_if(|at| *at <= number).is_some() {
                 host.knows_catalog.store(true, Ordering::Relaxed);
             }
@@ -166,6 +167,10 @@ impl CatalogListener for CatalogNews {
     }
 
     fn caught_up(&mut self, catalog: &Catalog) {
+        // Whoever of this and the thread comes second sees what the other one did.
+        self.host.current_from.store(self.follower.news.lock().handed_over, Ordering::Release);
+        let followed = *self.follower.followed.borrow();
+        self.host.take_part_again(followed);
         self.host.forget_unknown_groups(catalog);
         self.follower.note_caught_up(&self.host);
     }

@@ -32,6 +32,8 @@ pub struct StoreConfig {
     pub secret: Secret,
     /// Nodes of a cluster to join, as `HOST:PORT`. Empty, or with an identity in the data directory already, it joins none.
     pub join: Vec<String>,
+    /// Whether what the data directory holds is to count although the node had more: an operator's word.
+    pub accept_older_data: bool,
     /// How long a node may be silent until its replicas are replaced.
     pub replace_after: Duration,
     /// Bytes of snapshots that this node takes in a second.
@@ -64,6 +66,7 @@ impl StoreConfig {
             site: Site::default(),
             secret: Secret::new(b""),
             join: Vec::new(),
+            accept_older_data: false,
             replace_after: Duration::from_secs(300),
             move_bytes_per_second: 100 << 20,
             balance_interval: Duration::from_secs(60),

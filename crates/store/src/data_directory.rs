@@ -71,6 +71,10 @@ impl DataDirectory {
         Ok(Self { root: root.to_path_buf(), _lock: lock })
     }
 
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub fn log(&self) -> PathBuf {
         self.root.join("log")
     }
@@ -106,6 +110,20 @@ impl DataDirectory {
     /// Since which start of the machine it is in use.
     pub fn boot(&self) -> PathBuf {
         self.root.join("boot.json")
+    }
+
+    /// Which start of the node this is.
+    pub fn generation(&self) -> PathBuf {
+        self.root.join("generation.json")
+    }
+
+    /// Which starts of other nodes were seen.
+    pub fn peers(&self) -> PathBuf {
+        self.root.join("peers.json")
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("LOCK")
     }
 
     pub fn catalog(&self) -> PathBuf {

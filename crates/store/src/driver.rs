@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
     CATALOG_GROUP, Catalog, CatalogCommand, Presence, Standing, Step, are_as_wanted, next_catalog_step, next_moves,
-    next_step, next_trade, replacement,
+    next_step, next_trade, renewal, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
@@ -47,6 +47,7 @@ pub(crate) async fn run(store: Store) {
         compactions: Compactions::default(),
         traded: Instant::now(),
     };
+    rounds.store.begin_to_take_part().await;
     tokio::spawn(comparison::run(rounds.store.clone()));
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -209,7 +210,10 @@ impl Rounds {
             self.change(CatalogCommand::Arrived { node: node.id }).await;
         }
         let nodes: Vec<NodeId> = catalog.nodes().filter(|node| !node.is_expected).map(|node| node.id).collect();
-        match next_catalog_step(view, &nodes, presence) {
+        let members: Vec<_> = view.voters.iter().chain(&view.learners).copied().collect();
+        let renewal = renewal(view.replica, &members, &catalog, nodes.iter().copied()).filter(|_| !view.is_changing);
+        let renewal = renewal.map(|change| Step::Change(vec![change]));
+        match renewal.unwrap_or_else(|| next_catalog_step(view, &nodes, presence)) {
             Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
             Step::HandOver(to) => host.catalog_inbox.hand_over(CATALOG_GROUP, to),
             Step::Done | Step::Wait => {}

@@ -6,6 +6,7 @@ use crate::clock::ClusterClock;
 use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
+use crate::generation::KnownGenerations;
 use crate::machine::WriteCommand;
 use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
 use tessera_consensus::log::RecoveredGroup;
-use tessera_consensus::{GroupId, Inbox, SharedLog};
+use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_transport::{Identity, Transport};
 use tessera_types::{EngineKind, NodeId, TableId, TableNumber, TableSchema};
@@ -90,6 +91,16 @@ pub(crate) struct Host {
     pub(crate) has_lost_tail: bool,
     /// Whether that is still to be noted as dealt with.
     pub(crate) owes_renewal: AtomicBool,
+    /// Whether the data directory is older than what this node [had](crate::overtaken).
+    pub(crate) is_overtaken: bool,
+    /// Whether no replica may start yet.
+    pub(crate) holds_back: AtomicBool,
+    /// From which of the catalogs that the loop hands over on they are the cluster's, not those of before this process began.
+    pub(crate) current_from: AtomicU64,
+    /// What starts the catalog's group, once that may be.
+    pub(crate) catalog_start: Mutex<Option<GroupStart>>,
+    pub(crate) generations: KnownGenerations,
+    pub(crate) must_start_again: tokio::sync::Notify,
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     /// Told whenever a partition gets a leader, here or elsewhere.

@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tessera_cluster::{Catalog, CatalogFile, JoinToken, Site};
-use tessera_transport::Identity;
-use tessera_types::{ClusterId, NodeId};
+use tessera_transport::{Generation, Identity};
+use tessera_types::{ClusterId, NodeId, ReplicaId};
 
 /// How long a node tries to join.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -21,22 +21,38 @@ const PAUSE: Duration = Duration::from_millis(300);
 struct IdentityFile {
     cluster: ClusterId,
     node: NodeId,
+    /// Of its replica of the catalog.
+    #[serde(default)]
+    catalog_incarnation: u32,
 }
 
 /// Reads the identity; `None` for a node that has none yet.
 fn load(path: &Path) -> io::Result<Option<Identity>> {
     let file = tessera_cluster::load_json(path)?;
-    Ok(file.map(|IdentityFile { cluster, node }| Identity { cluster, node }))
+    Ok(file.map(|IdentityFile { cluster, node, .. }| Identity { cluster, node, generation: Generation::default() }))
+}
+
+/// This node's replica of the catalog.
+pub(crate) fn load_catalog_replica(path: &Path) -> io::Result<ReplicaId> {
+    let file: Option<IdentityFile> = tessera_cluster::load_json(path)?;
+    let file = file.ok_or(io::ErrorKind::NotFound)?;
+    Ok(ReplicaId { node: file.node, incarnation: file.catalog_incarnation })
+}
+
+pub(crate) fn save_catalog_replica(path: &Path, replica: ReplicaId) -> io::Result<()> {
+    let file: Option<IdentityFile> = tessera_cluster::load_json(path)?;
+    let file = file.ok_or(io::ErrorKind::NotFound)?;
+    tessera_cluster::save_json(path, &IdentityFile { catalog_incarnation: replica.incarnation, ..file })
 }
 
 fn save(path: &Path, identity: Identity) -> io::Result<()> {
-    let file = IdentityFile { cluster: identity.cluster, node: identity.node };
+    let file = IdentityFile { cluster: identity.cluster, node: identity.node, catalog_incarnation: 0 };
     tessera_cluster::save_json(path, &file)
 }
 
 /// The identity of the first node of a new cluster.
 fn of_new_cluster() -> Identity {
-    Identity { cluster: ClusterId(rand::random()), node: FIRST_NODE }
+    Identity { cluster: ClusterId(rand::random()), node: FIRST_NODE, generation: Generation::default() }
 }
 
 /// The node that founds a cluster.
@@ -58,7 +74,7 @@ pub(crate) fn establish(
         let failed = |error| OpenError::File("join.json", error);
         let request = JoinRequest { site: config.site.clone(), token: join_token(&directory.join()).map_err(failed)? };
         let welcome = runtime.block_on(join(config, &request)).map_err(OpenError::Join)?;
-        (Identity { cluster: welcome.cluster, node: welcome.node }, welcome.catalog)
+        (Identity { cluster: welcome.cluster, node: welcome.node, generation: Generation::default() }, welcome.catalog)
     };
     // The catalog first: without identity it counts for nothing.
     let file = CatalogFile { applied_index: 0, catalog };

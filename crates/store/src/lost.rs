@@ -11,6 +11,7 @@
 use crate::host::Host;
 use crate::table::partition_of_group;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use tessera_cluster::{Catalog, LostReplica, Placement, TableEntry};
 use tessera_consensus::{GroupId, GroupView};
 use tessera_types::{NodeId, ReplicaId, TableId};
@@ -30,7 +31,7 @@ fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
     let has_forgotten = |id: &ReplicaId| placement.goes_on(*id) || is_gone(id);
     let keepers: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
     let is_stuck = !stranded.is_empty() && keepers.iter().all(|id| stranded.contains(id) || is_gone(id));
-    if !is_stuck || !keepers.into_iter().any(has_forgotten) {
+    if !is_stuck || placement.has_overtaken() || !keepers.into_iter().any(has_forgotten) {
         return None; // somebody who has more may come back
     }
     let heir = stranded.iter().find(|id| placement.goes_on(**id));
@@ -46,18 +47,22 @@ fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, 
 impl Host {
     /// Replicas here that have forgotten or are set aside, as far as the catalog does not know.
     pub(crate) fn lost_here(&self) -> Vec<LostReplica> {
+        if self.holds_back.load(Ordering::Acquire) {
+            return Vec::new(); // the catalog here may be an old one
+        }
         let catalog = self.catalog.load();
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
-            is_news.then(|| LostReplica { table: entry.id, partition, replica, end: self.end_of_log(group) })
+            let (table, end, is_overtaken) = (entry.id, self.end_of_log(group), self.is_overtaken);
+            is_news.then_some(LostReplica { table, partition, replica, end, is_overtaken })
         });
         let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, _)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
             let is_news = placement.members != [replica] && !placement.is_lost(replica);
-            is_news.then_some(LostReplica { table: entry.id, partition, replica, end: (0, 0) })
+            is_news.then_some(LostReplica { table: entry.id, partition, replica, end: (0, 0), is_overtaken: false })
         });
         lost.chain(aside).collect()
     }
@@ -89,7 +94,7 @@ impl Host {
                 Vec::new()
             }
             Some(Rescue::GiveUp(replicas)) => {
-                let lost = |replica| LostReplica { table, partition, replica, end: (0, 0) };
+                let lost = |replica| LostReplica { table, partition, replica, end: (0, 0), is_overtaken: false };
                 replicas.into_iter().map(lost).collect()
             }
         }
@@ -110,6 +115,7 @@ impl Host {
                     partition,
                     replica: *replica,
                     end: (0, 0),
+                    is_overtaken: false,
                 }));
             }
         }
@@ -179,7 +185,7 @@ mod tests {
         }
 
         fn lose(&mut self, replica: ReplicaId, index: u64) {
-            let lost = LostReplica { table: self.table, partition: 0, replica, end: (1, index) };
+            let lost = LostReplica { table: self.table, partition: 0, replica, end: (1, index), is_overtaken: false };
             self.catalog.apply(&CatalogCommand::Lost { replicas: vec![lost] }, &Limits::default()).unwrap();
         }
 

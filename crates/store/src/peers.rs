@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
 use tessera_consensus::{GroupId, PeerMessage};
-use tessera_transport::{Answer, Handler};
+use tessera_transport::{Answer, Generation, Handler, Refusal};
 use tessera_types::{NodeId, ReplicaId, RequestError, TableId};
 
 /// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term; that the sender
@@ -146,6 +146,19 @@ impl Handler for PeerHandler {
 
     fn is_known(&self, node: NodeId) -> bool {
         self.store.get().is_some_and(|store| store.host.catalog.load().may_be_a_node(node))
+    }
+
+    fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal> {
+        match self.store.get() {
+            Some(store) => store.host.generations.admit(node, generation),
+            None => Err(Refusal::Failed("this node is still starting".into())),
+        }
+    }
+
+    fn is_overtaken(&self, by: NodeId, known: u64) {
+        if let Some(store) = self.store.get() {
+            store.host.note_overtaken(by, known);
+        }
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {

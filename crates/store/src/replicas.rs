@@ -45,6 +45,8 @@ struct Held {
     running: HashSet<GroupId>,
     /// Groups of which [room](Host::make_room) is being made: nobody begins a replica of theirs meanwhile.
     clearing: HashSet<GroupId>,
+    /// Those that the catalog wants here and that are not held, although others may have heard of them before.
+    shunned: BTreeMap<u64, ReplicaId>,
     /// Whether the file says something else.
     is_unsaved: bool,
 }
@@ -112,6 +114,9 @@ impl Host {
     /// Makes the replicas that this node holds those that the catalog wants here, as far as there is [room](Self::make_room)
     /// for them.
     pub(crate) fn settle_replicas(&self) -> Result<(), EngineError> {
+        if self.holds_back.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let settling = self.replicas.settling.lock();
         let catalog = self.catalog.load_full();
         let (mut starts, mut outcome) = (Vec::new(), Ok(()));
@@ -152,6 +157,9 @@ impl Host {
     /// Removes what earlier replicas have left where others are to begin. May take long; it holds no lock meanwhile. Nobody else
     /// calls this at the same time.
     pub(crate) fn make_room(&self) -> Result<(), EngineError> {
+        if self.holds_back.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let catalog = self.catalog.load_full();
         let all_due = {
             let _settling = self.replicas.settling.lock();
@@ -208,9 +216,13 @@ impl Host {
                 if held.replicas.get(&group.0).is_some_and(|here| Some(*here) != due) {
                     self.leave(&mut held, group, &table, partition);
                 }
+                if held.shunned.get(&group.0).is_some_and(|shunned| Some(*shunned) != due) {
+                    held.shunned.remove(&group.0);
+                }
                 let Some(replica) = due.filter(|_| !held.running.contains(&group)) else { continue };
                 // One that has forgotten waits until the catalog has another one in its place, or lets it go on.
-                let has_forgotten = held.earlier.contains(&group) && self.has_forgotten(&entry.schema, placement);
+                let is_earlier = held.earlier.contains(&group) || held.shunned.contains_key(&group.0);
+                let has_forgotten = is_earlier && self.has_forgotten(&entry.schema, placement);
                 // One that goes has to go first.
                 let is_leaving = !held.replicas.contains_key(&group.0) && self.replicas.is_leaving(group);
                 if !is_leaving && (!has_forgotten || placement.goes_on(replica)) {
@@ -228,26 +240,42 @@ impl Host {
     }
 
     /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
-    /// for itself.
+    /// for itself, but may lack what it had acknowledged, if the directory is older than what the node had.
     pub(crate) fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
         let is_alone = placement.members.len() == 1 && placement.members == placement.wanted;
-        !is_alone
-            && match schema.durability {
-                Durability::None => true,
-                Durability::Soft => self.has_lost_tail,
-                Durability::Hard => false,
-            }
+        let has_forgotten = match schema.durability {
+            Durability::None => true,
+            Durability::Soft => self.has_lost_tail,
+            Durability::Hard => false,
+        };
+        self.is_overtaken || !is_alone && has_forgotten
     }
 
     /// Replicas that are from before this process began, and were not started since.
     pub(crate) fn earlier_replicas(&self) -> Vec<(GroupId, ReplicaId)> {
         let held = self.replicas.held.lock();
-        held.earlier.iter().filter_map(|group| Some((*group, *held.replicas.get(&group.0)?))).collect()
+        let earlier = held.earlier.iter().filter_map(|group| Some((*group, *held.replicas.get(&group.0)?)));
+        earlier.chain(held.shunned.iter().map(|(group, replica)| (GroupId(*group), *replica))).collect()
+    }
+
+    /// Counts what the catalog wants here as known to others, and forgotten here, whether it is held or not.
+    pub(crate) fn shun_all(&self, catalog: &Catalog) {
+        let mut held = self.replicas.held.lock();
+        for entry in catalog.tables() {
+            for (partition, placement) in (0..).zip(&entry.placement) {
+                let group = group_of(entry.id, partition);
+                let Some(due) = placement.on(self.identity.node) else { continue };
+                if held.replicas.get(&group.0) != Some(&due) {
+                    held.shunned.insert(group.0, due);
+                }
+            }
+        }
     }
 
     /// Writes down that no replica is left that may have forgotten, once that is so.
     pub(crate) fn note_renewed(&self) {
-        if self.owes_renewal.load(Ordering::Relaxed) && self.replicas.held.lock().earlier.is_empty() {
+        let is_done = || self.earlier_replicas().is_empty() && !self.holds_back.load(Ordering::Acquire);
+        if self.owes_renewal.load(Ordering::Relaxed) && is_done() {
             match boot::renewed(&self.directory.boot()) {
                 Ok(()) => self.owes_renewal.store(false, Ordering::Relaxed),
                 Err(error) => tracing::warn!(%error, "that replicas are renewed is not written down; trying again"),

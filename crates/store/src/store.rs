@@ -5,6 +5,7 @@ use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::generation::KnownGenerations;
 use crate::host::Host;
 use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOptions, sync_for};
 use crate::maintenance::Maintenance;
@@ -14,14 +15,15 @@ use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of, partition_of_group};
 use crate::traffic::{PartitionTraffic, Traffic};
-use crate::{boot, driver, identity, presence};
+use crate::{boot, driver, identity, overtaken, presence};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
-use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica};
+use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica as catalog_replica_of};
+use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
 use tessera_transport::{Answer, RequestFailure, Transport};
@@ -88,9 +90,9 @@ impl Store {
         let directory = DataDirectory::open(&config.data_directory)?;
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Transport)?;
-        let identity = identity::establish(&config, &directory, &runtime)?;
+        let mut identity = identity::establish(&config, &directory, &runtime)?;
         let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
-        let file = file.unwrap_or_default();
+        let mut file = file.unwrap_or_default();
         let log_config = LogConfig {
             segment_bytes: config.log_segment_bytes,
             soft_sync_interval: config.soft_sync_interval,
@@ -100,11 +102,35 @@ impl Store {
         let has_lost_tail = SharedLog::has_lost_staged(&directory.log())
             .and_then(|has_lost| boot::begin(&directory.boot(), has_lost))
             .map_err(|error| OpenError::File("boot.json", error))?;
+        let failed = |error| OpenError::File("generation.json", error);
+        let others = file.catalog.nodes().filter(|node| node.id != identity.node).count();
+        let start = overtaken::begin(&directory, config.accept_older_data, others == 0).map_err(failed)?;
+        identity.generation = start.generation;
+        let generations =
+            KnownGenerations::load(&directory.peers()).map_err(|error| OpenError::File("peers.json", error))?;
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());
         let transport = Transport::new(identity, config.secret.clone(), handler.clone());
-        let recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
+        let mut recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
+        if start.is_overtaken {
+            // As if it had just joined: it knows tables and nodes of an earlier time, and what it voted counts for nothing.
+            file.applied_index = 0;
+            file.save(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
+            log.submit(LogBatch { records: vec![LogRecord::Removed { group: CATALOG_GROUP }], ..Default::default() });
+            recovered_catalog = RecoveredGroup::default();
+        }
+        let catalog_replica = identity::load_catalog_replica(&directory.identity())
+            .map_err(|error| OpenError::File("node.json", error))?;
+        let founder = catalog_replica_of(identity::FIRST_NODE);
+        let settings = GroupSettings {
+            persistent: true,
+            synced: true,
+            applied: file.applied_index,
+            replica: catalog_replica,
+            founders: if catalog_replica == founder && !start.is_overtaken { vec![founder] } else { Vec::new() },
+        };
+        let catalog_start = GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog };
         let replicas =
             Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;
         let host = Arc::new(Host {
@@ -135,20 +161,20 @@ impl Store {
             comparisons: Comparisons::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
-            owes_renewal: AtomicBool::new(has_lost_tail),
+            owes_renewal: AtomicBool::new(has_lost_tail || start.is_overtaken),
+            is_overtaken: start.is_overtaken,
+            holds_back: AtomicBool::new(true),
+            current_from: AtomicU64::new(u64::MAX),
+            catalog_start: Mutex::new(Some(catalog_start)),
+            generations,
+            must_start_again: tokio::sync::Notify::new(),
             stopping: Mutex::default(),
             opened: tokio::sync::Notify::new(),
             faces: Default::default(),
         });
-        let founder = catalog_replica(identity::FIRST_NODE);
-        let settings = GroupSettings {
-            persistent: true,
-            synced: true,
-            applied: file.applied_index,
-            replica: catalog_replica(identity.node),
-            founders: if identity.node == identity::FIRST_NODE { vec![founder] } else { Vec::new() },
-        };
-        host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog });
+        if others == 0 && !start.is_overtaken {
+            host.take_part();
+        }
         host.follow(&file.catalog)?;
         host.follow_clocks();
         host.remove_left_overs(&file.catalog)?;

@@ -111,6 +111,10 @@ struct StartArgs {
     /// Allow addresses other than loopback without authentication
     #[arg(long)]
     insecure: bool,
+    /// Count what the data directory holds although it is older than what this node had: what the node acknowledged since is
+    /// lost if no other node has it. To be given once
+    #[arg(long)]
+    accept_older_data: bool,
     /// Override one setting, e.g. --set memory.limit_bytes=1000000000; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
@@ -196,7 +200,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     end_with_reader(&command);
     let outcome = match command {
-        Command::Start(args) => args.load().and_then(|config| node::run(&config)),
+        Command::Start(args) => args.load().and_then(|config| node::run(&config, args.accept_older_data)),
         Command::Local(args) => local_command::run(&args),
         Command::Table { command, node } => table_command::run(&command, &node),
         Command::Node { command, node } => node_command::run(&command, &node),

@@ -6,6 +6,8 @@ use crate::exit::ExitError;
 use crate::tls;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -30,7 +32,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// Why it could not start.
-pub fn run(config: &Config) -> Result<(), ExitError> {
+pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     start_logging(config)?;
     raise_file_limit();
     let acceptor = tls::acceptor(&config.tls)?;
@@ -54,13 +56,12 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
     let pegasus_config = pegasus_config(config, &site);
 
     let (store, store_workers) =
-        Store::open(StoreConfig { secret, ..store_config(config, workers, site) }, peer_listener).map_err(|error| {
-            match error {
+        Store::open(StoreConfig { secret, accept_older_data, ..store_config(config, workers, site) }, peer_listener)
+            .map_err(|error| match error {
                 OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
                 error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
-            }
-        })?;
+            })?;
     let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
     let threads: Vec<JoinHandle<()>> = store_workers
@@ -97,24 +98,41 @@ pub fn run(config: &Config) -> Result<(), ExitError> {
             tracing::info!("ready");
             std::future::pending::<()>().await;
         };
+        let mut starts_again = false;
         tokio::select! {
             () = serving => {}
+            () = store.must_start_again() => starts_again = true,
             _ = interrupt.recv() => tracing::info!("interrupted, stopping"),
             _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
         }
-        store.hand_over().await;
+        if !starts_again {
+            store.hand_over().await;
+        }
         store.shut_down();
         let _ = stop.send(());
         // An admin request that does not end must not keep the node.
         let _ = tokio::time::timeout(Duration::from_secs(1), admin).await;
-        Ok(())
+        Ok(starts_again)
     });
     for thread in threads {
         let _ = thread.join();
     }
     store.close();
     tracing::info!("stopped");
-    outcome
+    if outcome? { Err(start_again()) } else { Ok(()) }
+}
+
+/// Puts this program's next start in the place of this one, as the same process. Returns why that could not be done.
+fn start_again() -> ExitError {
+    tracing::info!("starting again");
+    let program = std::env::current_exe();
+    let error = match program {
+        Ok(program) => Command::new(program).args(std::env::args_os().skip(1)).exec(),
+        Err(error) => error,
+    };
+    ExitError::DataDirectory(format!(
+        "the data is older than what this node had, and it cannot start itself again: {error}"
+    ))
 }
 
 fn other(error: impl std::fmt::Display) -> ExitError {

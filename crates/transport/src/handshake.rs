@@ -2,13 +2,18 @@
 //! each by an HMAC over random numbers of both, so that what somebody overheard is of no use later or in the other direction:
 //!
 //! ```text
-//! the one that dials   "TESSERA" | u8 version | u128 cluster | u32 its node | u32 the node it means to reach | [32] nonce
+//! the one that dials   "TESSERA" | u8 version | u128 cluster | u32 its node | u32 the node it means to reach
+//!                      | u64, u64 its generation | [32] nonce
 //! the other one        u8 0 | [32] nonce
 //! the one that dials   [32] proof, HMAC("dials  " | its first message | the other one's nonce)
-//! the other one        u8 0 | [32] proof, HMAC("answers" | the first message | its own nonce)
+//! the other one        u8 0 | u64, u64 its generation | [32] proof, HMAC("answers" | the first message | its own nonce | what
+//!                      comes before the proof)
+//! the one that dials   u8 0
 //! ```
 //!
-//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. Until it has seen the
+//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. Each may say in its last
+//! message that the generation of the other one has been overtaken: a two in place of the zero, and a later number, in place
+//! of its own generation. Until it has seen the
 //! proof it says nothing of itself but which version it speaks. A node without identity, which wants to join, sends zeros
 //! for the cluster and for both nodes. Where no secret is set, the empty one proves nothing, and the cluster's id, which has
 //! 128 random bits, is what a node must know.
@@ -17,17 +22,22 @@
 //! were given one another's addresses refuse each other. What travels after the handshake is neither encrypted nor signed:
 //! whoever can change it on its way can take a connection over.
 
-use crate::Identity;
 use crate::secret::{self, LENGTH, Secret};
+use crate::{Generation, Handler, Identity, Refusal};
 use std::io;
+use std::sync::Arc;
 use tessera_types::{ClusterId, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAGIC: &[u8; 7] = b"TESSERA";
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 /// Bytes of the first message.
-const HELLO: usize = 32 + LENGTH;
+const HELLO: usize = 48 + LENGTH;
+
+/// That somebody may go on, and that somebody's generation has been overtaken.
+const GO_ON: u8 = 0;
+const OVERTAKEN: u8 = 2;
 
 const DIALS: &[u8] = b"dials  ";
 const ANSWERS: &[u8] = b"answers";
@@ -36,32 +46,63 @@ const ANSWERS: &[u8] = b"answers";
 pub(crate) async fn introduce(
     stream: &mut TcpStream,
     secret: &Secret,
-    who: Option<(Identity, NodeId)>,
+    who: Option<(Identity, NodeId, &Arc<dyn Handler>)>,
 ) -> io::Result<()> {
-    let (cluster, from, to) = who.map_or((0, 0, 0), |(own, to)| (own.cluster.0, own.node.0, to.0));
+    let (cluster, from, to) = who.map_or((0, 0, 0), |(own, to, _)| (own.cluster.0, own.node.0, to.0));
+    let generation = who.map_or(Generation::default(), |(own, ..)| own.generation);
     let mut hello = [0; HELLO];
     hello[..7].copy_from_slice(MAGIC);
     hello[7] = VERSION;
     hello[8..24].copy_from_slice(&cluster.to_le_bytes());
     hello[24..28].copy_from_slice(&from.to_le_bytes());
     hello[28..32].copy_from_slice(&to.to_le_bytes());
-    hello[32..].copy_from_slice(&secret::nonce()?);
+    hello[32..48].copy_from_slice(&generation.to_bytes());
+    hello[48..].copy_from_slice(&secret::nonce()?);
     stream.write_all(&hello).await?;
-    let nonce = read_answer(stream).await?;
+    let (_, nonce) = read_answer::<LENGTH>(stream).await?;
     stream.write_all(&secret.prove(&[DIALS, &hello, &nonce])).await?;
-    let proof = read_answer(stream).await?;
-    if !secret.is_proven(&[ANSWERS, &hello, &nonce], &proof) {
+    let (verdict, answer) = read_answer::<{ 16 + LENGTH }>(stream).await?;
+    let (said, proof) = answer.split_at(16);
+    let proof = proof.try_into().expect("what is left is a proof");
+    if !secret.is_proven(&[ANSWERS, &hello, &nonce, &[verdict], said], proof) {
         return Err(io::Error::other("who answers there does not know the cluster's secret"));
     }
-    Ok(())
+    let theirs = Generation::of_bytes(said);
+    let Some((_, node, handler)) = who else { return stream.write_u8(GO_ON).await };
+    if verdict == OVERTAKEN {
+        handler.is_overtaken(node, theirs.number);
+        return Err(overtaken(node));
+    }
+    match admit(handler, node, theirs).await {
+        Ok(()) => stream.write_u8(GO_ON).await,
+        Err(Refusal::Overtaken { known }) => {
+            stream.write_all(&[&[OVERTAKEN][..], &known.to_le_bytes()].concat()).await?;
+            Err(io::Error::other(format!("the data of node {node} is older than what it had before")))
+        }
+        Err(Refusal::Failed(reason)) => Err(io::Error::other(reason)),
+    }
 }
 
-/// Reads 32 bytes, or why there are none.
-async fn read_answer(stream: &mut TcpStream) -> io::Result<[u8; LENGTH]> {
-    if stream.read_u8().await? == 0 {
-        let mut answer = [0; LENGTH];
+fn overtaken(by: NodeId) -> io::Error {
+    io::Error::other(format!(
+        "node {by} knows a later generation of this node: its data is older than what it had before"
+    ))
+}
+
+async fn admit(handler: &Arc<dyn Handler>, node: NodeId, generation: Generation) -> Result<(), Refusal> {
+    let handler = handler.clone();
+    // What is news is written to the disk first.
+    let admitted = tokio::task::spawn_blocking(move || handler.admits(node, generation)).await;
+    admitted.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
+}
+
+/// Reads a verdict and what belongs to it, or why there is none.
+async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<(u8, [u8; BYTES])> {
+    let verdict = stream.read_u8().await?;
+    if [GO_ON, OVERTAKEN].contains(&verdict) {
+        let mut answer = [0; BYTES];
         stream.read_exact(&mut answer).await?;
-        return Ok(answer);
+        return Ok((verdict, answer));
     }
     let mut reason = vec![0; usize::from(stream.read_u16_le().await?)];
     stream.read_exact(&mut reason).await?;
@@ -73,7 +114,7 @@ pub(crate) async fn receive(
     stream: &mut TcpStream,
     secret: &Secret,
     own: Identity,
-    is_known: impl Fn(NodeId) -> bool,
+    handler: &Arc<dyn Handler>,
 ) -> io::Result<Option<NodeId>> {
     let mut hello = [0; HELLO];
     // Another program's first words may be fewer.
@@ -88,7 +129,7 @@ pub(crate) async fn receive(
     }
     stream.read_exact(&mut hello[8..]).await?;
     let nonce = secret::nonce()?;
-    send(stream, &nonce).await?;
+    stream.write_all(&[&[GO_ON][..], &nonce].concat()).await?;
     let mut proof = [0; LENGTH];
     stream.read_exact(&mut proof).await?;
     if !secret.is_proven(&[DIALS, &hello, &nonce], &proof) {
@@ -104,7 +145,7 @@ pub(crate) async fn receive(
         Some(format!("this node belongs to another cluster than {}", ClusterId(cluster)))
     } else if to != own.node {
         Some(format!("this is node {}, not {to}", own.node))
-    } else if from == own.node || !is_known(from) {
+    } else if from == own.node || !handler.is_known(from) {
         Some(format!("node {from} is not a node of this cluster"))
     } else {
         None
@@ -112,14 +153,28 @@ pub(crate) async fn receive(
     if let Some(reason) = refusal {
         return refuse(stream, reason).await;
     }
-    send(stream, &secret.prove(&[ANSWERS, &hello, &nonce])).await?;
-    Ok(Some(from).filter(|from| from.0 != 0))
-}
-
-async fn send(stream: &mut TcpStream, answer: &[u8; LENGTH]) -> io::Result<()> {
-    let mut message = [0; 1 + LENGTH];
-    message[1..].copy_from_slice(answer);
-    stream.write_all(&message).await
+    let from = Some(from).filter(|from| from.0 != 0);
+    let admitted = match from {
+        Some(from) => admit(handler, from, Generation::of_bytes(&hello[32..48])).await,
+        None => Ok(()),
+    };
+    let (verdict, said) = match &admitted {
+        Ok(()) => (GO_ON, own.generation),
+        Err(Refusal::Overtaken { known }) => (OVERTAKEN, Generation { number: *known, start: 0 }),
+        Err(Refusal::Failed(reason)) => return refuse(stream, reason.clone()).await,
+    };
+    let said = said.to_bytes();
+    let proof = secret.prove(&[ANSWERS, &hello, &nonce, &[verdict], &said]);
+    stream.write_all(&[&[verdict][..], &said, &proof].concat()).await?;
+    let Some(from) = from else { return stream.read_u8().await.map(|_| None) };
+    if verdict == OVERTAKEN {
+        return Err(io::Error::other(format!("the data of node {from} is older than what it had before")));
+    }
+    if stream.read_u8().await? != GO_ON {
+        handler.is_overtaken(from, stream.read_u64_le().await?);
+        return Err(overtaken(from));
+    }
+    Ok(Some(from))
 }
 
 async fn refuse<T>(stream: &mut TcpStream, reason: String) -> io::Result<T> {

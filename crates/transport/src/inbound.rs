@@ -70,8 +70,7 @@ fn timed_out() -> io::Error {
 
 async fn introduced(transport: &Transport, stream: &mut TcpStream) -> io::Result<Option<NodeId>> {
     stream.set_nodelay(true)?;
-    let is_known = |node| transport.handler.is_known(node);
-    let receive = handshake::receive(stream, &transport.secret, transport.identity(), is_known);
+    let receive = handshake::receive(stream, &transport.secret, transport.identity(), &transport.handler);
     tokio::time::timeout(HANDSHAKE, receive).await.map_err(|_| timed_out())?
 }
 

@@ -45,6 +45,16 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether a node may be one of this cluster, as far as is known here.
     fn is_known(&self, node: NodeId) -> bool;
 
+    /// Whether a node may come with a generation, which is on disk when this returns, so that no earlier one may come later.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal>;
+
+    /// Another node knows a later generation of this one than it has: what this node has on its disk is older than what it had.
+    fn is_overtaken(&self, by: NodeId, known: u64);
+
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
 
@@ -55,11 +65,42 @@ pub trait Handler: Send + Sync + 'static {
     fn connected(&self, _node: NodeId) {}
 }
 
+/// Why a node may not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A generation of that number was here, and this one does not come after it.
+    Overtaken { known: u64 },
+    /// It could not be written down.
+    Failed(String),
+}
+
+/// Which start of a node this is. Starts are counted in the data directory, so an older copy of it counts from where it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Generation {
+    pub number: u64,
+    /// A random number: two starts that go on from the same copy have the same number.
+    pub start: u64,
+}
+
+impl Generation {
+    fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.number) | u128::from(self.start) << 64).to_le_bytes()
+    }
+
+    /// # Panics
+    /// If these are not 16 bytes.
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let word = u128::from_le_bytes(bytes.try_into().expect("sixteen bytes"));
+        Self { number: word as u64, start: (word >> 64) as u64 }
+    }
+}
+
 /// Who this node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub cluster: ClusterId,
     pub node: NodeId,
+    pub generation: Generation,
 }
 
 /// The connections of one node. They live on the runtime that it [serves](Transport::serve) on.
@@ -166,6 +207,11 @@ impl Transport {
             peer.heard_clock(clock);
             self.handler.clock_heard();
         }
+    }
+
+    /// Whether a node has been dialled, with whatever outcome.
+    pub fn has_tried(&self, node: NodeId) -> bool {
+        self.peer(node).is_some_and(|peer| peer.was_tried())
     }
 
     fn heard_of(&self, node: NodeId) {

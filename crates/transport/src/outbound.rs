@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tessera_types::{NodeId, monotonic_millis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,6 +47,7 @@ pub(crate) struct Peer {
     state: Mutex<State>,
     wake: Notify,
     began: Instant,
+    was_tried: AtomicBool,
     /// When it was last heard of, in milliseconds after `began`, plus one.
     heard: AtomicU64,
     /// How far its clock was from this process' monotonic one, the last few times that it told.
@@ -86,6 +87,7 @@ impl Peer {
             state: Mutex::new(state),
             wake: Notify::new(),
             began: transport.began,
+            was_tried: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             clocks: Mutex::default(),
         })
@@ -107,6 +109,10 @@ impl Peer {
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.wake.notify_one();
+    }
+
+    pub(crate) fn was_tried(&self) -> bool {
+        self.was_tried.load(Ordering::Acquire)
     }
 
     pub(crate) fn heard(&self) {
@@ -205,7 +211,10 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     let mut last_error = String::new();
     while !peer.state.lock().is_closed {
         let address = peer.state.lock().address.clone();
-        match tokio::time::timeout(DIAL, dial(&address, &peer.secret, Some((peer.own, peer.node)))).await {
+        let dialled =
+            tokio::time::timeout(DIAL, dial(&address, &peer.secret, Some((peer.own, peer.node, &handler)))).await;
+        peer.was_tried.store(true, Ordering::Release);
+        match dialled {
             Ok(Ok(stream)) => {
                 last_error.clear();
                 peer.connected();
@@ -230,7 +239,11 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     }
 }
 
-async fn dial(address: &str, secret: &Secret, who: Option<(Identity, NodeId)>) -> io::Result<TcpStream> {
+async fn dial(
+    address: &str,
+    secret: &Secret,
+    who: Option<(Identity, NodeId, &Arc<dyn Handler>)>,
+) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     handshake::introduce(&mut stream, secret, who).await?;

@@ -4,6 +4,8 @@ use parking_lot::Mutex;
 #[derive(Default)]
 struct Echo {
     messages: Mutex<Vec<(NodeId, u8, Bytes)>>,
+    known: Mutex<HashMap<NodeId, Generation>>,
+    overtaken: Mutex<Vec<(NodeId, u64)>>,
 }
 
 impl Handler for Echo {
@@ -13,6 +15,23 @@ impl Handler for Echo {
 
     fn is_known(&self, node: NodeId) -> bool {
         node.0 < 10
+    }
+
+    fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal> {
+        let mut known = self.known.lock();
+        match known.get(&node).copied() {
+            Some(before) if before != generation && before.number >= generation.number => {
+                Err(Refusal::Overtaken { known: before.number })
+            }
+            _ => {
+                known.insert(node, generation);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_overtaken(&self, by: NodeId, known: u64) {
+        self.overtaken.lock().push((by, known));
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
@@ -44,8 +63,12 @@ fn secret() -> Secret {
 }
 
 fn node_that_waits(cluster: u128, number: u32, address: &str, patience: Duration) -> Node {
+    node_of(Generation { number: 5, start: 50 }, cluster, number, address, patience)
+}
+
+fn node_of(generation: Generation, cluster: u128, number: u32, address: &str, patience: Duration) -> Node {
     let echo = Arc::new(Echo::default());
-    let identity = Identity { cluster: ClusterId(cluster), node: NodeId(number) };
+    let identity = Identity { cluster: ClusterId(cluster), node: NodeId(number), generation };
     let transport = Arc::new(Transport::with_patience(identity, secret(), echo.clone(), patience));
     let listener = std::net::TcpListener::bind(address).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -129,7 +152,9 @@ async fn what_may_wait_is_limited() {
 
 async fn refused(address: &str, secret: &Secret, cluster: u128, from: u32, to: u32) -> String {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let who = (Identity { cluster: ClusterId(cluster), node: NodeId(from) }, NodeId(to));
+    let (cluster, node, generation) = (ClusterId(cluster), NodeId(from), Generation::default());
+    let handler: Arc<dyn Handler> = Arc::new(Echo::default());
+    let who = (Identity { cluster, node, generation }, NodeId(to), &handler);
     handshake::introduce(&mut stream, secret, Some(who)).await.unwrap_err().to_string()
 }
 
@@ -158,7 +183,7 @@ async fn strangers_may_only_ask_and_others_are_refused() {
 /// The first message of a node that dials, with a nonce of zeros.
 fn hello(cluster: u128, from: u32, to: u32) -> Vec<u8> {
     let numbers = [from.to_le_bytes(), to.to_le_bytes()].concat();
-    [b"TESSERA", &[handshake::VERSION][..], &cluster.to_le_bytes(), &numbers, &[0; secret::LENGTH]].concat()
+    [b"TESSERA", &[handshake::VERSION][..], &cluster.to_le_bytes(), &numbers, &[0; 16 + secret::LENGTH]].concat()
 }
 
 /// Sends the first message, then what `prove` makes of the other end's nonce, and returns all that comes back to that.
@@ -183,8 +208,8 @@ async fn a_proof_is_of_no_use_again_or_in_the_other_direction() {
     let seen = Mutex::new(Vec::new());
     let rest = try_to_prove(&one.address, |nonce| {
         *seen.lock() = proof(b"dials  ", nonce);
-        // And a frame of no length, so that the connection ends.
-        [seen.lock().clone(), vec![0; 4]].concat()
+        // And that it may go on, and a frame of no length, so that the connection ends.
+        [seen.lock().clone(), vec![0; 5]].concat()
     });
     assert_eq!((rest.await[0], one.echo.messages.lock().len()), (0, 0), "this one is right");
     let seen = seen.lock().clone();
@@ -206,15 +231,43 @@ async fn who_answers_must_know_the_secret_too() {
     let address = listener.local_addr().unwrap().to_string();
     let pretends = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let mut hello = [0; 64];
+        let mut hello = [0; 80];
         stream.read_exact(&mut hello).await.unwrap();
         stream.write_all(&[0; 1 + secret::LENGTH]).await.unwrap();
         let mut proof = [0; secret::LENGTH];
         stream.read_exact(&mut proof).await.unwrap();
         // What it was sent is no proof in this direction.
-        stream.write_all(&[&[0][..], &proof].concat()).await.unwrap();
+        stream.write_all(&[&[0; 17][..], &proof].concat()).await.unwrap();
     });
     let refusal = refused(&address, &secret(), 7, 2, 1).await;
     assert!(refusal.contains("does not know the cluster's secret"), "{refusal}");
     pretends.await.unwrap();
+}
+
+/// Both ends notice, whoever dials, and nothing is said to a node whose data is older than what it had.
+#[tokio::test]
+async fn a_generation_that_was_overtaken_is_told_so() {
+    let address = |node: &Node| node.address.clone();
+    let begin = |number, start| node_of(Generation { number, start }, 7, 2, "127.0.0.1:0", ANSWER);
+    let one = node(7, 1, "127.0.0.1:0");
+    let two = begin(3, 30);
+    knows(&one, &two);
+    until(async || one.transport.request(NodeId(2), 1, b"").await.ok()).await;
+    // The same count, from the same copy; and an older one.
+    for (number, start) in [(3, 31), (2, 20)] {
+        for is_dialled in [true, false] {
+            let older = begin(number, start);
+            one.transport.set_peers(&HashMap::new());
+            let (from, to) = if is_dialled { (&one, &older) } else { (&older, &one) };
+            from.transport.set_peers(&HashMap::from([(to.transport.identity().node, address(to))]));
+            until(async || older.echo.overtaken.lock().contains(&(NodeId(1), 3)).then_some(())).await;
+            assert!(from.transport.request(to.transport.identity().node, 1, b"").await.is_err());
+        }
+    }
+    let next = begin(4, 40);
+    knows(&next, &one);
+    until(async || next.transport.request(NodeId(1), 1, b"").await.ok()).await;
+    assert!(next.echo.overtaken.lock().is_empty() && next.transport.has_tried(NodeId(1)));
+    assert_eq!(one.echo.known.lock()[&NodeId(2)], Generation { number: 4, start: 40 }, "both have seen one another");
+    assert_eq!(next.echo.known.lock()[&NodeId(1)], Generation { number: 5, start: 50 });
 }

@@ -80,6 +80,10 @@ pub enum CatalogCommand {
         node: NodeId,
         site: Site,
     },
+    /// Gives a node another replica of the catalog, because the one that it had has forgotten its votes.
+    RenewCatalogReplica {
+        node: NodeId,
+    },
     /// Moves a node's replicas elsewhere, or no longer.
     Drain {
         node: NodeId,
@@ -134,6 +138,7 @@ pub enum Changed {
     Other,
     Table(TableId),
     Node(NodeId),
+    Replica(ReplicaId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

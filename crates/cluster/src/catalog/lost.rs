@@ -7,6 +7,9 @@
 //! - a table without a log begins anew, empty;
 //! - on one with a log, as many as a majority lacks go on with what their disks hold, first those with records, and of them
 //!   those with the longest logs. No more than that, so that whoever has not forgotten has a say in who leads.
+//!
+//! A replica that is from an older copy of its node's data lacks what it had acknowledged, however durable that was. It never
+//! goes on by itself: all wait until others come, or until an operator says that what its disk holds is to count.
 
 use super::{Catalog, Placement};
 use serde::{Deserialize, Serialize};
@@ -21,6 +24,9 @@ pub struct LostReplica {
     pub replica: ReplicaId,
     /// Term and index of the last entry that it still has; zeros if that is not known.
     pub end: (u64, u64),
+    /// Whether its node's data is older than what the node had.
+    #[serde(default)]
+    pub is_overtaken: bool,
 }
 
 /// What is known of it for as long as nothing is decided, or its group has no leader.
@@ -29,6 +35,8 @@ pub struct Lost {
     pub(super) replica: ReplicaId,
     end: (u64, u64),
     goes_on: bool,
+    #[serde(default)]
+    is_overtaken: bool,
 }
 
 impl Placement {
@@ -52,6 +60,16 @@ impl Placement {
         self.lost.iter().any(|lost| lost.replica == replica)
     }
 
+    /// Whether nobody may lead before others come, or an operator says that older data is to count.
+    pub fn awaits_word(&self) -> bool {
+        self.has_overtaken() && self.lacks_majority()
+    }
+
+    /// Whether a replica waits whose node's data is older than what the node had.
+    pub fn has_overtaken(&self) -> bool {
+        self.lost.iter().any(|lost| lost.is_overtaken)
+    }
+
     /// One that is to go is not replaced, and goes on waiting until it has gone.
     fn is_decided_by_leader(&self, lost: &Lost) -> bool {
         lost.goes_on || self.wanted.contains(&lost.replica)
@@ -71,7 +89,7 @@ impl Placement {
     fn let_go_on(&mut self) {
         let members = self.members.clone();
         while self.lacks_majority() {
-            let waiting = self.lost.iter_mut().filter(|lost| !lost.goes_on);
+            let waiting = self.lost.iter_mut().filter(|lost| !lost.goes_on && !lost.is_overtaken);
             let best = waiting.max_by_key(|lost| {
                 (members.contains(&lost.replica), !lost.replica.is_witness(), lost.end, Reverse(lost.replica))
             });
@@ -83,13 +101,13 @@ impl Placement {
 
 impl Catalog {
     pub(super) fn lose(&mut self, lost: &LostReplica) {
-        let LostReplica { table, partition, replica, end } = *lost;
+        let LostReplica { table, partition, replica, end, is_overtaken } = *lost;
         let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
         let Ok(placement) = self.placement(table, partition) else { return };
         if placement.on(replica.node) != Some(replica) || placement.is_lost(replica) {
             return; // it has been replaced, or that is known
         }
-        placement.lost.push(Lost { replica, end, goes_on: false });
+        placement.lost.push(Lost { replica, end, goes_on: false, is_overtaken });
         if !is_volatile {
             placement.let_go_on();
         } else if placement.lacks_majority() {
@@ -154,7 +172,7 @@ mod tests {
         }
 
         fn lose(&mut self, replica: ReplicaId, end: (u64, u64)) -> Placement {
-            let lost = LostReplica { table: self.table, partition: 0, replica, end };
+            let lost = LostReplica { table: self.table, partition: 0, replica, end, is_overtaken: false };
             self.catalog.apply(&CatalogCommand::Lost { replicas: vec![lost] }, &Limits::default()).unwrap();
             self.placement()
         }
@@ -237,6 +255,29 @@ mod tests {
         let after = partition.led(members[1]);
         assert_eq!(after.wanted[..2], members[..2], "who went on stays");
         assert!(after.wanted[2] != members[2] && after.lost.is_empty());
+    }
+
+    #[test]
+    fn older_data_never_goes_on_by_itself() {
+        let mut partition = Partition::new(EngineKind::Rocksdb, 3);
+        let members = partition.placement().members;
+        let lost =
+            LostReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
+        let command = CatalogCommand::Lost { replicas: vec![lost] };
+        partition.catalog.apply(&command, &Limits::default()).unwrap();
+        assert!(!partition.placement().awaits_word(), "two of three are left");
+        let after = partition.lose(members[1], (1, 2));
+        assert!(after.goes_on(members[1]) && !after.goes_on(members[0]) && !after.awaits_word());
+        let led = partition.led(members[2]);
+        assert!(led.wanted[0] != members[0] && !led.has_overtaken(), "others have what counts");
+
+        let mut partition = Partition::new(EngineKind::Rocksdb, 1);
+        let members = partition.placement().members;
+        let lost =
+            LostReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
+        let command = CatalogCommand::Lost { replicas: vec![lost] };
+        partition.catalog.apply(&command, &Limits::default()).unwrap();
+        assert!(partition.placement().awaits_word() && partition.placement().is_waiting(members[0]));
     }
 
     #[test]

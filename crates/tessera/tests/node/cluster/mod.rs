@@ -11,6 +11,7 @@ mod expiry;
 mod linearizability;
 mod membership;
 mod net;
+mod older_copy;
 mod replicas;
 mod routing;
 mod rules;
@@ -166,6 +167,10 @@ impl Cluster {
     }
 
     fn start_node(&mut self, at: usize) {
+        self.start_node_with(at, &[]);
+    }
+
+    fn start_node_with(&mut self, at: usize, arguments: &[&str]) {
         let (redis, admin, peer) = self.ports[at];
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
@@ -192,7 +197,7 @@ impl Cluster {
             command = Command::new("ip");
             command.args(["netns", "exec", &net.name(at), env!("CARGO_BIN_EXE_tessera")]);
         }
-        command.arg("start");
+        command.arg("start").args(arguments);
         let mut settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let directory = self.data_directory(at);
         if let Some(clocks) = &self.clocks {
