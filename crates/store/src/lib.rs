@@ -59,7 +59,7 @@ pub use rules::RulesApplied;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
-pub use table::{Leader, Partition, Table};
+pub use table::{KEYS_AT_ONCE, Leader, Partition, Table};
 pub use tessera_cluster::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyState, NodeEntry, Placement, Site, Split, TableEntry,
     TableState,

@@ -134,6 +134,9 @@ pub(crate) fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
     Some((TableId(table), group.0 as u32))
 }
 
+/// Most keys of [`Table::read_at_one_instant`].
+pub const KEYS_AT_ONCE: usize = 32;
+
 impl Table {
     pub fn id(&self) -> TableId {
         self.id
@@ -349,10 +352,41 @@ impl Table {
         now: UnixMillis,
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<(), RequestError> {
+        self.visit_many(keys, mode, now, &mut [], visit).map(|_| ())
+    }
+
+    /// As [`Self::read_many`], of no more than [`KEYS_AT_ONCE`] keys. Returns whether of each partition all were read at one
+    /// instant.
+    ///
+    /// # Errors
+    /// As [`Self::read`]; what was visited does not count then.
+    pub fn read_at_one_instant(
+        &self,
+        keys: &[RecordKey<'_>],
+        mode: ReadMode,
+        now: UnixMillis,
+        visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
+    ) -> Result<bool, RequestError> {
+        let mut versions = [0; KEYS_AT_ONCE];
+        self.visit_many(keys, mode, now, &mut versions[..keys.len()], visit)
+    }
+
+    /// Returns whether no partition with several keys changed meanwhile, if `versions` has a place for each key.
+    fn visit_many(
+        &self,
+        keys: &[RecordKey<'_>],
+        mode: ReadMode,
+        now: UnixMillis,
+        versions: &mut [u64],
+        visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
+    ) -> Result<bool, RequestError> {
         let mut reads = Vec::with_capacity(keys.len());
-        for key in keys {
+        for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
-            let Partition { meter, hot_keys, .. } = self.check_serving(partition, mode)?;
+            let Partition { meter, hot_keys, version, .. } = self.check_serving(partition, mode)?;
+            if let Some(noted) = versions.get_mut(at) {
+                *noted = version.load(Ordering::Acquire);
+            }
             meter.begin_read();
             hot_keys.read(key.hash_key);
             reads.push((partition, *key));
@@ -370,7 +404,12 @@ impl Table {
             })
             .map_err(request_error)?;
         reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition, mode))?;
-        outcome
+        outcome?;
+        // An odd version says that records were just changing.
+        let is_changed = |at: usize| versions[at] % 2 == 1 || self.version(reads[at].0) != Some(versions[at]);
+        let mut changed = (0..versions.len()).filter(|at| is_changed(*at)).map(|at| reads[at].0);
+        let is_shared = |partition| reads.iter().filter(|(other, _)| *other == partition).count() > 1;
+        Ok(!changed.any(is_shared))
     }
 
     /// A number that stays the same as long as no record of the partition changes; `None` while one does. Two equal ones

@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tessera_store::{Table, Transaction};
+use tessera_store::{KEYS_AT_ONCE, Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
@@ -233,9 +233,13 @@ impl Connection {
         let outcome = {
             let args = frame.arguments();
             let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
-            let versions = versions(table, &keys);
-            let outcome = self.read_strings(table, &keys, now).await;
-            outcome.map(|()| self.is_one_instant(table, &versions))
+            if keys.len() <= KEYS_AT_ONCE.min(self.turn.slice()) && self.session.choices.reads != ReadMode::Outdated {
+                self.read_few_strings(table, &keys, now)
+            } else {
+                let versions = versions(table, &keys);
+                let outcome = self.read_strings(table, &keys, now).await;
+                outcome.map(|()| self.is_one_instant(table, &versions))
+            }
         };
         match outcome {
             Ok(true) => {}
@@ -265,6 +269,30 @@ impl Connection {
         // One key alone was read at one instant whatever came between.
         changed.sort_unstable();
         changed.windows(2).all(|pair| pair[0] != pair[1])
+    }
+
+    /// Writes an array of what is under the keys. Returns whether of each partition all were read at one instant.
+    fn read_few_strings(
+        &mut self,
+        table: &Table,
+        keys: &[RecordKey<'_>],
+        now: UnixMillis,
+    ) -> Result<bool, CommandError> {
+        let began = self.output.len();
+        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        reply.array(keys.len());
+        let reads = self.session.choices.reads;
+        let is_one_instant = table.read_at_one_instant(keys, reads, now, &mut |_, stored| match stored
+            .filter(|stored| !stored.is_field)
+        {
+            Some(stored) => reply.bulk(stored.payload),
+            None => reply.null(),
+        })?;
+        if self.output.len() - began > ONE_REPLY_BYTES {
+            return Err(CommandError::REPLY_TOO_LONG);
+        }
+        self.turn.note_slice(keys.len(), self.output.len() - began);
+        Ok(is_one_instant)
     }
 
     /// Writes an array of what is under the keys, slice by slice.
