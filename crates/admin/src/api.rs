@@ -218,6 +218,7 @@ impl AdminServer {
             .route("/v1/tables/{name}/compact", post(compaction::begin))
             .route("/v1/tables/{name}/compaction", get(compaction::show))
             .route("/v1/tables/{name}/compare", post(comparison::compare))
+            .route("/v1/tables/{name}/partitions/{partition}/replace", post(comparison::replace))
             .route("/v1/dropped", get(list_dropped))
             .route("/v1/dropped/{number}/recall", post(recall_table))
             .route("/metrics", get(show_metrics))

@@ -5,8 +5,8 @@ use crate::metrics::Gauges;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
-use tessera_store::{Comparison, Store};
-use tessera_types::{RequestError, UnixMillis};
+use tessera_store::{CatalogCommand, Comparison, Store};
+use tessera_types::{ReplicaId, RequestError, UnixMillis};
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +23,23 @@ pub(crate) async fn compare(
 ) -> Reply<Comparison> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     Ok(Json(server.store.compare(&table, bytes_per_second).await))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replace {
+    replica: ReplicaId,
+}
+
+/// Has a new replica take the place of one that an operator knows to be wrong.
+pub(crate) async fn replace(
+    State(server): State<AdminServer>,
+    Path((name, partition)): Path<(String, u32)>,
+    Json(Replace { replica }): Json<Replace>,
+) -> Reply<serde_json::Value> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?.id();
+    server.change(CatalogCommand::Replace { table, partition, replica }).await?;
+    Ok(Json(serde_json::json!({})))
 }
 
 /// What needs attention, in words.

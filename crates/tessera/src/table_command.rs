@@ -8,7 +8,9 @@ use crate::exit::ExitError;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use tessera_types::{Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, Rule, UsageScenario, WhenFull};
+use tessera_types::{
+    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, ReplicaId, Rule, UsageScenario, WhenFull,
+};
 
 #[derive(Subcommand)]
 pub enum TableCommand {
@@ -95,6 +97,16 @@ Examples:
     Compact { name: String },
     /// Show how far each node is with compacting a table
     Compaction { name: String },
+    /// Replace a replica whose records are known to be wrong by a new one on its node, filled from the replicas that are left.
+    /// For two replicas that differ; where a majority agrees this happens by itself
+    ReplaceReplica {
+        name: String,
+        #[arg(long)]
+        partition: u32,
+        /// The replica as `table placement` shows it, e.g. 2.41
+        #[arg(long)]
+        replica: ReplicaId,
+    },
     /// Compare the replicas of a table's partitions now, and wait for what comes of it. Replicas that stand alone are replaced.
     /// Exits with 0 if all are equal, 6 if some differ, and 7 if not all can be compared
     Compare {
@@ -263,6 +275,13 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
                 let [deleted, changed] =
                     ["deleted_by_rules", "changed_by_rules"].map(|key| done[key].as_u64().unwrap_or(0));
                 println!("compacted table {name} on this node; rules deleted {deleted} records and changed {changed}");
+            });
+        }
+        TableCommand::ReplaceReplica { name, partition, replica } => {
+            let path = path(name, &format!("/partitions/{partition}/replace"));
+            let done = call(node, "POST", &path, Some(&json!({ "replica": replica })))?;
+            show(node, &done, |_| {
+                println!("replica {replica} of partition {partition} of table {name} is being replaced")
             });
         }
         TableCommand::Compare { name, bytes_per_second } => {

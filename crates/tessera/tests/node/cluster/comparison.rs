@@ -1,7 +1,7 @@
 //! Replicas are compared, and one that differs is found, reported and replaced.
 
 use super::{Cluster, WHOLE};
-use crate::resp_client::{encode, words};
+use crate::resp_client::{Value as RespValue, encode, words};
 use crate::server::tessera;
 use bytes::BytesMut;
 use serde_json::Value;
@@ -157,6 +157,18 @@ fn two_replicas_that_differ_are_left_to_the_operator() {
     assert_eq!(cluster.replicas_of(0, "r"), replicas);
     let issues = cluster.status(2).unwrap()["issues"].clone();
     assert!(issues.to_string().contains("not known which"), "{issues}");
+
+    // The operator knows.
+    let wrong =
+        replicas[partition as usize].as_array().unwrap().iter().find_map(|it| it.as_str()?.strip_prefix("2.")).unwrap();
+    cluster.cli(0, &format!("table replace-replica r --partition {partition} --replica 2.{wrong}")).unwrap();
+    cluster.wait_for("there is another replica", WHOLE, || cluster.replicas_of(0, "r") != replicas);
+    cluster.wait_until_equal(0, "r");
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    client.run("TABLE r");
+    let phantom = String::from_utf8(key_of(partition)).unwrap();
+    assert_eq!(client.run(&format!("GET {phantom}")), RespValue::Null);
 }
 
 /// Ends the writers, also when an assertion fails beside them.
