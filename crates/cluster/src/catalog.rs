@@ -54,6 +54,13 @@ impl Catalog {
         catalog
     }
 
+    /// What a node that joins begins with. It learns of tables from the catalog's log alone: a snapshot of that may be older than
+    /// this copy, and tables that the node had followed already would seem to be gone.
+    #[must_use]
+    pub fn without_tables(&self) -> Self {
+        Self { tables: BTreeMap::new(), ..self.clone() }
+    }
+
     pub fn nodes(&self) -> impl Iterator<Item = &NodeEntry> {
         self.nodes.values()
     }

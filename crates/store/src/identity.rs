@@ -109,6 +109,7 @@ fn join_token(path: &Path) -> io::Result<JoinToken> {
 pub(crate) struct Welcome {
     pub(crate) cluster: ClusterId,
     pub(crate) node: NodeId,
+    /// Without tables.
     pub(crate) catalog: Catalog,
 }
 

@@ -236,7 +236,7 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
     let changed = store.change_catalog(CatalogCommand::AddNode { site, token: Some(token) }).await;
     match changed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
         Changed::Node(node) => {
-            let catalog = (*store.catalog()).clone();
+            let catalog = store.catalog().without_tables();
             Ok(Welcome { cluster: store.host.identity.cluster, node, catalog })
         }
         other => Err(format!("a node was to be added, and there is {other:?}")),

@@ -205,6 +205,14 @@ impl Store {
         Ok((store, workers))
     }
 
+    /// Waits until this node knows what tables there are. One that has just joined does not.
+    pub async fn wait_until_tables_are_known(&self) {
+        while !self.host.knows_catalog.load(Ordering::Relaxed) && self.host.registry.tables.load().by_id.is_empty() {
+            let opened = self.host.opened.notified();
+            let _ = tokio::time::timeout(Duration::from_millis(50), opened).await;
+        }
+    }
+
     /// Waits until every partition serves, or `timeout` is over. Returns whether they all do.
     pub async fn wait_until_serving(&self, timeout: Duration) -> bool {
         let all = async {

@@ -70,7 +70,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         .enumerate()
         .map(|(number, (worker, (redis_listener, pegasus_listeners)))| {
             let (redis, pegasus) = (redis.clone(), pegasus.clone());
-            start_worker(number, worker, (redis, redis_listener), (pegasus, pegasus_listeners))
+            start_worker(number, store.clone(), worker, (redis, redis_listener), (pegasus, pegasus_listeners))
         })
         .collect::<Result<_, _>>()?;
 
@@ -158,6 +158,7 @@ impl Drop for EndTogether {
 /// One thread per core: the loop of its partitions, its own listeners, and the connections that came through them.
 fn start_worker(
     number: usize,
+    store: Store,
     worker: StoreWorker,
     (redis, redis_listener): (Arc<RedisServer>, TcpListener),
     (pegasus, pegasus_listeners): (Arc<PegasusServer>, Vec<TcpListener>),
@@ -171,11 +172,15 @@ fn start_worker(
                 listener.inspect_err(|error| tracing::error!(%error, "a listener could not be used")).ok()
             };
             if let Some(listener) = listener(redis_listener) {
-                tokio::spawn(accept(listener, move |stream, address| redis.clone().handle(stream, address)));
+                tokio::spawn(accept(store.clone(), listener, move |stream, address| {
+                    redis.clone().handle(stream, address)
+                }));
             }
             for listener in pegasus_listeners.into_iter().filter_map(listener) {
                 let pegasus = pegasus.clone();
-                tokio::spawn(accept(listener, move |stream, address| pegasus.clone().handle(stream, address)));
+                tokio::spawn(accept(store.clone(), listener, move |stream, address| {
+                    pegasus.clone().handle(stream, address)
+                }));
             }
             worker.run().await;
             tokio::time::sleep(LAST_REPLIES).await;
@@ -184,11 +189,13 @@ fn start_worker(
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
 }
 
-/// Accepts connections and serves them as tasks of the runtime that this runs on. Runs until dropped.
-async fn accept<F>(listener: tokio::net::TcpListener, handle: impl Fn(TcpStream, SocketAddr) -> F)
+/// Accepts connections and serves them as tasks of the runtime that this runs on, once it is known what tables there are. Runs
+/// until dropped.
+async fn accept<F>(store: Store, listener: tokio::net::TcpListener, handle: impl Fn(TcpStream, SocketAddr) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
+    store.wait_until_tables_are_known().await;
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {

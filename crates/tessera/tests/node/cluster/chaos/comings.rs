@@ -11,7 +11,7 @@ use crate::server::wait_for;
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
@@ -38,15 +38,8 @@ pub struct Comings {
     copied: Option<(usize, u64)>,
     /// A node that runs with an older copy, and the replicas that it had: others are to take their place.
     put_back: Option<(usize, BTreeSet<NamedReplica>)>,
-    /// When nodes joined, by where they run.
-    joined: HashMap<usize, Instant>,
     pub counts: Counts,
 }
-
-/// A node that has just joined is not ended and started again with what it has. That waits for a node's catalog to go forwards only:
-/// it starts with the one that it was welcomed with, and applies that one's log from the beginning, by which tables that
-/// are being split look gone; their files are removed, and its replicas of them never come to be.
-const FRESH: Duration = Duration::from_secs(15);
 
 /// How often each thing was done.
 #[derive(Debug, Default)]
@@ -64,7 +57,7 @@ impl Comings {
     pub fn new(least: usize, most: usize, tables: &[Table]) -> Self {
         let tables = tables.iter().map(|table| table.name).chain(["default"]).collect();
         let counts = Counts::default();
-        Self { least, most, retiring: None, tables, copied: None, put_back: None, joined: HashMap::new(), counts }
+        Self { least, most, retiring: None, tables, copied: None, put_back: None, counts }
     }
 
     pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
@@ -92,14 +85,9 @@ impl Comings {
         });
     }
 
-    pub fn is_fresh(&self, at: usize) -> bool {
-        self.joined.get(&at).is_some_and(|joined| joined.elapsed() < FRESH)
-    }
-
     fn join(&mut self, cluster: &mut Cluster, _: &mut StdRng) {
         if cluster.running().len() < self.most {
-            let at = cluster.add_node();
-            self.joined.insert(at, Instant::now());
+            cluster.add_node();
             self.counts.joins += 1;
         }
     }
@@ -130,13 +118,12 @@ impl Comings {
             cluster.lose_disk(lost);
             std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
             cluster.start_node(lost);
-            self.joined.insert(lost, Instant::now());
             self.counts.lost_disks += 1;
         }
     }
 
     fn move_house(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
-        let running: Vec<usize> = cluster.running().into_iter().filter(|at| !self.is_fresh(*at)).collect();
+        let running = cluster.running();
         let Some(moved) = running.choose(random).copied() else { return };
         cluster.kill(moved);
         cluster.change_ports(moved);
@@ -156,7 +143,7 @@ impl Comings {
     /// Copies what is on a node's disk, or puts such a copy back.
     fn copy_or_put_back(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
         let Some((at, number)) = self.copied.take() else {
-            let running: Vec<usize> = cluster.running().into_iter().filter(|at| !self.is_fresh(*at)).collect();
+            let running = cluster.running();
             let Some(at) = running.choose(random).copied() else { return };
             let Some(number) = cluster.number(at) else { return };
             cluster.kill(at);

@@ -73,9 +73,8 @@ impl Nemesis {
         if !cluster.disks.is_empty() && random.random_bool(0.6) {
             return self.cut_power(cluster, random, at, pause);
         }
-        let is_fresh = self.comings.as_ref().is_some_and(|comings| comings.is_fresh(at));
         match random.random_range(0..10) {
-            0..4 if !is_fresh => {
+            0..4 => {
                 if self.is_gentle {
                     cluster.wait_until_whole();
                 }
@@ -89,7 +88,7 @@ impl Nemesis {
                     self.replicas_without_log(cluster, at).is_disjoint(&forget)
                 });
             }
-            0..8 => {
+            4..8 => {
                 cluster.signal(at, "-STOP");
                 std::thread::park_timeout(pause);
                 cluster.signal(at, "-CONT");
