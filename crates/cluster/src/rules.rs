@@ -1,5 +1,5 @@
 //! The rules that changes of members and moves of replicas keep to. docs/decisions/0020 says why each is there. In tests each
-//! can be left out, which [the simulation](crate::simulation) must notice.
+//! can be left out, which the simulation (`crate::simulation`) must notice.
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
