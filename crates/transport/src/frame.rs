@@ -26,6 +26,8 @@ pub(crate) const FRAME_BYTES: usize = 16 << 20;
 pub(crate) const WHOLE_BYTES: usize = (1 << 30) + (64 << 20);
 /// Longest frame of a node without identity, which has no pieces either. It only asks to be let in.
 pub(crate) const STRANGER_BYTES: usize = 64 << 10;
+/// How much is read from a connection at once.
+const READ_BYTES: usize = 64 << 10;
 /// Bytes that a frame has beside its payload, at most.
 pub(crate) const HEAD: usize = 16;
 
@@ -144,7 +146,8 @@ impl Input {
     }
 
     fn new(frame_bytes: usize, whole_bytes: usize) -> Self {
-        Self { bytes: BytesMut::new(), pieces: BytesMut::new(), frame_bytes, whole_bytes }
+        // Whenever its frames have been taken and it is made anew it gets as much as it was made with, and so much is read at once.
+        Self { bytes: BytesMut::with_capacity(READ_BYTES), pieces: BytesMut::new(), frame_bytes, whole_bytes }
     }
 
     /// Takes a whole frame from the front, if there is one.
@@ -245,6 +248,24 @@ mod tests {
         for damaged in [&[0, 0, 0, 0][..], &[1, 0, 0, 0, 99], &[1, 0, 0, 0, 2]] {
             input(Input::of_node(), damaged).take().unwrap_err();
         }
+    }
+
+    /// Buffers that began empty were made anew for 64 bytes at a time: as many more reads of a connection.
+    #[test]
+    fn a_buffer_whose_frames_are_kept_is_made_anew_as_large_as_it_was() {
+        let (mut input, mut kept) = (Input::of_node(), Vec::new());
+        for _ in 0..100 {
+            let _ = message(&mut input.bytes, 7, |out| out.put_slice(&[0; 5_000]));
+            kept.push(input.take().unwrap().unwrap());
+        }
+        // What is left of it is used up; then a reader asks for a little.
+        let left = input.bytes.capacity() - input.bytes.len();
+        kept.push({
+            assert!(message(&mut input.bytes, 7, |out| out.put_bytes(0, left.saturating_sub(6))));
+            input.take().unwrap().unwrap()
+        });
+        input.bytes.reserve(64);
+        assert!(input.bytes.capacity() >= READ_BYTES / 2, "{}", input.bytes.capacity());
     }
 
     #[test]

@@ -131,7 +131,6 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
     let answers = Arc::new(Answers::default());
     let read = async {
         let mut input = if from.is_some() { Input::of_node() } else { Input::of_stranger() };
-        input.bytes.reserve(64 << 10);
         let mut messages = Vec::new();
         loop {
             // A stranger's time is limited as a whole.

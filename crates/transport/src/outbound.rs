@@ -255,7 +255,6 @@ async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Resu
     let (mut reader, mut writer) = stream.into_split();
     let read = async {
         let mut input = Input::of_node();
-        input.bytes.reserve(64 << 10);
         loop {
             let read = tokio::time::timeout(DEAD, reader.read_buf(&mut input.bytes)).await;
             if read.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? == 0 {
