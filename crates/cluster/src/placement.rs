@@ -68,12 +68,12 @@ impl Nodes {
 }
 
 impl Loads {
-    /// Of all tables, and of none yet. `unfit` nodes get nothing.
+    /// Counts what nodes have of all tables together; [`Self::turn_to`] adds what they have of one. `unfit` nodes get nothing.
     fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
         Self::of_nodes(catalog, |node| !unfit.contains(&node.id) && may_hold(node))
     }
 
-    /// Of nodes that fit.
+    /// As [`Self::of`], with the nodes that `is_fit` says may get replicas.
     fn of_nodes(catalog: &Catalog, is_fit: impl Fn(&NodeEntry) -> bool) -> Self {
         let fit = catalog.nodes().filter(|node| is_fit(node));
         let table: BTreeMap<_, _> = fit.map(|node| (node.id, Load::default())).collect();

@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 struct IdentityFile {
     cluster: ClusterId,
     node: NodeId,
-    /// Of its replica of the catalog.
+    /// The incarnation of this node's replica of the catalog.
     #[serde(default)]
     catalog_incarnation: u32,
 }

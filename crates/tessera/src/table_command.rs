@@ -98,7 +98,7 @@ Examples:
     /// Show how far each node is with compacting a table
     Compaction { name: String },
     /// Replace a replica whose records are known to be wrong by a new one on its node, filled from the replicas that are left.
-    /// For two replicas that differ; where a majority agrees this happens by itself
+    /// Replaces one of two replicas that differ; where a majority agrees, Tessera does so by itself
     ReplaceReplica {
         name: String,
         #[arg(long)]

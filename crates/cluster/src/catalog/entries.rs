@@ -62,7 +62,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Of a group that begins.
+    /// The placement of a group that begins with these replicas.
     pub(crate) fn of_founders(founders: Vec<ReplicaId>) -> Self {
         Self { wanted: founders.clone(), members: founders.clone(), founders, ..Self::default() }
     }

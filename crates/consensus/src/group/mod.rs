@@ -159,7 +159,7 @@ pub struct GroupView {
     /// Whether a change of members is under way.
     pub is_changing: bool,
     pub applied: u64,
-    /// Of a leader: what it knows of each other member.
+    /// What this replica knows of each other member; empty unless it leads.
     pub others: Vec<MemberView>,
     /// Of a leader: bytes of entries that a replica with records lacks, about.
     pub owed_bytes: u64,

@@ -38,7 +38,7 @@ pub struct Nemesis {
     /// Processes are ended one at a time, and only when all that they hold is elsewhere too.
     pub is_gentle: bool,
     pub trust: Trust,
-    /// In clusters whose nodes come and go.
+    /// What makes nodes come and go; `None` where the nodes stay the same.
     pub comings: Option<Comings>,
 }
 

@@ -57,7 +57,7 @@ pub const TABLES: &[Table] = &[
     table(SOFT, "--engine memory --durability soft --replicas 2"),
 ];
 
-/// Of large values only.
+/// The table that holds large values only.
 pub const LARGE: &str = "large";
 
 /// Tables that promise less, or in other ways. Their processes end one at a time.
