@@ -4,27 +4,29 @@
 //! one after the other, then goes to all their nodes at once, as RESP inside of a request between nodes; the other node
 //! carries it out like a pipeline of its own, and the replies come back as they are. Whatever certainly was not done,
 //! because the partition had no leader there, is tried again for a while: this is how requests outlast a failover. A write
-//! of which it is not known whether it was done is never tried again.
+//! of which it is not known whether it was done is never tried again, and neither is a read that comes before it in the pipeline, and
+//! concerns the same partition.
 
 mod merge;
+mod part;
 mod request;
 
 use super::Connection;
 use super::batch::{Answered, Awaited};
 use super::frame::OwnedFrame;
 use super::session::Session;
-use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
-use crate::resp::{Protocol, Reply, reply_length};
-use bytes::Bytes;
+use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
+use crate::resp::Protocol;
 pub(super) use merge::{Merge, sum};
+use part::{Part, by_leader, error_reply, keep_order, take_replies};
 pub(crate) use request::carry_out;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_store::{Face, Leader, RequestFailure, Table};
-use tessera_types::{NodeId, ReadMode, RecordKey, RequestError};
+use tessera_types::{ReadMode, RecordKey, RequestError};
 
 /// How long commands wait for their partition to get a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,58 +43,6 @@ const NOT_READY: &[u8] = b"-LOADING ";
 pub(super) struct Elsewhere {
     parts: Vec<Part>,
     replies: Vec<Merge>,
-}
-
-/// Commands that go to one partition together.
-struct Part {
-    partition: u32,
-    /// A command on a whole table, of which this partition is to do its part.
-    is_confined: bool,
-    may_repeat: bool,
-    /// Any replica may answer.
-    may_be_outdated: bool,
-    /// The last one's reply counts.
-    commands: Vec<OwnedFrame>,
-    reply: Option<Vec<u8>>,
-}
-
-impl Part {
-    /// One that nobody need carry out any more.
-    fn answered(reply: Vec<u8>) -> Self {
-        Self {
-            partition: NO_PARTITION,
-            is_confined: false,
-            may_repeat: false,
-            may_be_outdated: false,
-            commands: Vec::new(),
-            reply: Some(reply),
-        }
-    }
-
-    /// The parts of this one in a table that was split, and how their replies become one.
-    fn split(&self, table: &Table) -> Result<(Vec<Self>, Merge), RequestError> {
-        let on = |partition: u32, commands| Self { partition, commands, reply: None, ..*self };
-        let [frame] = &self.commands[..] else {
-            let commands = self.commands.iter().filter_map(|frame| {
-                let command = crate::commands::find(frame.arguments()[0])?;
-                Some((command, frame))
-            });
-            let partition = super::dispatch::partition_of_all(table, commands)?.unwrap_or(0);
-            return Ok((vec![on(partition, self.commands.clone())], Merge::One));
-        };
-        let command = crate::commands::find(frame.arguments()[0]).ok_or(RequestError::NotReady)?;
-        let schema = table.schema();
-        if let Run::Session(which @ (SessionCommand::Keys | SessionCommand::Flush)) = command.run {
-            let children = schema.partitioner.children_of(self.partition, schema.partitions);
-            let parts = children.map(|child| on(child, vec![frame.clone()]));
-            let count = children.len();
-            let is_flush = which == SessionCommand::Flush;
-            return Ok((parts.into(), if is_flush { Merge::Same { parts: count } } else { Merge::Arrays(count) }));
-        }
-        // Commands on whole tables begin anew; a cursor means what it meant, or less.
-        let (parts, merge) = split(table, command, frame).ok_or(RequestError::NotReady)?;
-        Ok((parts.into_iter().map(|(partition, frame)| on(partition, vec![frame])).collect(), merge))
-    }
 }
 
 impl Elsewhere {
@@ -296,21 +246,12 @@ impl Connection {
             if let Some(successor) = table.successor() {
                 return Box::pin(self.reach_successor(&successor, parts)).await;
             }
-            let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
-            for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.reply.is_none()) {
-                let may_be_outdated = part.may_be_outdated && choices.reads == ReadMode::Outdated;
-                let place = match may_be_outdated {
-                    true => self.server.store.outdated_reader_of(table, part.partition),
-                    false => table.leader_of(part.partition),
-                };
-                match place {
-                    Leader::Here => by_leader.entry(None).or_default().push(at),
-                    Leader::Node(node) => by_leader.entry(Some(node)).or_default().push(at),
-                    Leader::Unknown => {}
-                }
-            }
+            let place_of = |partition, is_outdated| match is_outdated {
+                true => self.server.store.outdated_reader_of(table, partition),
+                false => table.leader_of(partition),
+            };
             let mut asked = Vec::new();
-            for (leader, which) in by_leader {
+            for (leader, which) in by_leader(parts, choices.reads, place_of) {
                 self.server.forwarded.fetch_add(u64::from(leader.is_some()), Ordering::Relaxed);
                 let request = request::encode(table.id(), protocol, choices, which.iter().map(|at| &parts[*at]));
                 let server = self.server.clone();
@@ -417,59 +358,6 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
             Some((parts.into_vec(), merge))
         }
     }
-}
-
-/// Gives parts their replies out of an answer; those that certainly were not done stay without.
-fn take_replies(parts: &mut [Part], which: &[usize], answer: Result<Bytes, RequestFailure>) {
-    let mut replies: &[u8] = match &answer {
-        Ok(answer) => answer,
-        Err(RequestFailure::NotSent) => return,
-        Err(RequestFailure::Lost) => {
-            for at in which {
-                let part = &mut parts[*at];
-                part.reply = (!part.may_repeat).then(|| error_reply(RequestError::Interrupted));
-            }
-            return;
-        }
-    };
-    if replies.is_empty() {
-        return; // refused as a whole: the other node is just starting, or does not know the table yet
-    }
-    for at in which {
-        let part = &mut parts[*at];
-        let mut last: &[u8] = b"";
-        for _ in &part.commands {
-            let Some(length) = reply_length(replies) else {
-                part.reply = Some(error_reply(RequestError::Interrupted));
-                break;
-            };
-            (last, replies) = replies.split_at(length);
-        }
-        if part.reply.is_none() && !last.starts_with(NOT_READY) {
-            part.reply = Some(last.to_vec());
-        }
-    }
-    keep_order(parts, which);
-}
-
-/// What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came before that
-/// stays undone.
-fn keep_order(parts: &mut [Part], which: &[usize]) {
-    let mut served = BTreeSet::new();
-    for at in which.iter().rev() {
-        let part = &mut parts[*at];
-        if part.reply.is_some() {
-            served.insert(part.partition);
-        } else if served.contains(&part.partition) {
-            part.reply = Some(error_reply(RequestError::NotReady));
-        }
-    }
-}
-
-fn error_reply(error: RequestError) -> Vec<u8> {
-    let mut reply = Vec::new();
-    Reply::new(&mut reply, Protocol::Resp2).error(&CommandError::Request(error).line());
-    reply
 }
 
 /// What a connection may reach.
