@@ -15,7 +15,8 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use tessera_store::{
-    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, Store, TableEntry, TableStatistics,
+    AlterError, CatalogCommand, CatalogError, Changed, Counts, EngineStatistics, RocksStatistics, Store, TableEntry,
+    TableStatistics,
 };
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Outcome, Partitioner, Rate, RequestError, Rule, TableNumber,
@@ -119,8 +120,11 @@ pub struct TableInfo {
     pub counts: Counts,
     /// How far the replica on this node that is furthest behind may be.
     pub lag_seconds: Option<f64>,
-    pub cache_hit_rate: Option<f64>,
     pub statistics: EngineStatistics,
+    /// Of a table on RocksDB: the share of what was looked for that the caches had, 0 to 1, and what else the node's RocksDB
+    /// instance tells. All tables on RocksDB share the instance.
+    pub cache_hit_rate: Option<f64>,
+    pub rocksdb: Option<RocksStatistics>,
 }
 
 impl From<TableStatistics> for TableInfo {
@@ -134,14 +138,12 @@ impl From<TableStatistics> for TableInfo {
             split: table.split.as_ref().map(SplitInfo::of),
             counts: table.counts,
             lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
-            cache_hit_rate: table.engine.cache_hit_rate(),
             statistics: table.engine,
+            cache_hit_rate: table.rocksdb.and_then(|rocksdb| rocksdb.cache_hit_rate()),
+            rocksdb: table.rocksdb,
         }
     }
 }
-
-/// Partitions of a table for which no number is given.
-const DEFAULT_PARTITIONS: u32 = 16;
 
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String, pub(crate) Outcome);
 
@@ -313,11 +315,11 @@ async fn show_table(State(server): State<AdminServer>, Path(name): Path<String>)
 }
 
 async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTable>) -> Reply<TableInfo> {
-    let engine = new.engine.unwrap_or(EngineKind::Rocksdb);
+    let engine = new.engine.unwrap_or(TableSchema::DEFAULT_ENGINE);
     let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
     let schema = TableSchema {
         engine,
-        partitions: new.partitions.unwrap_or(DEFAULT_PARTITIONS),
+        partitions: new.partitions.unwrap_or(TableSchema::DEFAULT_PARTITIONS),
         partitioner: new.partitioner.unwrap_or_default(),
         model: new.model.unwrap_or_default(),
         durability,

@@ -35,6 +35,7 @@ impl Gauges {
 pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
     let mut gauges = Gauges::default();
     let statistics = store.statistics();
+    let rocksdb = &statistics.rocksdb;
     let plain: &[(&str, &str, f64)] = &[
         ("tessera_memory_used_bytes", "Memory of records of memory tables", statistics.memory_used_bytes as f64),
         ("tessera_memory_limit_bytes", "Memory that records may take", statistics.memory_limit_bytes as f64),
@@ -55,6 +56,16 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             "1 while the log takes writes",
             f64::from(u8::from(store.log_status() == LogStatus::Ok)),
         ),
+        ("tessera_block_cache_hits_total", "Blocks found in the cache", rocksdb.block_cache_hits as f64),
+        ("tessera_block_cache_misses_total", "Blocks not found in the cache", rocksdb.block_cache_misses as f64),
+        ("tessera_record_cache_hits_total", "Hash keys found in the record cache", rocksdb.record_cache_hits as f64),
+        (
+            "tessera_record_cache_misses_total",
+            "Hash keys not found in the record cache",
+            rocksdb.record_cache_misses as f64,
+        ),
+        ("tessera_record_cache_bytes", "What the record cache holds", rocksdb.record_cache_bytes as f64),
+        ("tessera_rocksdb_stall_seconds_total", "Time that writers were held back", rocksdb.stall_micros as f64 / 1e6),
     ];
     for (name, help, value) in plain {
         gauges.set(name, help, &[], *value);
@@ -102,30 +113,6 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
                 level.write_amplification,
             );
         }
-        gauges.set("tessera_block_cache_hits_total", "Blocks found in the cache", &[], engine.block_cache_hits as f64);
-        gauges.set(
-            "tessera_block_cache_misses_total",
-            "Blocks not found in the cache",
-            &[],
-            engine.block_cache_misses as f64,
-        );
-        for (name, help, value) in [
-            ("tessera_record_cache_hits_total", "Hash keys found in the record cache", engine.record_cache_hits),
-            (
-                "tessera_record_cache_misses_total",
-                "Hash keys not found in the record cache",
-                engine.record_cache_misses,
-            ),
-            ("tessera_record_cache_bytes", "What the record cache holds", engine.record_cache_bytes),
-        ] {
-            gauges.set(name, help, &[], value as f64);
-        }
-        gauges.set(
-            "tessera_rocksdb_stall_seconds_total",
-            "Time that writers were held back",
-            &[],
-            engine.stall_micros as f64 / 1e6,
-        );
     }
     crate::cluster::measure(store, &mut gauges);
     crate::comparison::measure(store, &mut gauges);

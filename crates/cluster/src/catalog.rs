@@ -33,16 +33,13 @@ pub struct Catalog {
     catalog_replicas: BTreeMap<NodeId, u32>,
 }
 
-/// Partitions of the table that is made at first start.
-const DEFAULT_TABLE_PARTITIONS: u32 = 16;
-
 impl Catalog {
     /// The catalog of a new cluster: its first node, and the table `default`.
     pub fn of_new_cluster(site: Site) -> Self {
         let first = NodeId(1);
         let schema = TableSchema {
-            engine: EngineKind::Rocksdb,
-            partitions: DEFAULT_TABLE_PARTITIONS,
+            engine: TableSchema::DEFAULT_ENGINE,
+            partitions: TableSchema::DEFAULT_PARTITIONS,
             partitioner: Partitioner::Crc64,
             model: Model::Kv,
             durability: Durability::Hard,

@@ -20,4 +20,4 @@ pub use engine::{Applied, Engine, Order, SortKeyRange, Visit};
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
 pub use rocks::{RocksConfig, RocksEngine, RocksStore};
-pub use statistics::{EngineStatistics, LevelStatistics};
+pub use statistics::{EngineStatistics, LevelStatistics, RocksStatistics};

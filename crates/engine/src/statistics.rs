@@ -14,6 +14,14 @@ pub struct EngineStatistics {
     pub disk_bytes: u64,
     pub expired_removed: u64,
     pub evicted: u64,
+    pub pending_compaction_bytes: u64,
+    pub levels: Vec<LevelStatistics>,
+}
+
+/// What the node's RocksDB instance tells about all of its tables together: it does not count these for each table. Counts are
+/// since the node started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RocksStatistics {
     pub block_cache_hits: u64,
     pub block_cache_misses: u64,
     pub block_cache_bytes: u64,
@@ -22,11 +30,9 @@ pub struct EngineStatistics {
     pub record_cache_bytes: u64,
     /// Microseconds that writers were held back because flushes or compactions lagged.
     pub stall_micros: u64,
-    pub pending_compaction_bytes: u64,
-    pub levels: Vec<LevelStatistics>,
 }
 
-impl EngineStatistics {
+impl RocksStatistics {
     /// Share of what was looked for that a cache had, 0 to 1: hash keys in the record cache, then blocks in the block cache.
     /// `None` before the first.
     pub fn cache_hit_rate(&self) -> Option<f64> {

@@ -65,7 +65,9 @@ pub use tessera_cluster::{
     TableState,
 };
 pub use tessera_consensus::LogStatus;
-pub use tessera_engine::{EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, SortKeyRange, Visit};
+pub use tessera_engine::{
+    EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, RocksStatistics, SortKeyRange, Visit,
+};
 pub use tessera_transport::{Answer, RequestFailure, Secret};
 pub use traffic::{PartitionTraffic, hot_partitions};
 pub use transaction::{Record, Transaction};

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tessera_cluster::Split;
 use tessera_consensus::log::LogStatistics;
-use tessera_engine::EngineStatistics;
-use tessera_types::{TableNumber, TableSchema, TableSettings};
+use tessera_engine::{EngineStatistics, RocksStatistics};
+use tessera_types::{EngineKind, TableNumber, TableSchema, TableSettings};
 
 /// Counts and sizes of the node's store.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct StoreStatistics {
     pub memory_limit_bytes: u64,
     /// Partitions that this node began to lead.
     pub elections_won: u64,
+    /// Of the node's RocksDB instance, which all tables on RocksDB share.
+    pub rocksdb: RocksStatistics,
     pub tables: Vec<TableStatistics>,
 }
 
@@ -37,15 +39,19 @@ pub struct TableStatistics {
     /// How far the replica here that is furthest behind may be; `None` if there is none, or none has heard of a leader.
     pub lag: Option<Duration>,
     pub engine: EngineStatistics,
+    /// What the table's RocksDB instance tells, which all tables on RocksDB share; `None` for a memory table.
+    pub rocksdb: Option<RocksStatistics>,
 }
 
 pub(crate) fn gather(host: &Host) -> StoreStatistics {
     let tables = &host.registry.tables.load().by_number;
+    let rocksdb = host.rocks.statistics();
     StoreStatistics {
         log: host.log.statistics(),
         memory_used_bytes: host.memory.used_bytes(),
         memory_limit_bytes: host.memory.limit_bytes(),
         elections_won: host.elections_won.load(Ordering::Relaxed),
+        rocksdb,
         tables: tables
             .values()
             .map(|table| {
@@ -61,6 +67,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
                     counts: table.partitions.iter().map(|state| state.meter.counts()).sum(),
                     lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
                     engine: table.engine.statistics(),
+                    rocksdb: (table.schema.engine == EngineKind::Rocksdb).then_some(rocksdb),
                 }
             })
             .collect(),

@@ -31,7 +31,7 @@ Examples:
         /// How many parts the records are spread over [default: 16]
         #[arg(long)]
         partitions: Option<u32>,
-        /// Replicas of each partition, 1 to 7, on as many nodes [default: 3; 1 with durability none]
+        /// Replicas of each partition, 1 to 7, on as many nodes [default: 3]
         #[arg(long)]
         replicas: Option<u8>,
         /// crc64 or redis-slots [default: crc64]
@@ -396,16 +396,11 @@ fn print_table(table: &Value) {
         println!("{:24} {split}", "splitting");
     }
     let statistics = &table["statistics"];
-    for key in [
-        "records",
-        "memory_bytes",
-        "disk_bytes",
-        "expired_removed",
-        "evicted",
-        "stall_micros",
-        "pending_compaction_bytes",
-    ] {
+    for key in ["records", "memory_bytes", "disk_bytes", "expired_removed", "evicted", "pending_compaction_bytes"] {
         println!("{key:24} {}", statistics[key]);
+    }
+    if let Some(stall_micros) = table["rocksdb"].get("stall_micros") {
+        println!("{:24} {stall_micros}", "stall_micros");
     }
     if let Some(rate) = table["cache_hit_rate"].as_f64() {
         println!("{:24} {:.1} %", "cache_hit_rate", rate * 100.0);
@@ -430,5 +425,39 @@ fn print_table(table: &Value) {
                 level["keys_dropped"].to_string()
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Command;
+    use tessera_types::TableSchema;
+
+    /// The help of an argument of `tessera table NAME`.
+    fn help(name: &str, argument: &str) -> String {
+        let mut table = TableCommand::augment_subcommands(Command::new("table"));
+        let command = table.find_subcommand_mut(name).unwrap();
+        let found = command.get_arguments().find(|known| known.get_id() == argument).unwrap();
+        found.get_help().unwrap().to_string()
+    }
+
+    /// The node fills in what is left out, so the help can only repeat it. It once told of fewer replicas for tables without
+    /// durability, which the node did not make.
+    #[test]
+    fn the_help_tells_the_defaults_and_limits_that_the_node_goes_by() {
+        let engine = TableSchema::DEFAULT_ENGINE.as_str();
+        assert!(help("create", "engine").ends_with(&format!("[default: {engine}]")));
+        let [rocksdb, memory] = [EngineKind::Rocksdb, EngineKind::Memory].map(TableSchema::default_durability);
+        let durability = format!("[default: {} on rocksdb, {} on memory]", rocksdb.as_str(), memory.as_str());
+        assert!(help("create", "durability").ends_with(&durability));
+        assert!(help("create", "partitions").ends_with(&format!("[default: {}]", TableSchema::DEFAULT_PARTITIONS)));
+        assert!(help("create", "replicas").ends_with(&format!("[default: {}]", TableSchema::DEFAULT_REPLICAS)));
+        assert!(help("create", "partitioner").ends_with(&format!("[default: {}]", Partitioner::default().as_str())));
+        for command in ["create", "alter"] {
+            assert!(help(command, "replicas").contains(&format!("1 to {}", TableSchema::REPLICAS_CEILING)));
+        }
+        let longest = tessera_store::LONGEST_COUNT.as_secs();
+        assert!(help("hot-keys", "seconds").contains(&format!("1 to {longest}")));
     }
 }

@@ -54,6 +54,12 @@ impl TableSchema {
     /// The replicas a table gets when no number is given, or as many as there are nodes.
     pub const DEFAULT_REPLICAS: u8 = 3;
 
+    /// The partitions a table gets when no number is given.
+    pub const DEFAULT_PARTITIONS: u32 = 16;
+
+    /// The engine a table gets when none is given.
+    pub const DEFAULT_ENGINE: EngineKind = EngineKind::Rocksdb;
+
     /// The durability a table gets when none is asked for: what the engine is chosen for.
     pub fn default_durability(engine: EngineKind) -> Durability {
         match engine {

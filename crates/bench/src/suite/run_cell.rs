@@ -196,7 +196,7 @@ impl Runner {
         if cell.table.engine == "rocksdb" {
             let shown = cluster.show(&cell.table)?;
             result.levels = Some(shown["statistics"]["levels"].clone());
-            result.stall_seconds = shown["statistics"]["stall_micros"].as_f64().map(|micros| micros / 1e6);
+            result.stall_seconds = shown["rocksdb"]["stall_micros"].as_f64().map(|micros| micros / 1e6);
             result.cache_hit_rate = shown["cache_hit_rate"].as_f64();
         }
         // Read modes are Tessera's own.

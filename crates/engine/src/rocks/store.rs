@@ -3,8 +3,9 @@ use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
 use super::table::RocksEngine;
-use crate::EngineError;
+use crate::{EngineError, RocksStatistics};
 use parking_lot::{Mutex, RwLock};
+use rocksdb::statistics::Ticker;
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
 use std::collections::HashMap;
 use std::path::Path;
@@ -103,6 +104,20 @@ impl RocksStore {
         let kept: Vec<String> = kept.collect();
         let is_unknown = |name: &&String| *name != DEFAULT_COLUMN_FAMILY_NAME && !kept.contains(name);
         self.opened_with.iter().filter(is_unknown).try_for_each(|name| self.drop_table(name))
+    }
+
+    /// What the instance tells about all tables together.
+    pub fn statistics(&self) -> RocksStatistics {
+        let (options, records) = (&self.options, self.records.as_ref());
+        RocksStatistics {
+            block_cache_hits: options.get_ticker_count(Ticker::BlockCacheHit),
+            block_cache_misses: options.get_ticker_count(Ticker::BlockCacheMiss),
+            block_cache_bytes: self.cache.get_usage() as u64,
+            record_cache_hits: records.map_or(0, RecordCache::hits),
+            record_cache_misses: records.map_or(0, RecordCache::misses),
+            record_cache_bytes: records.map_or(0, RecordCache::bytes),
+            stall_micros: options.get_ticker_count(Ticker::StallMicros),
+        }
     }
 
     /// Stops background work, so that the process can end at once.

@@ -9,7 +9,6 @@ use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
 use crate::{Applied, Digest, Engine, EngineError, EngineStatistics, Order, Slice, SortKeyRange, Visit};
-use rocksdb::statistics::Ticker;
 use rocksdb::{
     BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
     WriteOptions, properties,
@@ -424,7 +423,6 @@ impl Engine for RocksEngine {
     }
 
     fn statistics(&self) -> EngineStatistics {
-        let (options, records) = (&self.store.options, self.store.records.as_ref());
         let table = self.store.db.property_value_cf(&self.column_family, properties::CFSTATS_NO_FILE_HISTOGRAM);
         EngineStatistics {
             records: self.int_property(properties::ESTIMATE_NUM_KEYS),
@@ -434,13 +432,6 @@ impl Engine for RocksEngine {
             disk_bytes: self.int_property(properties::TOTAL_SST_FILES_SIZE),
             expired_removed: 0,
             evicted: 0,
-            block_cache_hits: options.get_ticker_count(Ticker::BlockCacheHit),
-            block_cache_misses: options.get_ticker_count(Ticker::BlockCacheMiss),
-            block_cache_bytes: self.store.cache.get_usage() as u64,
-            record_cache_hits: records.map_or(0, RecordCache::hits),
-            record_cache_misses: records.map_or(0, RecordCache::misses),
-            record_cache_bytes: records.map_or(0, RecordCache::bytes),
-            stall_micros: options.get_ticker_count(Ticker::StallMicros),
             pending_compaction_bytes: self.int_property(properties::ESTIMATE_PENDING_COMPACTION_BYTES),
             levels: table.ok().flatten().map(|text| level_table::parse(&text)).unwrap_or_default(),
         }

@@ -9,9 +9,7 @@ use super::routing::id;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_store::{CatalogCommand, CatalogError, Changed, TableEntry, TableState};
-use tessera_types::{
-    EngineKind, Model, Partitioner, RequestError, TableNumber, TableSchema, TableSettings, UnixMillis,
-};
+use tessera_types::{Model, Partitioner, RequestError, TableNumber, TableSchema, TableSettings, UnixMillis};
 
 /// States of a table.
 pub(super) const ANY: i32 = 0;
@@ -67,7 +65,7 @@ pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&
         return (OK, id);
     }
     let mut wanted = options.envs;
-    let engine = wanted.remove("tessera.engine").map_or(Ok(EngineKind::Rocksdb), |engine| engine.parse());
+    let engine = wanted.remove("tessera.engine").map_or(Ok(TableSchema::DEFAULT_ENGINE), |engine| engine.parse());
     let Ok(engine) = engine else { return ("ERR_INVALID_PARAMETERS", 0) };
     let durability = wanted.remove("tessera.durability");
     let durability = durability.map_or(Ok(TableSchema::default_durability(engine)), |durability| durability.parse());

@@ -239,6 +239,23 @@ fn metrics_and_health_are_served() {
     assert!(get("/v1/tables/nosuch").starts_with("HTTP/1.1 404"));
 }
 
+/// They belong to the RocksDB instance, and were once set for each table in turn, to zero for one in memory.
+#[test]
+fn a_memory_table_does_not_hide_what_rocksdb_counts() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create sessions --engine memory");
+    let mut client = node.client();
+    client.run("SET k v");
+    for _ in 0..10 {
+        client.run("GET k");
+    }
+    let metrics = http_get(node.admin_port, "/metrics").unwrap();
+    let value = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    assert!(value("tessera_record_cache_hits_total{}") > Some(0.0), "{metrics}");
+    assert!(value("tessera_record_cache_bytes{}") > Some(0.0), "{metrics}");
+}
+
 #[test]
 fn every_listener_speaks_tls_when_told_to() {
     let data = TempDir::new().unwrap();
