@@ -23,7 +23,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A database for online services: tables in memory or on RocksDB, behind the Redis protocol.
+/// A distributed database for online services: tables in memory or on RocksDB, replicated over the nodes of a cluster, behind the
+/// protocols of Redis and Apache Pegasus.
 #[derive(Parser)]
 #[command(
     version,

@@ -1,6 +1,7 @@
 //! The words of Tessera: keys, partitions, table schemas, settings, limits and errors.
 //!
-//! No I/O, no clock, no async: everything here is a plain value that every storey above may name.
+//! No I/O and no async: everything here is a plain value that every storey above may name. Only [`UnixMillis::now`] and
+//! [`monotonic_millis`] ask the system, for its clocks; whoever decides something by a time is given it.
 //! Read first: [`RecordKey`] (a record's address), [`StoredValue`] (a record's bytes with their expiry) and
 //! [`TableSchema`].
 

@@ -115,7 +115,8 @@ pub(crate) struct Group<T> {
     released: Vec<Message>,
     /// Time since the process began, as of the last tick.
     now: Duration,
-    /// Ticks for which requests for votes are ignored; see above.
+    /// Ticks for which requests for votes are ignored: before it was started again, this replica may have granted a lease that
+    /// has not ended yet. See [`lease`].
     silent_ticks: usize,
     heartbeat_ticks: usize,
     /// Replicas that were sent a snapshot, each with the ticks until it is taken for lost.

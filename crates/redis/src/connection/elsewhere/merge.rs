@@ -1,6 +1,6 @@
 //! One reply out of several.
 
-use crate::commands::{Command, FanOut};
+use crate::commands::{Command, FanOut, OUTCOME_UNKNOWN};
 use crate::number::parse_integer;
 use crate::resp::{Protocol, Reply, reply_length};
 
@@ -82,17 +82,14 @@ fn error_among(replies: &[&[u8]], is_write: bool) -> Option<Vec<u8>> {
     let error = *replies.iter().find(|reply| is_error(reply))?;
     if !is_write || replies.iter().all(is_error) {
         // One of which it is not known whether it was done counts for all.
-        let unknown = replies.iter().find(|reply| is_error(reply) && reply.starts_with(UNKNOWN));
+        let unknown = replies.iter().find(|reply| is_error(reply) && reply.starts_with(OUTCOME_UNKNOWN));
         return Some(unknown.copied().unwrap_or(error).to_vec());
     }
-    let mut mixed = UNKNOWN.to_vec();
+    let mut mixed = OUTCOME_UNKNOWN.to_vec();
     mixed.extend_from_slice(b"some of the partitions have done their part, another has not: ");
     mixed.extend_from_slice(&error[1..]);
     Some(mixed)
 }
-
-/// How an error begins after which a write may have been done.
-const UNKNOWN: &[u8] = b"-ERR outcome unknown: ";
 
 /// Adds up integer replies; an error among them is the reply.
 pub(in crate::connection) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {

@@ -15,7 +15,7 @@ use super::Connection;
 use super::batch::{Answered, Awaited};
 use super::frame::OwnedFrame;
 use super::session::Session;
-use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
+use crate::commands::{Command, FanOut, Keys, NOT_READY, Run, SessionCommand};
 use crate::resp::Protocol;
 pub(super) use merge::{Merge, sum};
 use part::{Part, by_leader, error_reply, keep_order, take_replies};
@@ -35,8 +35,6 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// Of a part that concerns none: there are fewer partitions.
 const NO_PARTITION: u32 = u32::MAX;
-/// The code of [`RequestError::NotReady`], which means that nothing was done.
-const NOT_READY: &[u8] = b"-LOADING ";
 
 /// What has gathered.
 #[derive(Default)]

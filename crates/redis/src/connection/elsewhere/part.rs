@@ -3,8 +3,8 @@
 //! Parts of one partition are in the order of the pipeline. Some may be asked again when an answer says that they were not done, or
 //! is lost; never one that comes before a part that was done, or may have been: it would see what came after it, or undo that.
 
-use super::{Merge, NO_PARTITION, NOT_READY, split};
-use crate::commands::{CommandError, Run, SessionCommand};
+use super::{Merge, NO_PARTITION, split};
+use crate::commands::{CommandError, NOT_READY, Run, SessionCommand};
 use crate::connection::dispatch;
 use crate::connection::frame::OwnedFrame;
 use crate::resp::{Protocol, Reply, reply_length};
