@@ -12,6 +12,7 @@ use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::table::{Partition, Table, group_of, partition_of_group};
+use crate::threads::Threads;
 use crate::traffic::Traffic;
 use arc_swap::ArcSwap;
 use bytes::BytesMut;
@@ -103,6 +104,7 @@ pub(crate) struct Host {
     pub(crate) must_start_again: tokio::sync::Notify,
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
+    pub(crate) threads: Threads,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) opened: tokio::sync::Notify,
     /// What serves the requests of each [`Face`](peers::Face) that came to other nodes.

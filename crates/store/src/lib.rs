@@ -41,6 +41,7 @@ mod store;
 mod table;
 #[cfg(test)]
 mod test_node;
+mod threads;
 mod traffic;
 mod transaction;
 mod watch;
@@ -69,6 +70,7 @@ pub use tessera_engine::{
     EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, RocksStatistics, SortKeyRange, Visit,
 };
 pub use tessera_transport::{Answer, RequestFailure, Secret};
+pub use threads::runtime;
 pub use traffic::{PartitionTraffic, hot_partitions};
 pub use transaction::{Record, Transaction};
 pub use watch::Watch;

@@ -201,7 +201,7 @@ impl StateMachine for PartitionsMachine {
                 slow_writes.push(SlowWrite::new(table, entries));
             }
         }
-        self.slow_writes.begin(slow_writes);
+        self.slow_writes.begin(&self.host.threads, slow_writes);
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
@@ -268,12 +268,7 @@ impl StateMachine for PartitionsMachine {
                 host.replicas.left(group);
             };
             // It takes as long as the partition is large, or RocksDB makes writers wait.
-            match std::thread::Builder::new().name("removal".into()).spawn(remove) {
-                Ok(_) => return,
-                Err(error) => {
-                    tracing::warn!(%error, "no thread to remove the records of a replica that went; they are left over");
-                }
-            }
+            return self.host.threads.run("removal", remove);
         }
         self.host.stop_fetching(group);
         self.host.replicas.left(group);
@@ -370,7 +365,7 @@ impl StateMachine for PartitionsMachine {
             table.partitions[partition as usize].inbox.prepared(group, index);
         };
         // It takes as long as the partition is large.
-        std::thread::Builder::new().name("restore".into()).spawn(replace).expect("a thread can be started");
+        self.host.threads.run("restore", replace);
         false
     }
 

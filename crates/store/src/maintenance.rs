@@ -1,5 +1,5 @@
 //! What a node does for its tables while nobody asks: removing expired records, making state durable so that the log
-//! can shrink, and purging dropped tables.
+//! can shrink, purging dropped tables, and starting work for which there was no thread.
 
 use crate::host::Host;
 use crate::machine::{Operation, Ticket, Verdict, WriteCommand};
@@ -28,17 +28,14 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    pub(crate) fn start(host: Arc<Host>) -> Self {
+    pub(crate) fn start(host: Arc<Host>) -> std::io::Result<Self> {
         let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let stopped = stopping.clone();
-        let thread = std::thread::Builder::new()
-            .name("maintenance".into())
-            .spawn(move || {
-                Rounds { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
-                    .run(&stopped)
-            })
-            .expect("a thread can be started");
-        Self { stopping, thread: Mutex::new(Some(thread)) }
+        let thread = std::thread::Builder::new().name("maintenance".into()).spawn(move || {
+            Rounds { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
+                .run(&stopped)
+        })?;
+        Ok(Self { stopping, thread: Mutex::new(Some(thread)) })
     }
 
     pub(crate) fn stop(&self) {
@@ -85,6 +82,7 @@ impl Rounds {
                     return;
                 }
             }
+            self.host.threads.start_waiting();
             self.host.finish_purges();
             let tables = self.host.registry.open_tables();
             for table in &tables {

@@ -6,6 +6,7 @@
 
 use crate::machine::WriteCommand;
 use crate::table::Table;
+use crate::threads::Threads;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,7 @@ impl SlowWrites {
     }
 
     /// Lets writes go on in a thread of their own.
-    pub(crate) fn begin(&self, writes: Vec<SlowWrite>) {
+    pub(crate) fn begin(&self, threads: &Threads, writes: Vec<SlowWrite>) {
         let Some(SlowWrite { table, entries }) = writes.first() else { return };
         let inbox = table.partitions[entries[0].0 as usize].inbox.clone();
         self.are_under_way.store(true, Ordering::Release);
@@ -110,8 +111,6 @@ impl SlowWrites {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("slow-write".into()).spawn(write_all) {
-            tracing::warn!(%error, "no thread for writes that wait; trying again");
-        }
+        threads.run("slow-write", write_all);
     }
 }

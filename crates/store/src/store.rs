@@ -14,6 +14,7 @@ use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of, partition_of_group};
+use crate::threads::{self, Threads};
 use crate::traffic::{PartitionTraffic, Traffic};
 use crate::{boot, driver, identity, overtaken, presence};
 use arc_swap::ArcSwap;
@@ -44,6 +45,8 @@ pub enum OpenError {
     Join(String),
     #[error("the connections between nodes cannot be set up: {0}")]
     Transport(std::io::Error),
+    #[error("a thread cannot be started: {0}")]
+    Thread(std::io::Error),
 }
 
 /// The store of one node. Cheap to clone; [`Store::shut_down`] ends it.
@@ -88,8 +91,7 @@ impl Store {
     pub fn open(config: StoreConfig, listener: std::net::TcpListener) -> Result<(Self, Vec<StoreWorker>), OpenError> {
         assert!(config.workers > 0, "a store has at least one worker");
         let directory = DataDirectory::open(&config.data_directory)?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(OpenError::Transport)?;
+        let runtime = threads::runtime().map_err(OpenError::Thread)?;
         let mut identity = identity::establish(&config, &directory, &runtime)?;
         let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
         let mut file = file.unwrap_or_default();
@@ -169,6 +171,7 @@ impl Store {
             generations,
             must_start_again: tokio::sync::Notify::new(),
             stopping: Mutex::default(),
+            threads: Threads::default(),
             opened: tokio::sync::Notify::new(),
             faces: Default::default(),
         });
@@ -190,18 +193,18 @@ impl Store {
             })
             .collect();
         let limits = host.config.limits.clone();
-        let catalog_follower = CatalogFollower::start(host.clone()).map_err(OpenError::Transport)?;
+        let catalog_follower = CatalogFollower::start(host.clone()).map_err(OpenError::Thread)?;
         let news = CatalogNews { host: host.clone(), follower: catalog_follower.clone() };
         let machine = CatalogMachine::new(file, limits, news);
         let catalog = Worker::new(machine, host.catalog_inbox.clone(), Some(log));
         workers[0].catalog = Some(catalog.with_transport(messages));
         workers[0].peers = Some((transport, listener));
-        let maintenance = Maintenance::start(host.clone());
+        let maintenance = Maintenance::start(host.clone()).map_err(OpenError::Thread)?;
         let store = Self { host, maintenance: Arc::new(maintenance), catalog_follower };
         let _ = handler.store.set(store.clone());
         let driver = store.clone();
         let run = move || runtime.block_on(driver::run(driver));
-        std::thread::Builder::new().name("driver".into()).spawn(run).map_err(OpenError::Transport)?;
+        std::thread::Builder::new().name("driver".into()).spawn(run).map_err(OpenError::Thread)?;
         Ok((store, workers))
     }
 

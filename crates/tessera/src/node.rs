@@ -59,7 +59,9 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         Store::open(StoreConfig { secret, accept_older_data, ..store_config(config, workers, site) }, peer_listener)
             .map_err(|error| match error {
                 OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
-                error @ (OpenError::Join(_) | OpenError::Transport(_)) => ExitError::Other(error.to_string()),
+                error @ (OpenError::Join(_) | OpenError::Transport(_) | OpenError::Thread(_)) => {
+                    ExitError::Other(error.to_string())
+                }
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
             })?;
     let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
@@ -140,7 +142,7 @@ fn other(error: impl std::fmt::Display) -> ExitError {
 }
 
 fn runtime() -> Result<Runtime, ExitError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(other)
+    tessera_store::runtime().map_err(other)
 }
 
 /// A node that has lost a worker leads what nobody can use, and says that it lives. Without it others take over, and whoever
