@@ -10,6 +10,7 @@
 use crate::disk::DiskWithPower;
 use crate::resp_client::{Client, Value, words};
 use crate::server::{Node, free_port, wait_for};
+use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;
@@ -132,8 +133,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
 fn nothing_acknowledged_as_hard_is_lost_by_power_cuts() {
     let (directory, memory) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let Some(disk) = DiskWithPower::mount(directory.path(), 1 << 30) else {
-        eprintln!("skipped: mounting a file system needs root and loop devices");
-        return;
+        return skip("mounting a file system needs root and loop devices");
     };
     let staging = format!("log.staging_directory={}", memory.path().display());
     hunt("power cuts", 20, &disk.path().join("data"), &[&staging], &["hard"], |mut node| {

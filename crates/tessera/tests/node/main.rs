@@ -10,3 +10,4 @@ mod operations;
 mod pegasus;
 mod resp_client;
 mod server;
+mod skipped;

@@ -3,6 +3,7 @@
 use crate::disk::SmallDisk;
 use crate::resp_client::Value;
 use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
+use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io::Write;
@@ -302,8 +303,7 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     const MIB: usize = 1 << 20;
     let directory = TempDir::new().unwrap();
     let Some(disk) = SmallDisk::mount(directory.path().join("disk"), 96 * MIB) else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
+        return skip("mounting a small file system needs root");
     };
     let data = disk.path().join("data");
     let node = Node::start(&data, &[]);

@@ -4,6 +4,7 @@ use super::{Cluster, WHOLE};
 use crate::disk::SmallDisk;
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
+use crate::skipped::skip;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -137,8 +138,7 @@ fn full_disk_under_one_replica(engine: &str) {
     const MIB: usize = 1 << 20;
     let data = TempDir::new().unwrap();
     let Some(disk) = SmallDisk::mount(data.path().join("0"), 256 * MIB) else {
-        eprintln!("skipped: mounting a small file system needs root");
-        return;
+        return skip("mounting a small file system needs root");
     };
     let cluster = Cluster::start_at(data, None, 3);
     let create = format!("table create t --engine {engine} --durability hard --partitions 8 --replicas 3");

@@ -4,6 +4,7 @@ use super::clock::Clocks;
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
+use crate::skipped::skip;
 use std::time::{Duration, Instant};
 
 const KEYS: usize = 100;
@@ -32,8 +33,7 @@ fn wait_for_clock(cluster: &Cluster, at: usize, off: i64) {
 #[test]
 fn keys_live_as_long_as_they_were_given_whatever_the_clock_of_one_node_says() {
     let Some(clocks) = Clocks::new() else {
-        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
-        return;
+        return skip("clocks are set by libfaketime, which is not installed");
     };
     let mut cluster = Cluster::start_with_clocks(clocks, 3);
     let tables = ["rocksdb", "memory"];

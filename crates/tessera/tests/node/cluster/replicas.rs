@@ -3,6 +3,7 @@
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
+use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::time::{Duration, Instant};
@@ -313,8 +314,7 @@ fn create_pair(cluster: &Cluster) -> (usize, Vec<usize>) {
 #[test]
 fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
     let Some(mut cluster) = Cluster::start_with_power(3, &["log.soft_sync_interval_ms=3600000"]) else {
-        eprintln!("skipped: mounting file systems needs root and loop devices");
-        return;
+        return skip("mounting file systems needs root and loop devices");
     };
     let (witness, keepers) = create_pair(&cluster);
     assert_eq!(write_numbers(&mut table_client(&cluster, 0, "t"), 0..20).len(), 20);
@@ -349,8 +349,7 @@ fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
 #[test]
 fn what_the_last_replica_has_on_its_disk_is_kept_when_power_fails() {
     let Some(mut cluster) = Cluster::start_with_power(3, &["cluster.replace_after_seconds=4"]) else {
-        eprintln!("skipped: mounting file systems needs root and loop devices");
-        return;
+        return skip("mounting file systems needs root and loop devices");
     };
     let (witness, keepers) = create_pair(&cluster);
     cluster.kill(keepers[1]);

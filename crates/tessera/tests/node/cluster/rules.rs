@@ -4,6 +4,7 @@ use super::clock::Clocks;
 use super::{Cluster, WHOLE};
 use crate::resp_client::Value;
 use crate::server::{tessera, wait_for};
+use crate::skipped::skip;
 
 const RULES: &str = r#"[{"if": [{"hash_key": {"starts_with": "tmp:"}}, "never_expires"], "then": "delete"},
                         {"if": [{"hash_key": {"starts_with": "session:"}}, {"sort_key": {"ends_with": "9"}}],
@@ -63,8 +64,7 @@ fn rules_are_applied_by_all_leaders_when_the_table_is_compacted() {
 #[test]
 fn rules_are_applied_once_a_day() {
     let Some(clocks) = Clocks::new() else {
-        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
-        return;
+        return skip("clocks are set by libfaketime, which is not installed");
     };
     let cluster = Cluster::start_with_clocks(clocks, 3);
     cluster.cli(0, "table create t --engine rocksdb --partitions 4 --replicas 2").unwrap();

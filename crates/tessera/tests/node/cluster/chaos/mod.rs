@@ -22,6 +22,7 @@ use super::net::Net;
 use crate::disk::DiskWithPower;
 use crate::resp_client::{Value, encode};
 use crate::server::wait_for;
+use crate::skipped::skip;
 use comings::Comings;
 use faults::{Faults, Nemesis};
 use load::{Load, Session};
@@ -55,8 +56,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_nodes() {
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_links() {
     let Some(net) = Net::new(4) else {
-        eprintln!("skipped: network namespaces need root and iproute2");
-        return;
+        return skip("network namespaces need root and iproute2");
     };
     net.enter();
     Run::new("links").chaos(Cluster { net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 4) });
@@ -65,8 +65,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_links() {
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_clocks() {
     let Some(clocks) = Clocks::new() else {
-        eprintln!("skipped: clocks are set by libfaketime, which is not installed");
-        return;
+        return skip("clocks are set by libfaketime, which is not installed");
     };
     Run::new("clocks").chaos(Cluster { clocks: Some(clocks), ..Cluster::planned(TempDir::new().unwrap(), 3) });
 }
@@ -75,8 +74,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_clocks() {
 fn what_clients_see_has_an_order_whatever_happens_to_power() {
     let data = TempDir::new().unwrap();
     let Some(disks) = DiskWithPower::mount_all(data.path(), 3) else {
-        eprintln!("skipped: mounting file systems needs root and loop devices");
-        return;
+        return skip("mounting file systems needs root and loop devices");
     };
     Run::new("power").chaos(Cluster { disks, ..Cluster::planned(data, 3) });
 }
