@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tessera_store::{CatalogCommand, CopyState, PartitionTraffic, Placement, Split, Store, TableState};
+use tessera_store::{CatalogCommand, CopyState, PartitionTraffic, Placement, RecoveryNote, Split, Store, TableState};
 use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
 /// A node not heard of for so long is called silent.
@@ -22,6 +22,8 @@ pub(crate) struct ClusterInfo {
     catalog_leader: Option<NodeId>,
     nodes: Vec<NodeInfo>,
     tables: Vec<TablePlacement>,
+    /// What operators had the cluster go on without, the latest last.
+    recoveries: Vec<RecoveryNote>,
 }
 
 #[derive(Serialize)]
@@ -181,6 +183,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         catalog_leader: store.catalog_leader(),
         nodes: nodes.collect(),
         tables,
+        recoveries: catalog.recoveries().to_vec(),
     }
 }
 
@@ -239,6 +242,8 @@ pub(crate) fn measure(store: &Store, gauges: &mut crate::metrics::Gauges) {
     gauges.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
     let help = "Replicas on this node whose log and state do not fit together";
     gauges.set("tessera_replicas_set_aside", help, &[], store.set_aside().len() as f64);
+    let help = "Times that an operator had the cluster go on without nodes that were lost for good";
+    gauges.set("tessera_recoveries", help, &[], cluster.recoveries.len() as f64);
     for node in &cluster.nodes {
         let id = node.id.to_string();
         let labels = [("node", id.as_str())];

@@ -3,6 +3,7 @@
 mod command;
 mod entries;
 mod lost;
+mod recovered;
 mod split;
 
 use crate::placement;
@@ -10,6 +11,8 @@ pub use command::{CatalogCommand, CatalogError, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
 use lost::Lost;
 pub use lost::LostReplica;
+pub(crate) use recovered::Fate;
+pub use recovered::RecoveryNote;
 use serde::{Deserialize, Serialize};
 pub use split::{CopyReport, CopyState, Split};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +34,9 @@ pub struct Catalog {
     /// Incarnations of the catalog's replicas on nodes where the first one has forgotten its votes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     catalog_replicas: BTreeMap<NodeId, u32>,
+    /// What operators had the cluster go on without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    recoveries: Vec<RecoveryNote>,
 }
 
 impl Catalog {

@@ -10,13 +10,14 @@ mod machine;
 mod members;
 mod placement;
 mod presence;
+mod recovery;
 mod rules;
 #[cfg(test)]
 mod simulation;
 
 pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,
-    Placement, Site, Split, TableEntry, TableState,
+    Placement, RecoveryNote, Site, Split, TableEntry, TableState,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{
@@ -25,3 +26,4 @@ pub use machine::{
 pub use members::{Step, are_as_wanted, catalog_replica, next_catalog_step, next_step};
 pub use placement::{IsLed, Weight, Weights, next_moves, next_trade, replacement};
 pub use presence::{Presence, Standing};
+pub use recovery::{Lack, Outcome, RecoveredPartition, Recovery, RecoveryError, Survey, SurveyedReplica, recover};

@@ -30,6 +30,33 @@ impl CatalogFile {
         load_json(path)
     }
 
+    /// Applies what the log has at an index, if it is news.
+    ///
+    /// # Errors
+    /// If it cannot be read, or does not fit the catalog.
+    pub fn apply<'a>(
+        &mut self,
+        index: u64,
+        payloads: impl IntoIterator<Item = &'a [u8]>,
+        limits: &Limits,
+    ) -> Result<(), String> {
+        if index <= self.applied_index {
+            return Ok(());
+        }
+        self.applied_index = index;
+        // Limits may have been lowered since; what was agreed on stands.
+        let unlimited = Limits { tables: usize::MAX, partitions_per_table: u32::MAX, ..limits.clone() };
+        for line in payloads.into_iter().flat_map(|payload| payload.split(|&byte| byte == b'\n')) {
+            if line.is_empty() {
+                continue;
+            }
+            let command: CatalogCommand =
+                serde_json::from_slice(line).map_err(|error| format!("a catalog command cannot be read: {error}"))?;
+            self.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// If the file cannot be written; then the old one is still there.
     pub fn save(&self, path: &Path) -> io::Result<()> {
@@ -151,17 +178,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
                 continue;
             }
             let mut next = self.file.clone();
-            next.applied_index = *index;
-            for line in payloads.iter().flat_map(|payload| payload.split(|&byte| byte == b'\n')) {
-                if line.is_empty() {
-                    continue;
-                }
-                let command: CatalogCommand = serde_json::from_slice(line)
-                    .map_err(|error| format!("a catalog command cannot be read: {error}"))?;
-                // Limits may have been lowered since; what was agreed on stands.
-                let unlimited = Limits { tables: usize::MAX, partitions_per_table: u32::MAX, ..self.limits.clone() };
-                next.catalog.apply(&command, &unlimited).map_err(|error| error.to_string())?;
-            }
+            next.apply(*index, payloads.iter().map(|payload| &payload[..]), &self.limits)?;
             if next.catalog != self.file.catalog {
                 self.listener.changed(&next);
             }

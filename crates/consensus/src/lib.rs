@@ -14,7 +14,10 @@ pub mod worker;
 #[cfg(feature = "exposure")]
 pub use group::exposure::expose;
 pub use group::message::PeerMessage;
-pub use group::{GroupSettings, GroupView, KEPT_FOR_LAGGARDS, MemberChange, MemberView};
+pub use group::{
+    GroupSettings, GroupView, Inconsistent, KEPT_FOR_LAGGARDS, LoggedReplica, MemberChange, MemberView, begin_at,
+    leave_alone,
+};
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};
 pub use moment::Moment;

@@ -24,13 +24,30 @@ struct BootFile {
     overtaken: Option<u64>,
 }
 
+fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string(BOOT_ID)?.trim().to_string())
+}
+
+impl BootFile {
+    /// Whether something was lost, as seen from this start of the machine.
+    fn has_lost_in(&self, boot: &str) -> bool {
+        self.has_lost || self.boot != boot && !self.is_clean
+    }
+}
+
+/// What [`begin`] would say, with nothing changed.
+pub(crate) fn would_have_lost(path: &Path) -> io::Result<bool> {
+    let boot = boot_id()?;
+    Ok(load_json::<BootFile>(path)?.is_some_and(|before| before.has_lost_in(&boot)))
+}
+
 /// The directory is in use from now on. Returns whether something was lost, as is known or since the machine went down while it
 /// was in use before, and this is not [dealt with](renewed) yet.
 pub(crate) fn begin(path: &Path, has_lost: bool) -> io::Result<bool> {
-    let boot = fs::read_to_string(BOOT_ID)?.trim().to_string();
+    let boot = boot_id()?;
     let before: Option<BootFile> = load_json(path)?;
     let overtaken = before.as_ref().and_then(|before| before.overtaken);
-    let has_lost = has_lost || before.is_some_and(|before| before.has_lost || before.boot != boot && !before.is_clean);
+    let has_lost = has_lost || before.is_some_and(|before| before.has_lost_in(&boot));
     save_json(path, &BootFile { boot, is_clean: false, has_lost, overtaken })?;
     Ok(has_lost)
 }

@@ -122,6 +122,11 @@ impl DataDirectory {
         self.root.join("peers.json")
     }
 
+    /// What an operator has decided that the node is to go on with; carried out by its next start.
+    pub fn recovery(&self) -> PathBuf {
+        self.root.join("recovery.json")
+    }
+
     pub fn lock(&self) -> PathBuf {
         self.root.join("LOCK")
     }

@@ -59,6 +59,18 @@ pub(crate) fn begin(path: &Path, lock: &Path, overtaken: u64) -> io::Result<Gene
     Ok(Generation { number, start })
 }
 
+/// How often the node was started.
+pub(crate) fn starts(path: &Path) -> io::Result<u64> {
+    Ok(load_json::<GenerationFile>(path)?.map_or(0, |file| file.number))
+}
+
+/// Forgets the starts of all nodes but these. Others that come have nothing but their number in common with those that were seen.
+pub(crate) fn forget_others(peers: &Path, nodes: &[NodeId]) -> io::Result<()> {
+    let mut known: BTreeMap<NodeId, (u64, u64)> = load_json(peers)?.unwrap_or_default();
+    known.retain(|node, _| nodes.contains(node));
+    save_json(peers, &known)
+}
+
 /// The latest starts of other nodes that were seen here.
 pub(crate) struct KnownGenerations {
     path: PathBuf,

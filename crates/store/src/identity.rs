@@ -27,7 +27,7 @@ struct IdentityFile {
 }
 
 /// Reads the identity; `None` for a node that has none yet.
-fn load(path: &Path) -> io::Result<Option<Identity>> {
+pub(crate) fn load(path: &Path) -> io::Result<Option<Identity>> {
     let file = tessera_cluster::load_json(path)?;
     Ok(file.map(|IdentityFile { cluster, node, .. }| Identity { cluster, node, generation: Generation::default() }))
 }
@@ -43,6 +43,12 @@ pub(crate) fn save_catalog_replica(path: &Path, replica: ReplicaId) -> io::Resul
     let file: Option<IdentityFile> = tessera_cluster::load_json(path)?;
     let file = file.ok_or(io::ErrorKind::NotFound)?;
     tessera_cluster::save_json(path, &IdentityFile { catalog_incarnation: replica.incarnation, ..file })
+}
+
+/// The node goes on in a cluster of another name, with another replica of the catalog.
+pub(crate) fn save_recovered(path: &Path, cluster: ClusterId, replica: ReplicaId) -> io::Result<()> {
+    let ReplicaId { node, incarnation } = replica;
+    tessera_cluster::save_json(path, &IdentityFile { cluster, node, catalog_incarnation: incarnation })
 }
 
 fn save(path: &Path, identity: Identity) -> io::Result<()> {

@@ -31,6 +31,7 @@ mod overlay;
 mod overtaken;
 mod peers;
 mod presence;
+mod recovery;
 mod replicas;
 mod rules;
 mod slow_writes;
@@ -56,14 +57,15 @@ pub use hot_keys::{HotKey, HotKeysFound, LONGEST as LONGEST_COUNT};
 pub use machine::{Operation, Verdict, WriteOptions};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use peers::Face;
+pub use recovery::{RecoverError, StoppedNode};
 pub use rules::RulesApplied;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
 pub use table::{KEYS_AT_ONCE, Leader, Partition, Table};
 pub use tessera_cluster::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyState, NodeEntry, Placement, Site, Split, TableEntry,
-    TableState,
+    Catalog, CatalogCommand, CatalogError, Changed, CopyState, Lack, NodeEntry, Outcome, Placement, RecoveredPartition,
+    Recovery, RecoveryError, RecoveryNote, Site, Split, Survey, TableEntry, TableState, load_json, save_json,
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{

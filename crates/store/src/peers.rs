@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, Changed};
 use tessera_consensus::{GroupId, PeerMessage};
 use tessera_transport::{Answer, Generation, Handler, Refusal};
-use tessera_types::{NodeId, ReplicaId, RequestError, TableId};
+use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId};
 
 /// Messages: what replicas of a group tell each other; which groups the sender leads, each with the term; that the sender
 /// is about to stop, or wants others to lead.
@@ -146,6 +146,14 @@ impl Handler for PeerHandler {
 
     fn is_known(&self, node: NodeId) -> bool {
         self.store.get().is_some_and(|store| store.host.catalog.load().may_be_a_node(node))
+    }
+
+    fn word_for(&self, cluster: ClusterId) -> Option<String> {
+        let catalog = self.store.get()?.catalog();
+        let left_behind = catalog.recoveries().iter().any(|recovery| recovery.from == cluster);
+        let word = "it goes on, under another name, without nodes that an operator has named as lost, and does not take back what \
+                    they had; with an empty data directory they may join as new nodes";
+        left_behind.then(|| word.into())
     }
 
     fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal> {

@@ -16,7 +16,7 @@ use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of, partition_of_group};
 use crate::threads::{self, Threads};
 use crate::traffic::{PartitionTraffic, Traffic};
-use crate::{boot, driver, identity, overtaken, presence};
+use crate::{boot, driver, identity, overtaken, presence, recovery};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -105,12 +105,20 @@ impl Store {
             .and_then(|has_lost| boot::begin(&directory.boot(), has_lost))
             .map_err(|error| OpenError::File("boot.json", error))?;
         let failed = |error| OpenError::File("generation.json", error);
-        let others = file.catalog.nodes().filter(|node| node.id != identity.node).count();
+        let count_others = |catalog: &Catalog| catalog.nodes().filter(|node| node.id != identity.node).count();
+        let mut others = count_others(&file.catalog);
         let start = overtaken::begin(&directory, config.accept_older_data, others == 0).map_err(failed)?;
+        let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
+        if !start.is_overtaken
+            && let Some(recovery) = recovery::due(&directory, &identity)?
+        {
+            file = recovery::carry_out(&directory, &identity, &recovery, &log, &mut recovered)?;
+            others = count_others(&file.catalog);
+            identity.cluster = recovery.cluster;
+        }
         identity.generation = start.generation;
         let generations =
             KnownGenerations::load(&directory.peers()).map_err(|error| OpenError::File("peers.json", error))?;
-        let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
         let handler = Arc::new(PeerHandler::default());
         let transport = Transport::new(identity, config.secret.clone(), handler.clone());

@@ -10,6 +10,7 @@ mod exit;
 mod local_command;
 mod node;
 mod node_command;
+mod recover_command;
 mod status_command;
 mod table_command;
 mod tls;
@@ -76,6 +77,9 @@ Started again with the same --data-dir, the nodes go on with their data; more --
         #[command(flatten)]
         node: NodeArgs,
     },
+    /// Go on without nodes that are lost for good, when too few are left to elect a leader
+    #[command(after_help = recover_command::HELP)]
+    Recover(recover_command::RecoverArgs),
     /// Write or show the configuration
     Config {
         #[command(subcommand)]
@@ -95,7 +99,7 @@ Example:
     Commands,
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 struct StartArgs {
     /// Configuration file; `tessera config init` prints a commented one
     #[arg(long)]
@@ -206,6 +210,7 @@ fn main() -> ExitCode {
         Command::Table { command, node } => table_command::run(&command, &node),
         Command::Node { command, node } => node_command::run(&command, &node),
         Command::Status { node } => status_command::run(&node),
+        Command::Recover(args) => recover_command::run(&args),
         Command::Config { command: ConfigCommand::Init } => {
             print!("{}", config::TEMPLATE);
             Ok(())

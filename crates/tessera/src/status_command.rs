@@ -5,6 +5,21 @@ use crate::admin_client::call;
 use crate::exit::ExitError;
 use crate::node_command::print_nodes;
 use crate::table_command::{describe_split, print_tables};
+use serde_json::Value;
+use tessera_types::UnixMillis;
+
+/// What an operator had the cluster go on without, in words.
+fn describe_recovery(recovery: &Value) -> String {
+    let lost: Vec<_> = recovery["lost"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    let seconds = recovery["at"].as_u64().unwrap_or_default() / 1000;
+    let ago = UnixMillis::now().get().saturating_sub(seconds * 1000) / 1000;
+    let [alone, may_lack, begun_anew] = ["alone", "may_lack", "begun_anew"].map(|name| recovery[name].to_string());
+    format!(
+        "{ago} seconds ago without node {}, lost for good: {alone} partitions went on with one replica, {may_lack} of them may \
+         lack acknowledged writes, {begun_anew} began anew, empty",
+        lost.join(", ")
+    )
+}
 
 pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
     let status = call(node, "GET", "/v1/status", None)?;
@@ -20,6 +35,9 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
     match status["issues"].as_array().filter(|issues| !issues.is_empty()) {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
+    }
+    for recovery in cluster["recoveries"].as_array().into_iter().flatten() {
+        println!("recovered   {}", describe_recovery(recovery));
     }
     for door in status["doors"].as_array().into_iter().flatten() {
         println!("door        {}", door.as_str().unwrap_or_default());

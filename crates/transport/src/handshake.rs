@@ -142,7 +142,9 @@ pub(crate) async fn receive(
     let refusal = if (cluster, from.0, to.0) == (0, 0, 0) {
         None
     } else if cluster != own.cluster.0 {
-        Some(format!("this node belongs to another cluster than {}", ClusterId(cluster)))
+        let cluster = ClusterId(cluster);
+        let word = handler.word_for(cluster).map(|word| format!(": {word}")).unwrap_or_default();
+        Some(format!("this node belongs to another cluster than {cluster}{word}"))
     } else if to != own.node {
         Some(format!("this is node {}, not {to}", own.node))
     } else if from == own.node || !handler.is_known(from) {

@@ -45,6 +45,11 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether a node may be one of this cluster, as far as is known here.
     fn is_known(&self, node: NodeId) -> bool;
 
+    /// What there is to say to a node of that other cluster, beside that this is not its own.
+    fn word_for(&self, _cluster: ClusterId) -> Option<String> {
+        None
+    }
+
     /// Whether a node may come with a generation, which is on disk when this returns, so that no earlier one may come later.
     /// Blocks.
     ///

@@ -175,6 +175,18 @@ impl SharedLog {
         Ok((log, recovered.groups))
     }
 
+    /// What the log in `directory` holds per group, without opening it: nothing on disk is changed. Nobody may use it meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn read(directory: &Path) -> Result<HashMap<GroupId, RecoveredGroup>, LogError> {
+        let mut recovered = recovery::recover(directory)?;
+        let staged = staging::recover(directory, recovered.last_batch)
+            .map_err(|source| LogError::Io { path: directory.to_path_buf(), source })?;
+        staged.iter().for_each(|(_, records)| recovered.take_in(records));
+        Ok(recovered.groups)
+    }
+
     /// Queues a batch. Batches are written in the order in which they are queued.
     pub fn submit(&self, LogBatch { records, sync, completion }: LogBatch) {
         self.queue(records, sync, |_| completion);

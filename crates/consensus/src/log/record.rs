@@ -31,6 +31,13 @@ pub struct StoredEntry {
     pub payload: Bytes,
 }
 
+impl StoredEntry {
+    /// Whether the payload is the state machine's, not Raft's own.
+    pub fn is_command(&self) -> bool {
+        i32::from(self.kind) == raft::eraftpb::EntryType::EntryNormal as i32
+    }
+}
+
 /// What a group must remember besides entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {

@@ -12,6 +12,7 @@ mod linearizability;
 mod membership;
 mod net;
 mod older_copy;
+mod recovery;
 mod replicas;
 mod routing;
 mod rules;

@@ -1,0 +1,345 @@
+//! What a cluster goes on with when so many nodes are gone for good that groups lack a majority, and an operator says so.
+//!
+//! Nobody can elect a leader then, so nothing can be agreed on: what is done instead is decided by one pure function of what the
+//! disks of all nodes that are left hold, the [surveys](Survey), and so is the same on each of them.
+//!
+//! - Nothing is guessed of a node: each one that the catalog knows is either named as lost or surveyed.
+//! - A group that has a majority left stays as it is. Of one that has none, the replica whose log ends last goes on as the only
+//!   member, with all that its log holds. By Raft's rule for elections that is everything that was ever committed, as long as
+//!   each majority that there could have been has a voter among those that are left.
+//! - The catalog goes on from one state on all nodes that are left, in a group with new replicas.
+//! - The cluster gets another name, so nodes refuse each other unless both were part of this: one that was thought lost and
+//!   comes back can neither vote nor overwrite anything.
+
+use crate::catalog::{Fate, RecoveryNote};
+use crate::{Catalog, CatalogFile, Placement, TableEntry, catalog_replica};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use tessera_consensus::LoggedReplica;
+use tessera_types::{ClusterId, Durability, NodeId, ReplicaId, TableId, UnixMillis};
+
+/// Voters of the catalog's group that begins anew; other nodes have learners.
+const CATALOG_VOTERS: usize = 5;
+
+/// What the data directory of a node that is left holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    /// Random. Those of all surveys together make the cluster's next name.
+    pub mark: ClusterId,
+    pub at: UnixMillis,
+    pub cluster: ClusterId,
+    pub node: NodeId,
+    /// How often the node was started: another start may change what is here.
+    pub starts: u64,
+    /// Whether the machine went down while the node was up, so that what was not fsynced is lost.
+    pub has_lost_tail: bool,
+    /// Whether the data is older than what the node had.
+    pub is_older_copy: bool,
+    /// With all that the log holds, committed or not.
+    pub catalog: CatalogFile,
+    pub catalog_replica: SurveyedReplica,
+    /// By group.
+    pub replicas: BTreeMap<u64, SurveyedReplica>,
+}
+
+impl Survey {
+    /// Whether another survey of the node found the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let Self { mark, at, .. } = *other;
+        Self { mark, at, ..self.clone() } == *other
+    }
+}
+
+/// A replica as its node's log has it; see [`LoggedReplica`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurveyedReplica {
+    pub replica: ReplicaId,
+    /// Term and index.
+    pub end: (u64, u64),
+    pub committed: u64,
+    pub voters: Vec<ReplicaId>,
+    pub outgoing: Vec<ReplicaId>,
+    pub is_changing: bool,
+    pub takes_snapshot: bool,
+    pub vote: (u64, u64),
+}
+
+impl SurveyedReplica {
+    pub fn new(replica: ReplicaId, logged: LoggedReplica) -> Self {
+        let LoggedReplica { end, committed, voters, outgoing, is_changing, takes_snapshot, vote } = logged;
+        Self { replica, end, committed, voters, outgoing, is_changing, takes_snapshot, vote }
+    }
+}
+
+/// Why a partition may lack what was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// A majority may have been among those that are lost.
+    MajorityLost,
+    /// Its members were being changed, so it is not known who had to agree.
+    MembersChanging,
+    /// The machine went down, and the table does not fsync each write.
+    PowerCut,
+    /// A snapshot was about to take the place of the records.
+    TakingSnapshot,
+}
+
+/// What becomes of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Outcome {
+    /// A majority of its replicas is left. It goes on as ever, and gets others for those that are lost.
+    KeepsMajority,
+    /// This replica goes on alone until there are others.
+    GoesOn {
+        replica: ReplicaId,
+        /// Term and index of its last entry.
+        end: (u64, u64),
+        /// Everything up to this index is known to be committed; the rest counts, too.
+        committed: u64,
+        lacks: Option<Lack>,
+    },
+    /// Nothing is left of its records.
+    BeginsAnew {
+        /// Whether its table has a log. Tables with durability `none` begin anew whenever their processes end.
+        had_log: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredPartition {
+    pub table: TableId,
+    pub name: String,
+    pub partition: u32,
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// What all nodes that are left do before they start again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    pub at: UnixMillis,
+    /// The names of the cluster, before and after.
+    pub from: ClusterId,
+    pub cluster: ClusterId,
+    pub lost: Vec<NodeId>,
+    pub left: Vec<NodeId>,
+    pub partitions: Vec<RecoveredPartition>,
+    /// Whether changes of the catalog may be lost.
+    pub catalog_lacks: Option<Lack>,
+    /// The state with which the catalog's group begins anew, its term and index, and its replicas.
+    pub catalog: Catalog,
+    pub catalog_end: (u64, u64),
+    pub catalog_voters: Vec<ReplicaId>,
+    pub catalog_learners: Vec<ReplicaId>,
+}
+
+/// Why nothing can be decided.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    #[error("no node was named as lost")]
+    NobodyLost,
+    #[error("node {0} is not a node of this cluster, as far as is known here")]
+    NoSuchNode(NodeId),
+    #[error("node {0} was named as lost, and is surveyed")]
+    NotLost(NodeId),
+    #[error(
+        "node {0} is neither named as lost nor surveyed. What it holds may be more than what is here: write a survey of its data \
+         directory (`tessera recover --write-survey FILE`, with the node stopped), and give the surveys of all nodes that are \
+         left; or name it as lost, too, if it is"
+    )]
+    NotSurveyed(NodeId),
+    #[error("there are two surveys of node {0}")]
+    SurveyedTwice(NodeId),
+    #[error("node {0} belongs to another cluster")]
+    OtherCluster(NodeId),
+    #[error(
+        "the data directory of node {0} is a copy, or older than what the node had, so it may lack what it had acknowledged. If \
+         there is nothing better, start the node once with `--accept-older-data`, stop it, and try again"
+    )]
+    OlderCopy(NodeId),
+    #[error(
+        "without the nodes named as lost the catalog and all partitions still have a majority, so nothing is needed: start the \
+         nodes that are left, then drain and remove those that are lost"
+    )]
+    NothingLacksMajority,
+}
+
+/// A voter, or learner, that is left and remembers its votes.
+struct Left<'a> {
+    surveys: &'a BTreeMap<NodeId, &'a Survey>,
+}
+
+impl Left<'_> {
+    /// The replica of a group on a node, if it is the one that the catalog has there.
+    fn on<'a>(&'a self, group: u64, placement: &Placement) -> impl Iterator<Item = (&'a Survey, &'a SurveyedReplica)> {
+        let replicas = self.surveys.values().filter_map(move |survey| Some((*survey, survey.replicas.get(&group)?)));
+        let placed: BTreeSet<_> = self.surveys.keys().filter_map(|node| placement.on(*node)).collect();
+        replicas.filter(move |(_, it)| placed.contains(&it.replica))
+    }
+}
+
+/// How many of these are left; whether that is a majority, and whether each majority has one of them.
+fn count(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, bool) {
+    let left = voters.iter().filter(|voter| is_left(voter)).count();
+    (voters.is_empty() || 2 * left > voters.len(), 2 * left >= voters.len())
+}
+
+fn outcome_of(
+    table: &TableEntry,
+    placement: &Placement,
+    group: u64,
+    left: &Left<'_>,
+    lost: &BTreeSet<NodeId>,
+) -> Outcome {
+    if !table.schema.is_persistent() {
+        return Outcome::BeginsAnew { had_log: false };
+    }
+    let replicas: Vec<_> = left.on(group, placement).collect();
+    let has_tail = |survey: &Survey| table.schema.durability == Durability::Hard || !survey.has_lost_tail;
+    // One that has not heard of any members has no records either.
+    let copies = replicas.iter().filter(|(_, it)| !it.replica.is_witness() && !it.voters.is_empty());
+    let best = copies.max_by_key(|(survey, it)| (it.end, has_tail(survey), !it.takes_snapshot, it.replica));
+    // Who the members are is known best by the log that ends last, be it a witness' or not.
+    let informed = replicas.iter().filter(|(_, it)| !it.voters.is_empty()).max_by_key(|(_, it)| it.end);
+    let (Some((survey, best)), Some((_, members))) = (best, informed) else {
+        return Outcome::BeginsAnew { had_log: true };
+    };
+    let remembers = |voter: &ReplicaId| replicas.iter().any(|(survey, it)| it.replica == *voter && has_tail(survey));
+    let ((keeps, meets), (keeps_before, meets_before)) =
+        (count(&members.voters, &remembers), count(&members.outgoing, &remembers));
+    let concerns_lost = members.voters.iter().chain(&members.outgoing).any(|voter| lost.contains(&voter.node));
+    if keeps && keeps_before && !(members.is_changing && concerns_lost) {
+        return Outcome::KeepsMajority;
+    }
+    let lacks = if !(meets && meets_before) || members.end > best.end {
+        // Without the tail of a log that is left there would be one more that is lost.
+        let is_left = |voter: &ReplicaId| replicas.iter().any(|(_, it)| it.replica == *voter);
+        let was_met = count(&members.voters, &is_left).1 && count(&members.outgoing, &is_left).1;
+        Some(if was_met && members.end <= best.end { Lack::PowerCut } else { Lack::MajorityLost })
+    } else if members.is_changing {
+        Some(Lack::MembersChanging)
+    } else if !has_tail(survey) {
+        Some(Lack::PowerCut)
+    } else if best.takes_snapshot {
+        Some(Lack::TakingSnapshot)
+    } else {
+        None
+    };
+    Outcome::GoesOn { replica: best.replica, end: best.end, committed: best.committed, lacks }
+}
+
+/// What the catalog's own group lacks, and whether it has a majority.
+fn catalog_outcome(best: &Survey, surveys: &BTreeMap<NodeId, &Survey>) -> (bool, Option<Lack>) {
+    let is_left = |voter: &ReplicaId| surveys.get(&voter.node).is_some_and(|it| it.catalog_replica.replica == *voter);
+    let SurveyedReplica { voters, outgoing, is_changing, .. } = &best.catalog_replica;
+    let ((keeps, meets), (keeps_before, meets_before)) = (count(voters, &is_left), count(outgoing, &is_left));
+    let lacks = match (meets && meets_before, is_changing) {
+        (false, _) => Some(Lack::MajorityLost),
+        (true, true) => Some(Lack::MembersChanging),
+        (true, false) => None,
+    };
+    (keeps && keeps_before, lacks)
+}
+
+/// Decides with what the cluster goes on without the nodes that are lost. `group_of` numbers the groups of partitions.
+///
+/// # Errors
+/// Why nothing can be decided.
+pub fn recover(
+    surveys: &[Survey],
+    lost: &BTreeSet<NodeId>,
+    group_of: &dyn Fn(TableId, u32) -> u64,
+) -> Result<Recovery, RecoveryError> {
+    let mut by_node: BTreeMap<NodeId, &Survey> = BTreeMap::new();
+    for survey in surveys {
+        if by_node.insert(survey.node, survey).is_some() {
+            return Err(RecoveryError::SurveyedTwice(survey.node));
+        }
+        if survey.cluster != surveys[0].cluster {
+            return Err(RecoveryError::OtherCluster(survey.node));
+        }
+        if survey.is_older_copy {
+            return Err(RecoveryError::OlderCopy(survey.node));
+        }
+    }
+    let best =
+        surveys.iter().max_by_key(|survey| (survey.catalog_replica.end, survey.catalog.applied_index, survey.node));
+    let Some(best) = best.filter(|_| !lost.is_empty()) else { return Err(RecoveryError::NobodyLost) };
+    if let Some(node) = lost.iter().find(|node| by_node.contains_key(node)) {
+        return Err(RecoveryError::NotLost(*node));
+    }
+    let mut catalog = best.catalog.catalog.clone();
+    if let Some(node) = lost.iter().chain(by_node.keys()).find(|node| catalog.node(**node).is_none()) {
+        return Err(RecoveryError::NoSuchNode(*node));
+    }
+    let is_accounted = |node: &NodeId| lost.contains(node) || by_node.contains_key(node);
+    if let Some(node) = catalog.nodes().map(|node| node.id).find(|node| !is_accounted(node)) {
+        return Err(RecoveryError::NotSurveyed(node));
+    }
+    let left = Left { surveys: &by_node };
+    let (mut partitions, mut fates) = (Vec::new(), Vec::new());
+    for table in catalog.tables() {
+        for (partition, placement) in (0..).zip(&table.placement) {
+            let outcome = outcome_of(table, placement, group_of(table.id, partition), &left, lost);
+            let fate = match &outcome {
+                Outcome::KeepsMajority => Fate::Keeps,
+                Outcome::GoesOn { replica, .. } => Fate::Alone(*replica),
+                Outcome::BeginsAnew { .. } => Fate::Anew(node_for(placement, &by_node, partition)),
+            };
+            fates.push((table.id, partition, fate));
+            partitions.push(RecoveredPartition { table: table.id, name: table.name.clone(), partition, outcome });
+        }
+    }
+    let (has_majority, catalog_lacks) = catalog_outcome(best, &by_node);
+    let is_alone = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::GoesOn { .. });
+    let may_lack = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::GoesOn { lacks: Some(_), .. });
+    let is_gone = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::BeginsAnew { had_log: true });
+    let begins_anew = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::BeginsAnew { .. });
+    if has_majority && !partitions.iter().any(|it| is_alone(&it) || is_gone(&it)) {
+        return Err(RecoveryError::NothingLacksMajority);
+    }
+    let (from, at) = (best.cluster, surveys.iter().map(|survey| survey.at).max().unwrap_or(best.at));
+    let note = RecoveryNote {
+        at,
+        lost: lost.iter().copied().collect(),
+        from,
+        alone: partitions.iter().filter(is_alone).count(),
+        may_lack: partitions.iter().filter(may_lack).count(),
+        begun_anew: partitions.iter().filter(begins_anew).count(),
+    };
+    let before = surveys.iter().map(|survey| survey.catalog_replica.replica.incarnation).max().unwrap_or(0);
+    let before = by_node.keys().map(|node| catalog.catalog_replica(*node).incarnation).max().unwrap_or(0).max(before);
+    let incarnation = before + 1;
+    catalog.go_on_without(lost, incarnation, &fates, note);
+    let replicas = by_node.keys().map(|node| ReplicaId { incarnation, ..catalog_replica(*node) });
+    let mut catalog_voters: Vec<_> = replicas.collect();
+    let catalog_learners = catalog_voters.split_off(CATALOG_VOTERS.min(catalog_voters.len()));
+    let term = surveys.iter().map(|survey| survey.catalog_replica.end.0.max(survey.catalog_replica.vote.0)).max();
+    let index = surveys.iter().map(|survey| survey.catalog_replica.end.1.max(survey.catalog.applied_index)).max();
+    Ok(Recovery {
+        at,
+        from,
+        cluster: ClusterId(surveys.iter().fold(0, |name, survey| name ^ survey.mark.0)),
+        lost: lost.iter().copied().collect(),
+        left: by_node.keys().copied().collect(),
+        partitions,
+        catalog_lacks,
+        catalog,
+        catalog_end: (term.unwrap_or(0) + 1, index.unwrap_or(0) + 1),
+        catalog_voters,
+        catalog_learners,
+    })
+}
+
+/// Where a partition begins anew: where it was to be, or else on any node that is left.
+fn node_for(placement: &Placement, left: &BTreeMap<NodeId, &Survey>, partition: u32) -> NodeId {
+    let keepers = placement.wanted.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+    let nodes: Vec<_> = left.keys().copied().collect();
+    let any = || nodes[partition as usize % nodes.len()];
+    keepers.into_iter().find(|node| left.contains_key(node)).unwrap_or_else(any)
+}
+
+#[cfg(test)]
+mod tests;

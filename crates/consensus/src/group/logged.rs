@@ -1,0 +1,216 @@
+//! What the log says of a replica that does not run, and how its members are made others by an operator's word.
+//!
+//! Raft changes members by entries that a majority agrees to. Where a majority is gone for good there is no such entry. Then, and
+//! only then, the members are written into the log of a replica that is left, at the index of its last entry: whatever changes of
+//! members its log holds up to there do not count any more, and everything else in it does.
+
+use super::{Inconsistent, from_raft, to_raft};
+use crate::GroupId;
+use crate::log::{LogRecord, RecoveredGroup, StoredSnapshot, StoredState};
+use bytes::Bytes;
+use prost::Message as _;
+use raft::eraftpb::{ConfState, EntryType};
+use tessera_types::ReplicaId;
+
+/// A replica by its log on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedReplica {
+    /// Term and index of its last entry. Of two logs of a group, the one with the higher end has all that the other one has which
+    /// was ever committed.
+    pub end: (u64, u64),
+    /// Everything up to this index is known to be committed. More may be.
+    pub committed: u64,
+    /// The members as of what has taken effect; empty for a replica that joins and has nothing yet.
+    pub voters: Vec<ReplicaId>,
+    /// The voters from before, while a change of several is under way: a majority of these must agree, too.
+    pub outgoing: Vec<ReplicaId>,
+    /// Whether the log has a change of members that may not have taken effect.
+    pub is_changing: bool,
+    /// Whether a snapshot was about to take the place of its state.
+    pub takes_snapshot: bool,
+    /// The term that it has heard of, and for whom it voted there.
+    pub vote: (u64, u64),
+}
+
+impl LoggedReplica {
+    /// # Errors
+    /// If the members in the log cannot be read.
+    pub fn read(recovered: &RecoveredGroup, founders: &[ReplicaId]) -> Result<Self, Inconsistent> {
+        let RecoveredGroup { state, members: (members_index, members), truncated, entries, restoring } = recovered;
+        let ConfState { voters, voters_outgoing, .. } =
+            ConfState::decode(members.clone()).map_err(|error| Inconsistent::Members(error.to_string()))?;
+        let replicas = |ids: Vec<u64>| ids.into_iter().map(from_raft).collect::<Vec<_>>();
+        let is_change =
+            |index: u64, kind: u8| index > *members_index && i32::from(kind) != EntryType::EntryNormal as i32;
+        let last = entries.back().map(|entry| (entry.term, entry.index));
+        Ok(Self {
+            end: last.unwrap_or((truncated.1, truncated.0)),
+            committed: state.commit.max(truncated.0),
+            voters: if members.is_empty() { founders.to_vec() } else { replicas(voters) },
+            outgoing: replicas(voters_outgoing),
+            is_changing: entries.iter().any(|entry| is_change(entry.index, entry.kind)),
+            takes_snapshot: restoring.is_some(),
+            vote: (state.term, state.vote),
+        })
+    }
+}
+
+fn encoded(voters: &[ReplicaId], learners: &[ReplicaId]) -> Bytes {
+    let ids = |replicas: &[ReplicaId]| replicas.iter().map(|replica| to_raft(*replica)).collect();
+    ConfState { voters: ids(voters), learners: ids(learners), ..ConfState::default() }.encode_to_vec().into()
+}
+
+/// Makes `replica` the only member of a group that does not run, with all that its log holds. Returns what the log on disk is to
+/// be told; told twice it is as if told once.
+pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: ReplicaId) -> Vec<LogRecord> {
+    let members = encoded(&[replica], &[]);
+    let index = recovered.entries.back().map_or(recovered.truncated.0, |last| last.index);
+    let index = index.max(recovered.members.0);
+    recovered.members = (index, members.clone());
+    let mut records = vec![LogRecord::Members { group, index, members: members.clone() }];
+    if let Some(taken) = recovered.restoring.take() {
+        // If the state turns out to have been replaced, the snapshot's members would count.
+        let snapshot = StoredSnapshot { members_index: taken.members_index.max(index), members, ..taken };
+        recovered.restoring = Some(snapshot.clone());
+        records.push(LogRecord::Restoring { group, snapshot });
+    }
+    records
+}
+
+/// The log of a group that goes on from a state at an index and a term with these members, whatever it held before, and what the
+/// log on disk is to be told.
+pub fn begin_at(
+    group: GroupId,
+    (term, index): (u64, u64),
+    voters: &[ReplicaId],
+    learners: &[ReplicaId],
+) -> (RecoveredGroup, Vec<LogRecord>) {
+    let members = encoded(voters, learners);
+    let state = StoredState { term, vote: 0, commit: index };
+    let records = vec![
+        LogRecord::Removed { group },
+        LogRecord::Restored { group, index, term },
+        LogRecord::Members { group, index, members: members.clone() },
+        LogRecord::State { group, state },
+    ];
+    let recovered =
+        RecoveredGroup { state, members: (index, members), truncated: (index, term), ..RecoveredGroup::default() };
+    (recovered, records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::members::MemberChange;
+    use super::super::{Group, GroupSettings, PassOutput};
+    use super::*;
+    use crate::log::StoredEntry;
+    use tessera_types::NodeId;
+
+    const ID: GroupId = GroupId(7);
+
+    fn id(node: u32) -> ReplicaId {
+        ReplicaId { node: NodeId(node), incarnation: 0 }
+    }
+
+    fn settings(founders: &[u32]) -> GroupSettings {
+        let founders = founders.iter().map(|node| id(*node)).collect();
+        GroupSettings { persistent: true, synced: true, applied: 0, replica: id(1), founders }
+    }
+
+    fn entry(index: u64, kind: EntryType, payload: &[u8]) -> StoredEntry {
+        StoredEntry { index, term: 3, kind: kind as u8, payload: Bytes::copy_from_slice(payload) }
+    }
+
+    /// The log of one of two voters: three writes, of which nobody told it that they are committed, and a change of members that
+    /// did not take effect.
+    fn log() -> RecoveredGroup {
+        let change = raft::eraftpb::ConfChangeV2 {
+            changes: vec![raft::eraftpb::ConfChangeSingle {
+                change_type: raft::eraftpb::ConfChangeType::AddNode as i32,
+                node_id: to_raft(id(3)),
+            }],
+            ..Default::default()
+        };
+        let mut entries: std::collections::VecDeque<_> =
+            (1..=3).map(|index| entry(index, EntryType::EntryNormal, b"write")).collect();
+        entries.push_back(entry(4, EntryType::EntryConfChangeV2, &change.encode_to_vec()));
+        let state = StoredState { term: 3, vote: to_raft(id(2)), commit: 0 };
+        RecoveredGroup { state, entries, ..RecoveredGroup::default() }
+    }
+
+    /// Runs a group that has no other member, and returns what it applied.
+    fn run(group: &mut Group<u64>) -> Vec<(u64, usize)> {
+        let (mut applied, mut now) = (Vec::new(), std::time::Duration::ZERO);
+        for _ in 0..100 {
+            now += super::super::TICK;
+            group.tick(now);
+            let mut output = PassOutput::default();
+            group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
+            output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+            for committed in &output.committed {
+                applied.push((committed.index, committed.payloads.len()));
+                group.applied(committed.index);
+            }
+            assert!(output.messages.is_empty(), "there is nobody else");
+        }
+        applied
+    }
+
+    #[test]
+    fn one_of_two_goes_on_alone_with_all_that_its_log_holds() {
+        let founders = [id(1), id(2)];
+        let before = LoggedReplica::read(&log(), &founders).unwrap();
+        assert_eq!((before.end, before.committed, before.is_changing), ((3, 4), 0, true));
+        assert_eq!((&before.voters[..], before.outgoing.len()), (&founders[..], 0));
+        let mut two: Group<u64> = Group::new(ID, settings(&[1, 2]), log()).unwrap();
+        let mut output = PassOutput::default();
+        two.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();
+        assert!(output.committed.is_empty() && !two.is_serving(), "one of two decides nothing");
+
+        let mut recovered = log();
+        let records = leave_alone(ID, &mut recovered, id(1));
+        let mut again = recovered.clone();
+        assert_eq!((leave_alone(ID, &mut again, id(1)), &again), (records, &recovered), "twice is once");
+        let after = LoggedReplica::read(&recovered, &founders).unwrap();
+        assert_eq!((&after.voters[..], after.is_changing, after.end), (&[id(1)][..], false, (3, 4)));
+        let mut alone: Group<u64> = Group::new(ID, settings(&[1, 2]), recovered).unwrap();
+        let applied = run(&mut alone);
+        assert_eq!(applied.iter().map(|(_, payloads)| payloads).sum::<usize>(), 3);
+        assert!(alone.is_serving() && alone.members() == (vec![id(1)], vec![]), "{:?}", alone.members());
+        // Others may join it as they would any group.
+        assert!(alone.change_members(&[MemberChange::Learner(id(4))]));
+        let mut output = PassOutput::default();
+        for _ in 0..4 {
+            alone.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();
+            output.written.iter().chain(&output.waiting).for_each(|(_, number)| alone.persisted(*number));
+        }
+        assert_eq!(alone.members(), (vec![id(1)], vec![id(4)]));
+    }
+
+    #[test]
+    fn members_of_a_snapshot_that_was_being_taken_do_not_come_back() {
+        let members = encoded(&[id(1), id(2), id(5)], &[]);
+        let snapshot = StoredSnapshot { index: 9, term: 3, members_index: 8, members };
+        let mut recovered = RecoveredGroup { restoring: Some(snapshot), ..log() };
+        assert!(LoggedReplica::read(&recovered, &[]).unwrap().takes_snapshot);
+        leave_alone(ID, &mut recovered, id(1));
+        for applied in [0, 9] {
+            let settings = GroupSettings { applied, ..settings(&[1, 2]) };
+            let mut group: Group<u64> = Group::new(ID, settings, recovered.clone()).unwrap();
+            run(&mut group);
+            assert!(group.is_serving() && group.members().0 == [id(1)], "applied {applied}");
+        }
+    }
+
+    #[test]
+    fn a_group_begins_at_a_state_with_other_members() {
+        let (recovered, records) = begin_at(ID, (9, 40), &[id(1)], &[]);
+        assert_eq!(records[0], LogRecord::Removed { group: ID });
+        let read = LoggedReplica::read(&recovered, &[]).unwrap();
+        assert_eq!((read.end, read.committed, &read.voters[..]), ((9, 40), 40, &[id(1)][..]));
+        let settings = GroupSettings { applied: 40, ..settings(&[]) };
+        let mut group: Group<u64> = Group::new(ID, settings, recovered).unwrap();
+        run(&mut group);
+        assert!(group.is_serving() && group.view().term == 10);
+    }
+}

@@ -1,0 +1,113 @@
+//! Nodes that made up a majority are gone for good, and an operator has those that are left go on.
+
+use super::{Cluster, WHOLE};
+use crate::resp_client::{Client, Value};
+use crate::server::{tessera, wait_for};
+use std::path::PathBuf;
+
+const WRITES: u32 = 300;
+
+/// Runs `tessera recover` with the data directory of a node that does not run. Returns whether it succeeded, and what it said.
+fn recover(cluster: &Cluster, at: usize, arguments: &[&str]) -> (bool, String) {
+    let mut command = tessera();
+    command.arg("recover").arg("--data-dir").arg(cluster.data_directory(at)).args(arguments);
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn write(client: &mut Client, table: &str) {
+    assert!(matches!(client.run(&format!("TABLE {table}")), Value::Simple(_)));
+    for number in 0..WRITES {
+        assert!(matches!(client.run(&format!("SET n{number} {table}{number}")), Value::Simple(_)), "n{number}");
+    }
+}
+
+fn assert_all_there(client: &mut Client, table: &str) {
+    assert!(matches!(client.run(&format!("TABLE {table}")), Value::Simple(_)));
+    for number in 0..WRITES {
+        let value = client.run(&format!("GET n{number}"));
+        let expected = format!("{table}{number}").into_bytes();
+        assert!(matches!(&value, Value::Bulk(bytes) if *bytes == expected), "{table}: n{number}: {value}");
+    }
+}
+
+fn log(cluster: &Cluster, at: usize) -> String {
+    let logs = cluster.logs.as_ref().expect("nodes have logs");
+    std::fs::read_to_string(logs.join(format!("node-{at}.log"))).unwrap_or_default()
+}
+
+/// Two nodes, of which the first, which founded the cluster and led half of it, loses its disk.
+#[test]
+fn one_of_two_nodes_goes_on_with_everything_at_an_operators_word() {
+    let data = tempfile::TempDir::new().unwrap();
+    let logs: PathBuf = data.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let mut cluster = Cluster { logs: Some(logs), ..Cluster::planned(data, 2) }.started();
+    cluster.cli(0, "table alter default --replicas 2").unwrap();
+    cluster.cli(0, "table create fast --engine memory --durability soft --partitions 4 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    for (at, table) in [(0, "default"), (1, "fast")] {
+        write(&mut cluster.client(at), table);
+    }
+
+    cluster.kill(0);
+    let (done, said) = recover(&cluster, 1, &["--lost", "1"]);
+    assert!(!done && said.contains("in use by another process"), "{said}");
+    cluster.kill(1);
+    // The old disk turns up again later.
+    cluster.copy_disk(0);
+    cluster.lose_disk(0);
+    let (done, said) = recover(&cluster, 1, &["--lost", "2"]);
+    assert!(!done && said.contains("node 2 was named as lost, and is surveyed"), "{said}");
+    let (done, said) = recover(&cluster, 1, &["--lost", "1"]);
+    assert!(done && said.contains("16 go on with one replica each, which has every write"), "{said}");
+    assert!(!said.contains("MAY LACK") && said.contains("Nothing was changed"), "{said}");
+    assert!(!cluster.data_directory(1).join("recovery.json").exists());
+    let (done, said) = recover(&cluster, 1, &["--lost", "1", "--yes"]);
+    assert!(done && said.contains("The next start of the node carries it out"), "{said}");
+
+    cluster.start_node(1);
+    wait_for("the node that is left serves", WHOLE, || cluster.node(1).is_serving().then_some(()));
+    for table in ["default", "fast"] {
+        assert_all_there(&mut cluster.client(1), table);
+    }
+    let status = cluster.cli(1, "status").unwrap();
+    assert!(
+        status.contains("recovered   ") && status.contains("without node 1, lost for good: 20 partitions"),
+        "{status}"
+    );
+
+    // A new node joins and gets replicas of everything.
+    let at = cluster.add_node();
+    wait_for("a node joins", WHOLE, || (cluster.known_nodes(1)? == 2).then_some(()));
+    assert_eq!(cluster.number(at), Some(3), "the lost one's number is not given again");
+    cluster.wait_until_whole();
+    assert!(cluster.replicas_of(1, "default").iter().all(|wanted| wanted.as_array().unwrap().len() == 2));
+    write(&mut cluster.client(at), "fast");
+
+    // The old one comes back as it was, and is refused.
+    let old = cluster.nodes.len();
+    cluster.nodes.push(None);
+    cluster.ports.push((0, 0, 0));
+    cluster.change_ports(old);
+    std::fs::rename(cluster.copy_of(0), cluster.data_directory(old)).unwrap();
+    cluster.start_node_with(old, &["--accept-older-data"]);
+    wait_for("it is told why it is refused", WHOLE, || {
+        log(&cluster, old)
+            .contains("goes on, under another name, without nodes that an operator has named")
+            .then_some(())
+    });
+    let led = cluster.status(old).map(|status| status["serving_partitions"].clone());
+    assert!(led.is_none_or(|led| led == 0), "it leads nothing");
+    assert_eq!(cluster.known_nodes(1), Some(2));
+    cluster.kill(old);
+
+    // What was recovered outlives another start, and the new node has all of it.
+    cluster.kill(1);
+    cluster.start_node(1);
+    cluster.wait_until_whole();
+    for table in ["default", "fast"] {
+        assert_all_there(&mut cluster.client(at), table);
+    }
+}
