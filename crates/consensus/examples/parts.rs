@@ -138,6 +138,7 @@ fn groups(replicas: u32, has_log: bool, window: usize) {
                 persistent: has_log,
                 synced: has_log,
                 applied: 0,
+                applied_term: None,
                 replica: ReplicaId { node: NodeId(at), incarnation: 0 },
                 founders,
             };

@@ -134,6 +134,8 @@ pub struct Committed {
     pub group: GroupId,
     /// Index of the last entry.
     pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
     pub payloads: Vec<Bytes>,
 }
 

@@ -64,6 +64,15 @@ pub trait Engine: Send + Sync {
     /// The log index that the partition's state reflects.
     fn applied_index(&self, partition: u32) -> u64;
 
+    /// The term of the entry of that index, if the engine remembers it. An engine must whose state may be durable before the log
+    /// is: after a power failure the log may lack the entry, and nothing else tells its term.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn applied_term(&self, _partition: u32) -> Result<Option<u64>, EngineError> {
+        Ok(None)
+    }
+
     /// The log index from which on the partition's records are those of one moment. Below it, which can only be after a
     /// checkpoint that was written beside the writer was loaded, they may hold effects of later entries: what a reader sees may
     /// be replaced by something older while the log is applied.
@@ -130,6 +139,8 @@ pub struct Applied<'a> {
     pub partition: u32,
     /// Index of the last of the entries: what [`Engine::applied_index`] returns afterwards.
     pub index: u64,
+    /// The term of that entry; zero if it is not known, which counts as none that the engine remembers.
+    pub term: u64,
     /// The entries' payloads in log order, each a sequence of [`crate::mutation::Mutation`]s.
     pub payloads: &'a [bytes::Bytes],
 }

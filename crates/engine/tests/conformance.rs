@@ -72,7 +72,7 @@ fn stored(payload: &[u8], expiry: Expiry) -> Vec<u8> {
 
 fn write(engine: &dyn Engine, partition: u32, payload: BytesMut) {
     let index = engine.applied_index(partition) + 1;
-    engine.write(&[Applied { partition, index, payloads: &[payload.freeze()] }]).unwrap();
+    engine.write(&[Applied { partition, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
     assert_eq!(engine.applied_index(partition), index);
 }
 
@@ -560,7 +560,7 @@ fn a_write_that_would_wait_is_not_done() {
     let mut written = 0;
     loop {
         let payloads = entry(&RecordKey::new(format!("k{written}").as_bytes(), b""));
-        if !engine.try_write(&[Applied { partition: 0, index: written + 1, payloads: &payloads }]).unwrap() {
+        if !engine.try_write(&[Applied { partition: 0, index: written + 1, term: 1, payloads: &payloads }]).unwrap() {
             break;
         }
         written += 1;
@@ -569,7 +569,7 @@ fn a_write_that_would_wait_is_not_done() {
     assert_eq!(engine.applied_index(0), written);
     let field = RecordKey::new(b"k", b"sort key");
     let payloads = entry(&field);
-    let applied = [Applied { partition: 1, index: 1, payloads: &payloads }];
+    let applied = [Applied { partition: 1, index: 1, term: 1, payloads: &payloads }];
     assert!(!engine.try_write(&applied).unwrap());
     assert_eq!((engine.applied_index(1), engine.may_hold_sort_keys(1)), (0, false));
     engine.write(&applied).unwrap();

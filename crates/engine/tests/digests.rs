@@ -30,7 +30,7 @@ fn open(directory: &TempDir) -> [Box<dyn Engine>; 2] {
 
 fn write(engine: &dyn Engine, payload: BytesMut) {
     let index = engine.applied_index(1) + 1;
-    engine.write(&[Applied { partition: 1, index, payloads: &[payload.freeze()] }]).unwrap();
+    engine.write(&[Applied { partition: 1, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
 }
 
 fn put(engine: &dyn Engine, (hash_key, sort_key): &(Vec<u8>, Vec<u8>), value: &[u8], ends: u64) {

@@ -47,7 +47,7 @@ impl Registers {
             let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &value };
             encode_put(&mut payload, &RecordKey::new(&key.to_be_bytes(), b""), &stored);
         }
-        self.engine.write(&[Applied { partition: 0, index: round, payloads: &[payload.freeze()] }]).unwrap();
+        self.engine.write(&[Applied { partition: 0, index: round, term: 1, payloads: &[payload.freeze()] }]).unwrap();
     }
 
     /// The round that a read through the cache finds.

@@ -19,7 +19,7 @@ fn open(directory: &Path) -> MemoryEngine {
 }
 
 fn write(engine: &MemoryEngine, index: u64, payload: BytesMut) {
-    engine.write(&[Applied { partition: 0, index, payloads: &[payload.freeze()] }]).unwrap();
+    engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
 }
 
 fn fill(engine: &MemoryEngine, records: u32, index: u64) {

@@ -9,11 +9,12 @@
 //! told of likewise; only, it cannot go on.
 
 use crate::host::Host;
-use crate::table::partition_of_group;
+use crate::replicas::group_settings;
+use crate::table::{Table, group_of, partition_of_group};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use tessera_cluster::{Catalog, LostReplica, Placement, TableEntry};
-use tessera_consensus::{GroupId, GroupView};
+use tessera_consensus::{GroupId, GroupStart, GroupView};
 use tessera_types::{NodeId, ReplicaId, TableId};
 
 /// What a witness that leads is to do for a group in which no other replica can.
@@ -54,8 +55,9 @@ impl Host {
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
-            let (table, end, is_overtaken) = (entry.id, self.end_of_log(group), self.is_overtaken);
-            is_news.then_some(LostReplica { table, partition, replica, end, is_overtaken })
+            let table = self.registry.any(entry.id).filter(|_| is_news)?;
+            let end = self.last_entry(&table, partition, replica, placement);
+            Some(LostReplica { table: entry.id, partition, replica, end, is_overtaken: self.is_overtaken })
         });
         let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, _)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
@@ -67,12 +69,18 @@ impl Host {
         lost.chain(aside).collect()
     }
 
-    /// Term and index of the last entry that the log on disk has of a group that was not started.
-    fn end_of_log(&self, group: GroupId) -> (u64, u64) {
-        let recovered = self.recovered.lock();
-        let Some(recovered) = recovered.get(&group) else { return (0, 0) };
-        let (index, term) = recovered.truncated;
-        recovered.entries.back().map_or((term, index), |last| (last.term, last.index))
+    /// Term and index of the last entry that a replica which was not started has on disk. After a power failure RocksDB may have
+    /// more of a `soft` table than the log.
+    fn last_entry(&self, table: &Table, partition: u32, replica: ReplicaId, placement: &Placement) -> (u64, u64) {
+        let id = group_of(table.id, partition);
+        let recovered = self.recovered.lock().get(&id).cloned().unwrap_or_default();
+        match group_settings(table, partition, replica, placement) {
+            Ok(settings) => GroupStart { id, settings, recovered }.last_entry(),
+            Err(error) => {
+                tracing::warn!(table = %table.name.load(), partition, %error, "how far a replica is cannot be read; it counts as empty");
+                (0, 0)
+            }
+        }
     }
 
     /// What the leader of a group, which serves, is to tell the catalog about replicas that are waiting.
@@ -126,7 +134,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::group_of;
+    use crate::test_node::TestNode;
     use tessera_cluster::{CatalogCommand, Changed, Site};
     use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
 
@@ -227,5 +235,21 @@ mod tests {
         partition.lose(second, 5);
         partition.view.stranded = vec![first];
         assert_eq!(partition.rescue(), Some(Rescue::Bridge(first)));
+    }
+
+    /// Whose log lost its end in a power failure, and RocksDB did not, was once taken for one that has less than it has.
+    #[tokio::test]
+    async fn what_only_the_state_has_counts_as_well() {
+        let node = TestNode::start(|_| {});
+        let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;
+        node.store.clear(&table, 0..1).await.unwrap();
+        let (host, group) = (&node.store.host, group_of(table.id, 0));
+        let catalog = host.catalog.load();
+        let (_, _, placement) = placement_of(&catalog, group).unwrap();
+        // As if nothing of it were left.
+        assert_eq!(host.recovered.lock().get(&group), None);
+        let (term, index) = host.last_entry(&table, 0, placement.members[0], placement);
+        assert!(term > 0, "the records remember the term");
+        assert_eq!(index, table.engine.applied_index(0));
     }
 }

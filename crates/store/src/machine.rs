@@ -172,7 +172,7 @@ impl StateMachine for PartitionsMachine {
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
         // All entries of a pass that concern one table go to its engine in one call.
         let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
-        for Committed { group, index, payloads } in committed {
+        for Committed { group, index, term, payloads } in committed {
             let Some(HostedPartition { table, partition, .. }) = self.host(*group) else { continue };
             let (table, partition) = (table.clone(), *partition);
             if table.engine.applied_index(partition) >= *index {
@@ -184,7 +184,7 @@ impl StateMachine for PartitionsMachine {
             {
                 payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
             }
-            let applied = Applied { partition, index: *index, payloads };
+            let applied = Applied { partition, index: *index, term: *term, payloads };
             match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
                 Some((_, entries)) => entries.push(applied),
                 None => by_table.push((table, vec![applied])),

@@ -144,12 +144,19 @@ impl Host {
         self.replicas.save(&settling)?;
         for DueReplica { table, partition, replica, placement } in starts {
             let group = group_of(table.id, partition);
+            let settings = match group_settings(&table, partition, replica, placement) {
+                Ok(settings) => settings,
+                Err(error) => {
+                    outcome = Err(error);
+                    continue;
+                }
+            };
             {
                 let mut held = self.replicas.held.lock();
                 held.running.insert(group);
                 held.earlier.remove(&group);
             }
-            self.inbox_of(table.id, partition).start(self.group_start(&table, partition, replica, placement));
+            self.inbox_of(table.id, partition).start(self.group_start(&table, partition, settings, placement));
         }
         outcome
     }
@@ -291,30 +298,15 @@ impl Host {
         }
     }
 
-    fn group_start(&self, table: &Table, partition: u32, replica: ReplicaId, placement: &Placement) -> GroupStart {
+    fn group_start(&self, table: &Table, partition: u32, settings: GroupSettings, placement: &Placement) -> GroupStart {
         let id = group_of(table.id, partition);
-        let is_founder = placement.founders.contains(&replica);
-        let is_alone = placement.members == [replica] && placement.wanted == [replica];
-        let founders = match table.schema.durability {
-            // It does not remember that it is alone, if it was not from the beginning.
-            Durability::None if is_alone => vec![replica],
-            _ if is_founder => placement.founders.clone(),
-            _ => Vec::new(),
-        };
-        let settings = GroupSettings {
-            persistent: table.schema.is_persistent(),
-            synced: table.schema.durability == Durability::Hard,
-            applied: table.engine.applied_index(partition),
-            replica,
-            founders,
-        };
-        let has_records = is_founder || settings.applied > 0;
+        let has_records = placement.founders.contains(&settings.replica) || settings.applied > 0;
         let state = &table.partitions[partition as usize];
         let recovered = self.recovered.lock().remove(&id).unwrap_or_default();
         // Of a log that lost its tail, what is known to be committed may be more than what is there.
         let known = recovered.entries.back().map_or(settings.applied, |last| recovered.state.commit.min(last.index));
         state.readable_from.store(known, Ordering::Release);
-        state.is_readable.store(has_records && !replica.is_witness(), Ordering::Release);
+        state.is_readable.store(has_records && !settings.replica.is_witness(), Ordering::Release);
         GroupStart { id, settings, recovered }
     }
 
@@ -348,11 +340,36 @@ impl Host {
     }
 }
 
+/// How a replica is to be kept, with how far its records are.
+pub(crate) fn group_settings(
+    table: &Table,
+    partition: u32,
+    replica: ReplicaId,
+    placement: &Placement,
+) -> Result<GroupSettings, EngineError> {
+    let is_founder = placement.founders.contains(&replica);
+    let is_alone = placement.members == [replica] && placement.wanted == [replica];
+    let founders = match table.schema.durability {
+        // It does not remember that it is alone, if it was not from the beginning.
+        Durability::None if is_alone => vec![replica],
+        _ if is_founder => placement.founders.clone(),
+        _ => Vec::new(),
+    };
+    Ok(GroupSettings {
+        persistent: table.schema.is_persistent(),
+        synced: table.schema.durability == Durability::Hard,
+        applied: table.engine.applied_index(partition),
+        applied_term: table.engine.applied_term(partition)?,
+        replica,
+        founders,
+    })
+}
+
 /// Removes all records of a partition, and that any were ever applied.
 pub(crate) fn make_blank(table: &Table, partition: u32) -> Result<(), EngineError> {
     let mut payload = BytesMut::new();
     mutation::encode_clear(&mut payload);
-    table.engine.write(&[Applied { partition, index: 0, payloads: &[payload.freeze()] }])
+    table.engine.write(&[Applied { partition, index: 0, term: 0, payloads: &[payload.freeze()] }])
 }
 
 #[cfg(test)]

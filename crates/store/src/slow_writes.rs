@@ -63,8 +63,8 @@ pub(crate) struct SlowWrites {
 /// Entries for one table's engine.
 pub(crate) struct SlowWrite {
     table: Arc<Table>,
-    /// Partition, index and payloads, as in [`Applied`].
-    entries: Vec<(u32, u64, Vec<Bytes>)>,
+    /// Partition, index, term and payloads, as in [`Applied`].
+    entries: Vec<(u32, u64, u64, Vec<Bytes>)>,
 }
 
 /// Tells the loop when it is dropped, however the writes ended: what is missing then is tried again.
@@ -82,7 +82,8 @@ impl Drop for CatchUp {
 
 impl SlowWrite {
     pub(crate) fn new(table: &Arc<Table>, entries: &[Applied<'_>]) -> Self {
-        let owned = entries.iter().map(|applied| (applied.partition, applied.index, applied.payloads.to_vec()));
+        let owned =
+            entries.iter().map(|applied| (applied.partition, applied.index, applied.term, applied.payloads.to_vec()));
         Self { table: table.clone(), entries: owned.collect() }
     }
 }
@@ -104,7 +105,12 @@ impl SlowWrites {
             for SlowWrite { table, entries } in &writes {
                 let applied: Vec<_> = entries
                     .iter()
-                    .map(|(partition, index, payloads)| Applied { partition: *partition, index: *index, payloads })
+                    .map(|(partition, index, term, payloads)| Applied {
+                        partition: *partition,
+                        index: *index,
+                        term: *term,
+                        payloads,
+                    })
                     .collect();
                 if let Err(error) = write(table, &applied, |engine, applied| engine.write(applied).map(|()| true)) {
                     tracing::debug!(table = %table.name.load(), error, "a slow write failed; it is tried again");

@@ -137,6 +137,7 @@ impl Store {
             persistent: true,
             synced: true,
             applied: file.applied_index,
+            applied_term: None,
             replica: catalog_replica,
             founders: if catalog_replica == founder && !start.is_overtaken { vec![founder] } else { Vec::new() },
         };

@@ -135,7 +135,7 @@ mod tests {
         let (key, expiry) = (RecordKey::new(b"k", b""), Expiry::NEVER);
         mutation::encode_put(&mut payload, &key, &StoredValue { expiry, is_field: false, payload: b"v" });
         let index = table.engine.applied_index(0) + 1;
-        table.engine.write(&[Applied { partition: 0, index, payloads: &[payload.freeze()] }]).unwrap();
+        table.engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
         let is_there = || table.engine.get(0, &key, &mut |_| ()).unwrap();
 
         host.threads.are_used_up.store(true, Ordering::Relaxed);

@@ -57,7 +57,7 @@ impl EngineUnderTest for UnderTest {
         let index = &mut self.indexes[partition as usize];
         *index += 1;
         let payloads = &[self.payload.split().freeze()];
-        Ok(self.engine.write(&[Applied { partition, index: *index, payloads }])?)
+        Ok(self.engine.write(&[Applied { partition, index: *index, term: 1, payloads }])?)
     }
 
     fn scan(&mut self, key: &[u8], records: usize) -> anyhow::Result<usize> {

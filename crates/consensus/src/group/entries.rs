@@ -121,7 +121,7 @@ impl<T> Group<T> {
         if self.replica().is_witness() {
             output.witnessed.push((self.id, last.index));
         } else {
-            output.committed.push(Committed { group: self.id, index: last.index, payloads });
+            output.committed.push(Committed { group: self.id, index: last.index, term: last.term, payloads });
         }
         let members_index = self.node.store().members_index();
         changes.retain(|(index, _)| *index > members_index);

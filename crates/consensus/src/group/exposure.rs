@@ -83,6 +83,7 @@ impl Exposed {
             persistent: kind & 64 != 0,
             synced: true,
             applied: count / 3,
+            applied_term: None,
             replica: own,
             founders: if is_joiner { Vec::new() } else { founders },
         };

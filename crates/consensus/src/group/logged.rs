@@ -114,7 +114,7 @@ mod tests {
 
     fn settings(founders: &[u32]) -> GroupSettings {
         let founders = founders.iter().map(|node| id(*node)).collect();
-        GroupSettings { persistent: true, synced: true, applied: 0, replica: id(1), founders }
+        GroupSettings { persistent: true, synced: true, applied: 0, applied_term: None, replica: id(1), founders }
     }
 
     fn entry(index: u64, kind: EntryType, payload: &[u8]) -> StoredEntry {

@@ -62,6 +62,8 @@ pub struct GroupSettings {
     pub synced: bool,
     /// The log index that the state machine reflects already. A witness has no state machine.
     pub applied: u64,
+    /// The term of that entry, if the state machine remembers it.
+    pub applied_term: Option<u64>,
     pub replica: ReplicaId,
     /// The group's first members, the same on each of them; the first one calls the first election. Empty for a replica
     /// that joins later: it knows nothing until it gets a snapshot.
@@ -72,7 +74,7 @@ impl GroupSettings {
     /// A group that is on this node only.
     pub fn alone(persistent: bool, applied: u64) -> Self {
         let replica = ReplicaId { node: NodeId(1), incarnation: 0 };
-        Self { persistent, synced: false, applied, replica, founders: vec![replica] }
+        Self { persistent, synced: false, applied, applied_term: None, replica, founders: vec![replica] }
     }
 }
 
@@ -482,8 +484,10 @@ impl<T> Group<T> {
             let votes = (now.term, now.vote) != (before.term, before.vote);
             sync |= votes;
             // A change of members is proposed when the one before is committed. Whoever has the later one in his log must
-            // not forget that: with members from before both he could win an election that the others do not see.
+            // not forget that: with members from before both he could win an election that the others do not see. Nor must a state
+            // machine's disk have what comes after a change that the log can still lose.
             let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
+            sync |= changes_members;
             if self.persistent && (votes || changes_members) {
                 let state = StoredState { term: now.term, vote: now.vote, commit: now.commit };
                 output.records.push(LogRecord::State { group: self.id, state });

@@ -6,7 +6,9 @@
 //!   began ([`LogRecord::Restoring`]), so term and members are known: an election by a guessed term could lose what a majority
 //!   has, one among former members could make a second leader.
 //! - The state machine wrote to its disk by itself, and the machine went down before the log was synced. The state stands for the
-//!   entries that are lost. Of their last one the log knows only that its term is none that the replica had not heard of.
+//!   entries that are lost, and remembers the term of the last one ([`GroupSettings::applied_term`]). What the log has at that
+//!   index and after may be what these entries had replaced. A state of an earlier version does not remember; then the latest
+//!   term that the replica had heard of is taken, which may be too late a one.
 //!
 //! Either way the log goes on behind a hole, which it has to be told: else the next start would find the hole.
 
@@ -31,6 +33,11 @@ pub enum Inconsistent {
     Members(String),
     #[error("the members that entry {index} makes cannot follow those before: {error}")]
     Change { index: u64, error: String },
+    #[error(
+        "entry {index} changes the members, and entries that the log has lost may have taken its place: who the members are is \
+         not known"
+    )]
+    ReplacedChange { index: u64 },
     #[error("an entry cannot be applied: {0}")]
     Entry(String),
     #[error("the snapshot of index {index} cannot be taken: {error}")]
@@ -59,6 +66,7 @@ impl Origin {
     ) -> Result<Self, Inconsistent> {
         let GroupSettings { replica, founders, persistent, .. } = settings;
         let mut applied = if replica.is_witness() { recovered.truncated.0 } else { settings.applied };
+        let mut applied_term = settings.applied_term.filter(|_| applied > 0 && !replica.is_witness());
         let mut is_told = true;
         if let Some(taken) = recovered.restoring.take().filter(|snapshot| was_taken(snapshot, applied, &recovered)) {
             recovered.truncated = (taken.index, taken.term);
@@ -72,7 +80,7 @@ impl Origin {
         if members.is_empty() && founders.is_empty() {
             // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that, which a
             // version before this one did not tell the log before. Without the members it gets another snapshot.
-            (applied, truncated) = (0, (0, 0));
+            (applied, applied_term, truncated) = (0, None, (0, 0));
             entries.clear();
         }
         let is_stored = !members.is_empty();
@@ -96,9 +104,25 @@ impl Origin {
             entries.clear();
             is_told = false;
         }
-        if before.0 < applied && entries.is_empty() {
-            before = (applied, state.term.max(before.1));
-            is_told = false;
+        let is_ahead = before.0 < applied && entries.is_empty();
+        let is_of = |term: &u64| before.0 == applied && before.1 == *term;
+        match applied_term.filter(|term| (is_ahead || before.0 == applied) && !is_of(term)) {
+            Some(term) => {
+                // What the log ends with is a part of what the state reflects only as far as it was committed, unless the two end
+                // in the same term.
+                let is_replaced = |(index, _): &&(u64, Bytes)| term != before.1 && *index > state.commit;
+                if let Some((index, _)) = changes.iter().find(is_replaced) {
+                    return Err(Inconsistent::ReplacedChange { index: *index });
+                }
+                entries.clear();
+                before = (applied, term);
+                is_told = false;
+            }
+            None if is_ahead => {
+                before = (applied, state.term.max(before.1));
+                is_told = false;
+            }
+            None => {}
         }
         if before.0 > applied {
             return Err(Inconsistent::StateBehindLog { applied, begins: before.0 });
@@ -122,6 +146,13 @@ impl Origin {
         let hard_state = HardState { term, vote: state.vote, commit };
         Ok(Self { applied, hard_state, before, entries, members: (members_index, conf_state), changes, records })
     }
+}
+
+/// Term and index of the last entry that a replica has, in its log or in a state that is ahead of it; zeros if the two do not
+/// fit together.
+pub(crate) fn last_entry(id: GroupId, settings: &GroupSettings, recovered: RecoveredGroup) -> (u64, u64) {
+    let Ok(Origin { before, entries, .. }) = Origin::find(id, settings, recovered) else { return (0, 0) };
+    entries.back().map_or((before.1, before.0), |last| (last.term, last.index))
 }
 
 /// Whether the state has been replaced by a snapshot that was begun. If not, and the state is as far as the snapshot all the
@@ -148,7 +179,7 @@ mod tests {
 
     fn settings(node: u32, applied: u64) -> GroupSettings {
         let founders = vec![id(1), id(2), id(3)];
-        GroupSettings { persistent: true, synced: true, applied, replica: id(node), founders }
+        GroupSettings { persistent: true, synced: true, applied, applied_term: None, replica: id(node), founders }
     }
 
     fn entries(terms: impl IntoIterator<Item = (u64, u64)>) -> VecDeque<StoredEntry> {
@@ -210,6 +241,39 @@ mod tests {
         assert_eq!((origin.before, origin.entries.len(), origin.members.0, origin.records), ((21, 6), 1, 0, vec![]));
     }
 
+    /// RocksDB writes to its files by itself; then the machine goes down, and the log lacks its end. The latest term that the
+    /// replica had heard of was once taken for that of the state's last entry.
+    #[test]
+    fn a_state_that_is_ahead_of_its_log_remembers_the_term_of_its_last_entry() {
+        let settings = |applied, term| GroupSettings { applied_term: Some(term), ..settings(2, applied) };
+        let origin = Origin::find(ID, &settings(12, 6), log(None)).expect("it goes on");
+        assert_eq!((origin.before, origin.hard_state.term), ((12, 6), 7));
+        assert_eq!(origin.records, [LogRecord::Restored { group: ID, index: 12, term: 6 }]);
+        assert_eq!(last_entry(ID, &settings(12, 6), log(None)), (6, 12));
+        assert_eq!(last_entry(ID, &settings(9, 5), log(None)), (5, 10), "the log has more");
+        let origin = Origin::find(ID, &settings(9, 5), log(None)).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len(), origin.records), ((9, 5), 1, vec![]));
+    }
+
+    /// Of the entries that replaced those from 8 on the log lost all. It once counted what was replaced as what the state
+    /// reflects, and a leader with the replaced entries found that everything fitted.
+    #[test]
+    fn what_was_replaced_by_what_the_state_reflects_does_not_count() {
+        let settings = GroupSettings { applied_term: Some(6), ..settings(2, 9) };
+        let origin = Origin::find(ID, &settings, log(None)).expect("it goes on");
+        assert_eq!((origin.before, origin.entries.len(), origin.hard_state.commit), ((9, 6), 0, 9));
+        assert_eq!(origin.records, [LogRecord::Restored { group: ID, index: 9, term: 6 }]);
+        // Whether a change of members among them was replaced nothing tells, unless it is known to be committed.
+        let mut recovered = log(None);
+        recovered.state.commit = 6;
+        (recovered.entries[6].kind, recovered.entries[6].payload) = (EntryType::EntryConfChangeV2 as u8, Bytes::new());
+        let error = Origin::find(ID, &settings, recovered.clone()).expect_err("it may have been replaced");
+        assert_eq!(error, Inconsistent::ReplacedChange { index: 7 });
+        recovered.state.commit = 7;
+        let origin = Origin::find(ID, &settings, recovered).expect("it goes on");
+        assert_eq!((origin.before, origin.changes.len()), ((9, 6), 1));
+    }
+
     /// The next start once found a hole in the log, and ended the process.
     #[test]
     fn a_log_that_lost_its_end_is_told_where_it_goes_on() {
@@ -236,15 +300,28 @@ mod tests {
         assert!(matches!(find(15, recovered), Inconsistent::Members(_)));
     }
 
-    /// Those that have more win against it, whatever terms it has heard of; and it goes on as their follower.
     #[test]
     fn a_replica_that_was_killed_in_a_snapshot_takes_nothing_from_a_majority() {
         let restoring =
-            || snapshot(20, 5).map(|taken| StoredSnapshot { members: Bytes::new(), members_index: 0, ..taken });
+            snapshot(20, 5).map(|taken| StoredSnapshot { members: Bytes::new(), members_index: 0, ..taken });
+        takes_nothing_from_a_majority(settings(2, 20), log(restoring));
+    }
+
+    #[test]
+    fn a_replica_whose_state_is_ahead_of_its_log_takes_nothing_from_a_majority() {
+        let settings = |applied_term| GroupSettings { applied_term, ..settings(2, 20) };
+        takes_nothing_from_a_majority(settings(Some(5)), log(None));
+        // The latest term that it has heard of is later than that of the others' last entry: it leads, and 21 to 25 are lost.
+        let by_a_guess = std::panic::catch_unwind(|| takes_nothing_from_a_majority(settings(None), log(None)));
+        assert!(by_a_guess.is_err());
+    }
+
+    /// The second replica has the log up to 20, the others up to 25. They win against it, whatever terms it has heard of; and it
+    /// goes on as their follower.
+    fn takes_nothing_from_a_majority(second: GroupSettings, recovered: RecoveredGroup) {
         let longer = || RecoveredGroup { entries: entries((1..=25).map(|index| (index, 5))), ..log(None) };
-        let group =
-            |node, applied, recovered| Group::<u64>::new(ID, settings(node, applied), recovered).expect("sound");
-        let mut groups = [group(1, 15, longer()), group(2, 20, log(restoring())), group(3, 15, longer())];
+        let group = |settings, recovered| Group::<u64>::new(ID, settings, recovered).expect("sound");
+        let mut groups = [group(settings(1, 15), longer()), group(second, recovered), group(settings(3, 15), longer())];
         let mut now = std::time::Duration::ZERO;
         for _ in 0..400 {
             now += super::super::TICK;

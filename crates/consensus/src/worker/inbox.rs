@@ -2,6 +2,7 @@
 
 use crate::GroupId;
 use crate::group::message::PeerMessage;
+use crate::group::origin::last_entry;
 use crate::group::{GroupSettings, GroupView, MemberChange, Readies};
 use crate::log::RecoveredGroup;
 use parking_lot::Mutex;
@@ -61,6 +62,14 @@ pub struct GroupStart {
     pub settings: GroupSettings,
     /// What the log holds of it; empty for a new group.
     pub recovered: RecoveredGroup,
+}
+
+impl GroupStart {
+    /// Term and index of the last entry that the replica would go on from, whether its log has it or only its state; zeros if
+    /// they contradict each other.
+    pub fn last_entry(self) -> (u64, u64) {
+        last_entry(self.id, &self.settings, self.recovered)
+    }
 }
 
 impl<C> Inbox<C> {

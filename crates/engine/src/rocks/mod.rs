@@ -5,8 +5,8 @@
 //!
 //! Keys: byte 0x01, partition (u16 big-endian), then the ordered form of [`tessera_types::RecordKey`]. The first eleven
 //! bytes (kind, partition, hash) are the bloom filters' prefix, so that "has this hash key any record?" is usually
-//! answered without reading a block. Key 0x00, partition, 0x00 holds the applied index (u64 little-endian); 0x00,
-//! partition, 0x01 exists once the partition has held a sort key. 0x00, partition, 0x02 holds the partition's time, and a
+//! answered without reading a block. Key 0x00, partition, 0x00 holds the applied index and the term of its entry (u64
+//! little-endian each; the term is zero, or missing, if it is not known); 0x00, partition, 0x01 exists once the partition has held a sort key. 0x00, partition, 0x02 holds the partition's time, and a
 //! time after which none of its records expires (u64 little-endian each); it exists once there was either.
 
 mod config;

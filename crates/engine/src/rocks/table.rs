@@ -95,23 +95,25 @@ impl RocksEngine {
         else {
             return Ok(None);
         };
-        let bytes = <[u8; 16]>::try_from(&*stored)
-            .map_err(|_| EngineError::Corruption("a partition's time is not sixteen bytes".into()))?;
-        let bytes = u128::from_le_bytes(bytes);
-        // The low half, then the high one.
-        Ok(Some([bytes as u64, (bytes >> 64) as u64]))
+        let words = read_two_words(&stored);
+        words.map(Some).ok_or_else(|| EngineError::Corruption("a partition's time is not sixteen bytes".into()))
     }
 
     pub(super) fn expiries(&self, partition: u32) -> &Expiries {
         &self.expiries.get().expect("set when the table was opened")[partition as usize]
     }
 
-    fn read_index(&self, partition: u32, options: &ReadOptions) -> Result<u64, EngineError> {
+    /// The applied index and the term of its entry, which is zero if it is not known: data of an earlier version lacks it.
+    fn read_applied(&self, partition: u32, options: &ReadOptions) -> Result<[u64; 2], EngineError> {
         let stored = self.store.db.get_pinned_cf_opt(&self.column_family, applied_index_key(partition), options)?;
-        let Some(stored) = stored else { return Ok(0) };
-        let bytes = <[u8; 8]>::try_from(&*stored)
-            .map_err(|_| EngineError::Corruption("an applied index is not eight bytes".into()))?;
-        Ok(u64::from_le_bytes(bytes))
+        let Some(stored) = stored else { return Ok([0, 0]) };
+        let without_term = || <[u8; 8]>::try_from(&*stored).ok().map(|index| [u64::from_le_bytes(index), 0]);
+        let damaged = || EngineError::Corruption("an applied index is neither eight nor sixteen bytes".into());
+        read_two_words(&stored).or_else(without_term).ok_or_else(damaged)
+    }
+
+    fn read_index(&self, partition: u32, options: &ReadOptions) -> Result<u64, EngineError> {
+        self.read_applied(partition, options).map(|[index, _]| index)
     }
 
     pub(super) fn state(&self, partition: u32) -> &PartitionState {
@@ -135,8 +137,11 @@ impl RocksEngine {
         let writers_wait = self.store.manifest.write();
         self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
         drop(writers_wait);
+        // The file came with the index that it stands for, and the term of that entry as whoever wrote it knew it.
+        let [of_file, term] = self.read_applied(partition, &self.read)?;
+        let term = if of_file == index { term } else { 0 };
         let mut batch = WriteBatch::default();
-        batch.put_cf(&self.column_family, applied_index_key(partition), index.to_le_bytes());
+        batch.put_cf(&self.column_family, applied_index_key(partition), two_words([index, term]));
         self.store.db.write_opt(batch, &self.write)?;
         let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
         let state = self.state(partition);
@@ -153,9 +158,15 @@ impl RocksEngine {
     }
 }
 
-/// As they are stored.
-pub(super) fn expiries_bytes([time, last]: [u64; 2]) -> [u8; 16] {
-    (u128::from(last) << 64 | u128::from(time)).to_le_bytes()
+/// Two words as they are stored, in the low half and the high one.
+pub(super) fn two_words([low, high]: [u64; 2]) -> [u8; 16] {
+    (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+}
+
+/// `None` if these are not [two words](two_words).
+fn read_two_words(stored: &[u8]) -> Option<[u64; 2]> {
+    let words = u128::from_le_bytes(stored.try_into().ok()?);
+    Some([words as u64, (words >> 64) as u64])
 }
 
 impl Engine for RocksEngine {
@@ -314,6 +325,11 @@ impl Engine for RocksEngine {
         self.state(partition).applied.load(Ordering::Acquire)
     }
 
+    fn applied_term(&self, partition: u32) -> Result<Option<u64>, EngineError> {
+        let [_, term] = self.read_applied(partition, &self.read)?;
+        Ok(Some(term).filter(|term| *term > 0))
+    }
+
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
         let mut options = ReadOptions::default();
         options.set_read_tier(ReadTier::Persisted);
@@ -330,19 +346,19 @@ impl Engine for RocksEngine {
         let snapshot = self.store.db.snapshot();
         let mut options = ReadOptions::default();
         options.set_snapshot(&snapshot);
-        let index = self.read_index(partition, &options)?;
+        let [index, term] = self.read_applied(partition, &options)?;
         let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN, &Arc::default())?;
         let mut file = SstFileWriter::create(&table_options);
         file.open(path)?;
         // Keys must be written in order: the partition's meta key comes before its data keys.
-        file.put(applied_index_key(partition), index.to_le_bytes())?;
+        file.put(applied_index_key(partition), two_words([index, term]))?;
         if self.may_hold_sort_keys(partition) {
             file.put(sort_keys_flag_key(partition), b"")?;
         } else {
             file.delete(sort_keys_flag_key(partition))?;
         }
         match self.read_expiries(partition, &options)? {
-            Some(expiries) => file.put(expiries_key(partition), expiries_bytes(expiries))?,
+            Some(expiries) => file.put(expiries_key(partition), two_words(expiries))?,
             None => file.delete(expiries_key(partition))?,
         }
         // What was there before goes with the same step: a crash finds all of the old or all of the new.

@@ -4,7 +4,7 @@ use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, write_record_key,
 };
 use super::record_cache::{Change, Place, RecordCache};
-use super::table::{KEY, RocksEngine, expiries_bytes};
+use super::table::{KEY, RocksEngine, two_words};
 use crate::expiries::Noted;
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
@@ -83,11 +83,11 @@ impl RocksEngine {
                 }
                 if let Some(noted) = noted {
                     if let Some(changed) = self.expiries(partition).changed_by(&noted) {
-                        batch.put_cf(family, expiries_key(partition), expiries_bytes(changed));
+                        batch.put_cf(family, expiries_key(partition), two_words(changed));
                     }
                     noted_by.push((partition, noted));
                 }
-                batch.put_cf(family, applied_index_key(partition), applied.index.to_le_bytes());
+                batch.put_cf(family, applied_index_key(partition), two_words([applied.index, applied.term]));
             }
             Ok::<(), EngineError>(())
         })?;
@@ -142,12 +142,12 @@ mod tests {
             encode_put(&mut payload, &key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value });
             [payload.freeze()]
         };
-        engine.write(&[Applied { partition: 0, index: 1, payloads: &payload(b"first") }]).unwrap();
+        engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &payload(b"first") }]).unwrap();
 
         // The disk takes its time over the manifest: a table is created, altered or dropped, or a snapshot is taken in.
         let disk = store.manifest.write();
         let second = payload(b"second");
-        let entries = [Applied { partition: 0, index: 2, payloads: &second }];
+        let entries = [Applied { partition: 0, index: 2, term: 1, payloads: &second }];
         assert!(!engine.try_write(&entries).unwrap(), "it would have waited");
         assert!(engine.get(0, &key, &mut |_| ()).unwrap(), "readers go on");
         let (sender, done) = channel();
@@ -158,5 +158,33 @@ mod tests {
             done.recv().unwrap().unwrap();
         });
         assert_eq!(engine.applied_index(0), 2);
+    }
+
+    /// After a power failure the log may lack what RocksDB has, and then nothing else tells the term.
+    #[test]
+    fn a_partition_remembers_the_term_of_its_last_entry() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let open = || RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
+        let store = open();
+        let engine = store.open_table("table", 3).unwrap();
+        engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &[] }]).unwrap();
+        let applied = [(0, 7, 3), (1, 9, 0)];
+        let applied = applied.map(|(partition, index, term)| Applied { partition, index, term, payloads: &[] });
+        engine.write(&applied).unwrap();
+        let snapshot = directory.path().join("snapshot");
+        assert_eq!(engine.checkpoint(0, &snapshot).unwrap(), 7);
+        engine.restore(0, &snapshot, 7).unwrap();
+        assert_eq!(engine.applied_term(0).unwrap(), Some(3), "a snapshot knows it too");
+        // What a version before this one wrote.
+        let key = super::applied_index_key(2);
+        store.db.put_cf_opt(&engine.column_family, key, 5u64.to_le_bytes(), &engine.write).unwrap();
+        engine.make_durable(0, &|| Ok(())).unwrap();
+        drop(engine);
+        drop(store);
+        let store = open();
+        let engine = store.open_table("table", 3).unwrap();
+        let known =
+            [0, 1, 2].map(|partition| (engine.applied_index(partition), engine.applied_term(partition).unwrap()));
+        assert_eq!(known, [(7, Some(3)), (9, None), (5, None)]);
     }
 }

@@ -52,7 +52,8 @@ pub(crate) fn apply_marked(
         }
         // The index stays that of the last pass: entries that are applied again after a crash do no harm.
         let index = table.engine.applied_index(partition);
-        let entries = [Applied { partition, index, payloads: &payloads[done..=at] }];
+        let term = table.engine.applied_term(partition).map_err(|error| error.to_string())?.unwrap_or(0);
+        let entries = [Applied { partition, index, term, payloads: &payloads[done..=at] }];
         if !slow_writes::write(table, &entries, |engine, entries| engine.try_write(entries))? {
             break;
         }

@@ -95,7 +95,8 @@ pub(crate) fn keep_records(host: &Host, table: &Table, partition: u32, index: u6
     let (applied, name) = (table.engine.applied_index(partition), table.name.load());
     tracing::warn!(table = %name, partition, applied, index, "no replica has what was written in between any more; power failed on all");
     try_again(host, table, partition, || {
-        table.engine.write(&[Applied { partition, index, payloads: &[] }])?;
+        // The log was told the term of that index before.
+        table.engine.write(&[Applied { partition, index, term: 0, payloads: &[] }])?;
         table.engine.make_durable(partition, &|| Ok(()))
     });
 }

@@ -40,7 +40,7 @@ async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applie
     let key = RecordKey::new(b"key", b"");
     let apply = |value: &[u8]| {
         let index = table.engine.applied_index(0) + 1;
-        table.engine.write(&[Applied { partition: 0, index, payloads: &[put(&key, value)] }]).unwrap();
+        table.engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[put(&key, value)] }]).unwrap();
         index
     };
     apply(b"old");
@@ -72,13 +72,13 @@ fn checkpoint_beside_a_writer(path: &Path) -> u64 {
     // So many that it takes a while to write them.
     for number in 0..20_000u32 {
         let entry = put(&RecordKey::new(&number.to_be_bytes(), b""), b"value");
-        engine.write(&[Applied { partition: 0, index: 1, payloads: &[entry] }]).unwrap();
+        engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &[entry] }]).unwrap();
     }
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let write = |index: u64| {
             let entry = put(&RecordKey::new(b"key", b""), &index.to_be_bytes());
-            engine.write(&[Applied { partition: 0, index, payloads: &[entry] }]).unwrap();
+            engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[entry] }]).unwrap();
         };
         let is_over = &is_over;
         scope.spawn(move || (2..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(write));
@@ -110,13 +110,13 @@ async fn outdated_reads_do_not_go_back_after_a_checkpoint_is_loaded() {
         assert_eq!(read(), Err(RequestError::NotReady), "applied {applied} of {settled}");
         assert_eq!((table.reader_of(0, ReadMode::Outdated), table.lag(0)), (table.leader_of(0), None));
         let entry = put(&key, &applied.to_be_bytes());
-        table.engine.write(&[Applied { partition: 0, index: applied + 1, payloads: &[entry] }]).unwrap();
+        table.engine.write(&[Applied { partition: 0, index: applied + 1, term: 1, payloads: &[entry] }]).unwrap();
     }
     assert_eq!(read(), Ok(true));
 
     // After a restart, what was known to be committed has to be applied again.
     table.partitions[0].readable_from.store(settled + 1, Ordering::Release);
     assert_eq!(read(), Err(RequestError::NotReady));
-    table.engine.write(&[Applied { partition: 0, index: settled + 1, payloads: &[] }]).unwrap();
+    table.engine.write(&[Applied { partition: 0, index: settled + 1, term: 1, payloads: &[] }]).unwrap();
     assert_eq!(read(), Ok(true));
 }

@@ -81,7 +81,7 @@ impl World<'_> {
             self.applied[replica] += 1;
             let index = self.began[replica] + self.applied[replica] as u64;
             let payloads = std::slice::from_ref(payload);
-            self.tables[replica].engine.write(&[Applied { partition: 0, index, payloads }]).unwrap();
+            self.tables[replica].engine.write(&[Applied { partition: 0, index, term: 1, payloads }]).unwrap();
         }
     }
 

@@ -95,7 +95,7 @@ fn times() -> Times {
 
 fn apply(table: &Table, overlay: &mut Overlay, payload: Bytes) {
     let index = table.engine.applied_index(0) + 1;
-    table.engine.write(&[Applied { partition: 0, index, payloads: &[payload] }]).unwrap();
+    table.engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload] }]).unwrap();
     overlay.applied(index);
 }
 

@@ -16,13 +16,15 @@ pub(super) struct Disk {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct State {
     pub(super) applied: u64,
+    /// The term of that entry; zero after a snapshot, whose term the log was told.
+    pub(super) term: u64,
     pub(super) numbers: Vec<u64>,
 }
 
 impl State {
     /// Takes a snapshot; an empty one leaves the numbers as they are.
     pub(super) fn replace(&mut self, index: u64, snapshot: &[u8]) {
-        self.applied = index;
+        (self.applied, self.term) = (index, 0);
         if !snapshot.is_empty() {
             self.numbers = numbers(snapshot);
         }

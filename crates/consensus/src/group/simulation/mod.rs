@@ -10,6 +10,7 @@
 mod attention;
 mod disk;
 mod held_back;
+mod power;
 mod world;
 
 use super::*;
@@ -393,7 +394,14 @@ fn what_was_not_proposed_in_time_is_not_acknowledged() {
 #[test]
 fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
-    let settings = GroupSettings { persistent: true, synced: true, applied: 7, replica: id(2), founders: Vec::new() };
+    let settings = GroupSettings {
+        persistent: true,
+        synced: true,
+        applied: 7,
+        applied_term: None,
+        replica: id(2),
+        founders: Vec::new(),
+    };
     let state = StoredState { term: 5, vote: 0, commit: 0 };
     let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() }).unwrap();
     let mut hear = |message: Message| {
@@ -434,7 +442,8 @@ fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_lo
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
     let witness = ReplicaId::new_witness(NodeId(3), 0);
     let founders = vec![id(1), id(2), witness];
-    let settings = GroupSettings { persistent: true, synced: false, applied: 0, replica: id(2), founders };
+    let settings =
+        GroupSettings { persistent: true, synced: false, applied: 0, applied_term: None, replica: id(2), founders };
     let entries = (1..=25).map(|index| StoredEntry { index, term: 1, kind: 0, payload: Bytes::new() }).collect();
     let state = StoredState { term: 2, vote: 0, commit: 0 };
     let mut group: Group<u64> =
@@ -463,7 +472,8 @@ fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_lo
 fn a_replica_has_an_entry_when_it_is_written_not_before() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
     let founders = vec![id(1), id(2), id(3)];
-    let settings = GroupSettings { persistent: true, synced: false, applied: 0, replica: id(2), founders };
+    let settings =
+        GroupSettings { persistent: true, synced: false, applied: 0, applied_term: None, replica: id(2), founders };
     let state = StoredState { term: 5, vote: 0, commit: 0 };
     let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() }).unwrap();
     let entries = vec![raft::eraftpb::Entry { index: 1, term: 5, ..Default::default() }];

@@ -98,6 +98,12 @@ pub(super) struct World {
     pub(super) loss: f64,
     /// How likely a process ends at either of two moments while its state is replaced.
     pub(super) tears: f64,
+    /// How likely a disk has caught up after a step.
+    pub(super) sync_chance: f64,
+    /// Whether writes ask for an fsync, whatever the log gives.
+    pub(super) syncs_writes: bool,
+    /// Whether the state machine remembers the term of the last entry that it reflects.
+    pub(super) remembers_terms: bool,
     /// Longest log that was seen, to compare all others with.
     pub(super) agreed: Vec<u64>,
     pub(super) answers: Answers,
@@ -162,6 +168,9 @@ impl World {
             cut: BTreeSet::new(),
             loss: 0.02,
             tears: 0.0,
+            sync_chance: 0.5,
+            syncs_writes: true,
+            remembers_terms: true,
             agreed: Vec::new(),
             answers: Answers::default(),
             next_number: 0,
@@ -192,16 +201,24 @@ impl World {
         replica.next_tick = self.now + TICK;
         replica.lease = Some(Duration::ZERO);
         (replica.stopped_until, replica.inbox) = (Duration::ZERO, Vec::new());
-        let settings = GroupSettings {
-            persistent: self.kind.log != Log::Volatile,
-            synced: self.kind.log == Log::Synced,
-            applied: replica.state.applied,
-            replica: replica.id,
-            founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
-        };
+        let settings = self.settings(at);
+        let replica = &mut self.replicas[at];
         let group = Group::new(ID, settings, replica.disk.log.clone());
         replica.group = Some(group.unwrap_or_else(|error| panic!("{:?} cannot go on: {error}", replica.id)));
         self.pass(at);
+    }
+
+    /// How a replica goes on with what its state is.
+    pub(super) fn settings(&self, at: usize) -> GroupSettings {
+        let replica = &self.replicas[at];
+        GroupSettings {
+            persistent: self.kind.log != Log::Volatile,
+            synced: self.kind.log == Log::Synced,
+            applied: replica.state.applied,
+            applied_term: Some(replica.state.term).filter(|term| *term > 0 && self.remembers_terms),
+            replica: replica.id,
+            founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
+        }
     }
 
     /// Ends a replica at once. Of what was not fsynced a random part, in order, is on disk. If that may be less than what
@@ -345,9 +362,9 @@ impl World {
             is_written.into_iter().for_each(|number| group.persisted(number));
             let committed = std::mem::take(&mut output.committed);
             let is_done = committed.is_empty() && is_written.is_none();
-            for Committed { index, payloads, .. } in committed {
+            for Committed { index, term, payloads, .. } in committed {
                 if replica.state.applied < index {
-                    replica.state.applied = index;
+                    (replica.state.applied, replica.state.term) = (index, term);
                     replica.state.numbers.extend(payloads.iter().flat_map(|payload| numbers(payload)));
                 }
                 if group.applied(index) {
@@ -400,7 +417,7 @@ impl World {
 
     /// A leader loses most of its peers while it is written to, and is stopped soon after. When it goes on, what those said
     /// that it still reached waits for it beside what its successor says.
-    fn strand_a_leader(&mut self) {
+    pub(super) fn strand_a_leader(&mut self) {
         let Some(at) = self.readers.first().copied() else { return };
         let own = at as u32 + 1;
         let others: Vec<_> = (1..=self.replicas.len() as u32).filter(|other| *other != own).collect();
@@ -415,6 +432,19 @@ impl World {
         let reconnect = stop + Duration::from_millis(self.random.random_range(200..1_500));
         let go_on = reconnect + Duration::from_millis(self.random.random_range(100..1_000));
         self.plans.extend([(stop, Plan::Stop(at, go_on)), (reconnect, Plan::Reconnect)]);
+    }
+
+    /// What comes from now on need not agree with what was before.
+    pub(super) fn forget_what_was_agreed(&mut self) {
+        self.agreed.clear();
+        self.terms.clear();
+    }
+
+    pub(super) fn heal_links(&mut self) {
+        self.cut.clear();
+        self.plans.clear();
+        self.loss = 0.0;
+        self.replicas.iter_mut().for_each(|replica| replica.stopped_until = Duration::ZERO);
     }
 
     fn follow_plans(&mut self) {
@@ -484,7 +514,10 @@ impl World {
     /// Now and then the disk has caught up with what was written.
     pub(super) fn sync_disk(&mut self, at: usize) {
         let replica = &mut self.replicas[at];
-        if replica.group.is_none() || replica.disk.unsynced.is_empty() || self.random.random_bool(0.5) {
+        if replica.group.is_none()
+            || replica.disk.unsynced.is_empty()
+            || self.random.random_bool(1.0 - self.sync_chance)
+        {
             return;
         }
         if let (Some(number), Some(group)) = (replica.disk.sync(), &mut replica.group) {
@@ -541,7 +574,7 @@ impl World {
                 return self.read_through_loop(at, number);
             }
             group.building.extend_from_slice(&number.to_le_bytes());
-            group.replicate(number, true, false);
+            group.replicate(number, self.syncs_writes, false);
         }
         self.pass_now_or_later(at);
     }
@@ -596,14 +629,15 @@ impl World {
         }
     }
 
-    fn write_checkpoint(&mut self, at: usize) {
+    /// The state as it is now is on disk.
+    pub(super) fn write_checkpoint(&mut self, at: usize) {
         let replica = &mut self.replicas[at];
-        let before = std::mem::replace(&mut replica.disk.checkpoint, replica.state.clone());
-        // A checkpoint reflects nothing that the log could still lose.
         let log = &replica.disk.log;
         let durable = log.entries.back().map_or(log.truncated.0, |last| last.index);
-        if replica.state.applied > durable {
-            replica.disk.checkpoint = before;
+        // Where every entry is fsynced before it counts, none is applied that the log could still lose. RocksDB does not wait for
+        // the log of a `soft` table.
+        if replica.state.applied <= durable || self.kind.log == Log::Relaxed {
+            replica.disk.checkpoint = replica.state.clone();
         }
     }
 
@@ -693,11 +727,8 @@ impl World {
     }
 
     pub(super) fn heal(&mut self) {
-        self.cut.clear();
-        self.plans.clear();
-        self.loss = 0.0;
+        self.heal_links();
         for at in 0..self.replicas.len() {
-            self.replicas[at].stopped_until = Duration::ZERO;
             if self.replicas[at].group.is_none() {
                 self.start(at);
             }

@@ -50,7 +50,7 @@ fn put_phantom(engine: &dyn Engine, partition: u32) {
     let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"nobody wrote this" };
     encode_put(&mut payload, &RecordKey::new(&key, b""), &stored);
     let index = engine.applied_index(partition);
-    engine.write(&[Applied { partition, index, payloads: &[payload.freeze()] }]).unwrap();
+    engine.write(&[Applied { partition, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
 }
 
 /// Does so behind the back of a node that is down, in table 1, which is in RocksDB.
