@@ -213,4 +213,32 @@ mod tests {
         run(&mut group);
         assert!(group.is_serving() && group.view().term == 10);
     }
+
+    #[test]
+    fn two_that_begin_at_one_state_elect_one_of_them() {
+        let two = [id(1), id(2)];
+        let begin = |replica| {
+            let settings = GroupSettings { applied: 40, replica, ..settings(&[]) };
+            Group::<u64>::new(ID, settings, begin_at(ID, (9, 40), &two, &[]).0).unwrap()
+        };
+        let mut groups = two.map(begin);
+        let mut now = std::time::Duration::ZERO;
+        for _ in 0..200 {
+            now += super::super::TICK;
+            let mut messages = Vec::new();
+            for group in &mut groups {
+                group.tick(now);
+                let mut output = PassOutput::default();
+                group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
+                output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+                output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
+                messages.append(&mut output.messages);
+            }
+            for message in messages {
+                groups[message.destination().0 as usize - 1].step(message);
+            }
+        }
+        assert_eq!(groups.iter().filter(|group| group.is_serving()).count(), 1);
+        assert!(groups.iter().all(|group| group.view().applied == 41 && group.members().0 == two));
+    }
 }
