@@ -86,7 +86,9 @@ pub fn save_json(path: &Path, content: &impl Serialize) -> io::Result<()> {
     file.write_all(&serde_json::to_vec_pretty(content)?)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    // Of a name without a directory that is an empty path.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The way back of a command: the catalog's answer inside, the group's outside.

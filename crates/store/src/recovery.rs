@@ -201,19 +201,16 @@ pub(crate) fn carry_out(
     recovered: &mut HashMap<GroupId, RecoveredGroup>,
 ) -> Result<CatalogFile, OpenError> {
     let lost = recovery.lost.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    tracing::warn!(lost, cluster = %recovery.cluster, "going on without nodes that are lost for good, as an operator has said");
-    for it in &recovery.partitions {
-        let (table, partition) = (&it.name, it.partition);
-        match it.outcome {
-            Outcome::GoesOn { replica, end, lacks: Some(lacks), .. } => {
-                tracing::warn!(table, partition, %replica, index = end.1, ?lacks, "it goes on with what is left, and may lack acknowledged writes");
-            }
-            Outcome::BeginsAnew { had_log: true } => {
-                tracing::warn!(table, partition, "nothing is left of it; it begins anew");
-            }
-            _ => {}
-        }
-    }
+    let note = recovery.catalog.recoveries().last();
+    let [alone, may_lack, begun_anew] = note.map_or([0; 3], |note| [note.alone, note.may_lack, note.begun_anew]);
+    tracing::warn!(
+        lost,
+        cluster = %recovery.cluster,
+        alone,
+        may_lack,
+        begun_anew,
+        "going on without nodes that are lost for good, as an operator has said; recovery.json says what becomes of each partition"
+    );
     let records = tell_log(identity.node, recovery, recovered);
     log.submit(LogBatch { records, ..LogBatch::default() });
     log.wait_synced()?;
@@ -243,4 +240,115 @@ fn tell_log(node: NodeId, recovery: &Recovery, recovered: &mut HashMap<GroupId, 
     recovered.insert(CATALOG_GROUP, catalog);
     records.extend(of_catalog);
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_node::TestNode;
+    use bytes::Bytes;
+    use tessera_cluster::{Catalog, CatalogCommand, Site};
+    use tessera_consensus::LogConfig;
+    use tessera_consensus::log::StoredEntry;
+    use tessera_types::{Durability, EngineKind, Model, Partitioner, TableId, TableSchema, TableSettings};
+
+    /// The data directory of the first of two nodes, as if it had been stopped: a table `t` of one partition, which is on both.
+    fn one_of_two(root: &Path) -> TableId {
+        let directory = DataDirectory::open(root).unwrap();
+        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut apply = |command: CatalogCommand| _ = catalog.apply(&command, &Limits::default()).unwrap();
+        apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+        apply(CatalogCommand::Arrived { node: NodeId(2) });
+        let schema = TableSchema {
+            engine: EngineKind::Rocksdb,
+            partitions: 1,
+            partitioner: Partitioner::default(),
+            model: Model::default(),
+            durability: Durability::Hard,
+            replicas: 2,
+        };
+        let (settings, absent) = (TableSettings::default(), BTreeSet::new());
+        let before = catalog.clone();
+        let create = CatalogCommand::Create { name: "t".into(), schema, settings, absent };
+        catalog.apply(&create, &Limits::default()).unwrap();
+        let table = catalog.by_name("t").unwrap().clone();
+        // The catalog's file lags behind the log, which has a change that nobody knows to be committed.
+        CatalogFile { applied_index: 3, catalog: before }.save(&directory.catalog()).unwrap();
+        let (from, node) = (ClusterId(7), ReplicaId { node: NodeId(1), incarnation: 0 });
+        identity::save_recovered(&directory.identity(), from, node).unwrap();
+        boot::begin(&directory.boot(), false).unwrap();
+        generation::begin(&directory.generation(), &directory.lock(), 0).unwrap();
+        let mut held: std::collections::BTreeMap<u64, ReplicaId> = catalog
+            .tables()
+            .flat_map(|table| (0..).zip(&table.placement).map(|(partition, it)| (table.id, partition, it)))
+            .filter_map(|(id, partition, it)| Some((group_of(id, partition).0, it.on(NodeId(1))?)))
+            .collect();
+        held.insert(1 << 40, node); // of a table that is gone
+        save_json(&directory.replicas(), &held).unwrap();
+        let (log, _) = SharedLog::open(&directory.log(), &LogConfig::default()).unwrap();
+        let both = vec![node, ReplicaId { node: NodeId(2), incarnation: 0 }];
+        let (of_catalog, mut records) = begin_at(CATALOG_GROUP, (1, 3), &both, &[]);
+        assert_eq!(of_catalog.truncated, (3, 1));
+        let payload = Bytes::from(serde_json::to_vec(&create).unwrap());
+        let entry = StoredEntry { index: 4, term: 1, kind: 0, payload };
+        records.push(LogRecord::Entries { group: CATALOG_GROUP, entries: vec![entry] });
+        let entry = |index| StoredEntry { index, term: 1, kind: 0, payload: Bytes::new() };
+        let entries = (1..=5).map(entry).collect();
+        records.push(LogRecord::Entries { group: group_of(table.id, 0), entries });
+        log.submit(LogBatch { records, ..LogBatch::default() });
+        log.wait_synced().unwrap();
+        log.close();
+        table.id
+    }
+
+    #[test]
+    fn what_is_decided_is_carried_out_once_however_often_it_is_begun() {
+        let data = tempfile::TempDir::new().unwrap();
+        let root = data.path().join("data");
+        let table = one_of_two(&root);
+        let lost = BTreeSet::from([NodeId(2)]);
+        let group = group_of(table, 0);
+        {
+            let node = StoppedNode::open(&root).unwrap();
+            let survey = node.survey().unwrap();
+            assert!(survey.catalog.catalog.by_name("t").is_some(), "what is in the log counts");
+            assert_eq!((survey.catalog_replica.end, survey.replicas[&group.0].end), ((1, 4), (1, 5)));
+            let outdated = Survey { starts: 0, ..survey.clone() };
+            let refused = StoppedNode::decide(survey.clone(), &[outdated], &lost);
+            assert!(matches!(refused, Err(RecoverError::SurveyOutdated)));
+            let recovery = StoppedNode::decide(survey, &[], &lost).unwrap();
+            node.write_down(&recovery).unwrap();
+            assert_eq!(node.due().unwrap(), Some(recovery));
+        }
+        let directory = DataDirectory::open(&root).unwrap();
+        let identity = || identity::load(&directory.identity()).unwrap().unwrap();
+        let recovery = due(&directory, &identity()).unwrap().unwrap();
+        let before = std::fs::read(directory.identity()).unwrap();
+        let mut outcomes = Vec::new();
+        for _ in 0..2 {
+            let (log, mut recovered) = SharedLog::open(&directory.log(), &LogConfig::default()).unwrap();
+            let file = carry_out(&directory, &identity(), &recovery, &log, &mut recovered).unwrap();
+            log.close();
+            let on_disk = SharedLog::read(&directory.log()).unwrap();
+            assert_eq!((&on_disk[&group], &on_disk[&CATALOG_GROUP]), (&recovered[&group], &recovered[&CATALOG_GROUP]));
+            outcomes.push((file, recovered));
+            assert_eq!(due(&directory, &identity()).unwrap(), None, "it is done");
+            // As if the process had been killed before the last step.
+            std::fs::write(directory.identity(), &before).unwrap();
+        }
+        assert!(outcomes[0] == outcomes[1], "{outcomes:#?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_alone_lacks_nothing() {
+        let node = TestNode::start(|_| ());
+        node.create_table("t", 1).await;
+        let stopped = |data: &Path| {
+            let node = StoppedNode::open(data).unwrap();
+            let refused = StoppedNode::decide(node.survey().unwrap(), &[], &BTreeSet::from([NodeId(2)]));
+            assert!(matches!(refused, Err(RecoverError::Undecided(RecoveryError::OlderCopy(NodeId(1))))), "a copy");
+        };
+        let node = node.restart(stopped, |_| ());
+        assert!(node.store.table_named("t").is_some());
+    }
 }
