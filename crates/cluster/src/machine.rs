@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use tessera_consensus::{Committed, Evaluated, Failure, GroupId, StateMachine};
+use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, StateMachine};
 use tessera_types::{Limits, NodeId, ReplicaId};
 
 /// The group that agrees on the catalog.
@@ -117,7 +117,7 @@ pub trait CatalogListener {
     fn leader(&mut self, node: NodeId);
 
     /// The catalog's replica here [cannot go on](StateMachine::set_aside), for that reason.
-    fn set_aside(&mut self, _reason: &str) {}
+    fn set_aside(&mut self, _reason: &Inconsistent) {}
 }
 
 /// Drives a [`Catalog`] by the log.
@@ -201,7 +201,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         self.listener.leader(leader.node);
     }
 
-    fn set_aside(&mut self, _group: GroupId, reason: &str) {
+    fn set_aside(&mut self, _group: GroupId, reason: &Inconsistent) {
         self.listener.set_aside(reason);
     }
 

@@ -1,4 +1,4 @@
-use crate::{GroupId, Moment};
+use crate::{GroupId, Inconsistent, Moment};
 use bytes::{Bytes, BytesMut};
 use tessera_types::ReplicaId;
 
@@ -48,8 +48,8 @@ pub trait StateMachine {
 
     /// This replica cannot go on with what it has, for that reason: it takes part in nothing until it is
     /// [removed](crate::Inbox::remove), and another one has to take its place.
-    fn set_aside(&mut self, group: GroupId, reason: &str) {
-        tracing::error!(?group, reason, "a replica is set aside");
+    fn set_aside(&mut self, group: GroupId, reason: &Inconsistent) {
+        tracing::error!(?group, %reason, "a replica is set aside");
     }
 
     /// Of entries that [`apply`](Self::apply) has just failed at: groups with one that can never be applied, and why. Their

@@ -277,7 +277,7 @@ impl<M: StateMachine> Worker<M> {
             self.machine.deposed(id);
         }
         self.aside.insert(id, persistent);
-        self.machine.set_aside(id, &reason.to_string());
+        self.machine.set_aside(id, reason);
     }
 
     fn remove(&mut self, id: GroupId) {

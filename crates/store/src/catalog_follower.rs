@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogListener};
+use tessera_consensus::Inconsistent;
 use tessera_types::NodeId;
 use tokio::sync::watch;
 
@@ -161,8 +162,8 @@ impl CatalogListener for CatalogNews {
         self.host.catalog_leader.store(node.0, Ordering::Relaxed);
     }
 
-    fn set_aside(&mut self, reason: &str) {
-        tracing::error!(reason, "the catalog's replica here is set aside: this node hears of no changes any more");
+    fn set_aside(&mut self, reason: &Inconsistent) {
+        tracing::error!(%reason, "the catalog's replica here is set aside: this node hears of no changes any more");
         self.host.replicas.set_aside(CATALOG_GROUP, reason);
     }
 

@@ -59,12 +59,14 @@ impl Host {
             let end = self.last_entry(&table, partition, replica, placement);
             Some(LostReplica { table: entry.id, partition, replica, end, is_overtaken: self.is_overtaken })
         });
-        let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, _)| {
+        let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, aside)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
             let is_news = placement.members != [replica] && !placement.is_lost(replica);
-            is_news.then_some(LostReplica { table: entry.id, partition, replica, end: (0, 0), is_overtaken: false })
+            // One that lacks what it had acknowledged, as if its data were older, may not go on after the next start either.
+            let (table, is_overtaken) = (entry.id, aside.has_forgotten);
+            is_news.then_some(LostReplica { table, partition, replica, end: (0, 0), is_overtaken })
         });
         lost.chain(aside).collect()
     }

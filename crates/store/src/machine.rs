@@ -14,7 +14,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
+use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
 use tessera_engine::{Applied, mutation};
 use tessera_types::{Acks, Durability, ReplicaId, RequestError, UnixMillis};
 
@@ -235,10 +235,10 @@ impl StateMachine for PartitionsMachine {
         }
     }
 
-    fn set_aside(&mut self, group: GroupId, reason: &str) {
+    fn set_aside(&mut self, group: GroupId, reason: &Inconsistent) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             let (name, state) = (table.name.load(), &table.partitions[*partition as usize]);
-            tracing::error!(table = %name, partition, reason, "a replica is set aside; its records and log stay until it is replaced");
+            tracing::error!(table = %name, partition, %reason, "a replica is set aside; its records and log stay until it is replaced");
             state.stop_leading();
             state.is_readable.store(false, Ordering::Release);
         }

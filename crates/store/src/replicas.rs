@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_cluster::{Catalog, Placement};
 use tessera_consensus::log::{LogBatch, LogRecord};
-use tessera_consensus::{GroupId, GroupSettings, GroupStart};
+use tessera_consensus::{GroupId, GroupSettings, GroupStart, Inconsistent};
 use tessera_engine::mutation;
 use tessera_engine::{Applied, EngineError};
 use tessera_types::{Durability, ReplicaId, TableId, TableSchema};
@@ -32,9 +32,17 @@ pub(crate) struct Replicas {
     /// Groups that a worker still has although their replica goes.
     leaving: Mutex<HashSet<GroupId>>,
     /// Groups whose replica here cannot go on, and why.
-    aside: Mutex<BTreeMap<GroupId, String>>,
+    aside: Mutex<BTreeMap<GroupId, Aside>>,
     /// Groups that the log was told to forget, and may not have on disk yet.
     forgotten: Mutex<HashSet<GroupId>>,
+}
+
+/// Why a replica is set aside.
+#[derive(Clone)]
+pub(crate) struct Aside {
+    pub(crate) reason: String,
+    /// Whether it lacks what it had acknowledged, however durable that was.
+    pub(crate) has_forgotten: bool,
 }
 
 #[derive(Default)]
@@ -99,14 +107,15 @@ impl Replicas {
     }
 
     /// The replica here cannot go on, for that reason.
-    pub(crate) fn set_aside(&self, group: GroupId, reason: &str) {
-        self.aside.lock().insert(group, reason.into());
+    pub(crate) fn set_aside(&self, group: GroupId, reason: &Inconsistent) {
+        let has_forgotten = matches!(reason, Inconsistent::Forgotten { .. });
+        self.aside.lock().insert(group, Aside { reason: reason.to_string(), has_forgotten });
     }
 
     /// Replicas here that cannot go on, and why. The catalog's own may be among them, which has no number.
-    pub(crate) fn all_aside(&self) -> Vec<(GroupId, Option<ReplicaId>, String)> {
+    pub(crate) fn all_aside(&self) -> Vec<(GroupId, Option<ReplicaId>, Aside)> {
         let (held, aside) = (self.held.lock(), self.aside.lock());
-        aside.iter().map(|(group, reason)| (*group, held.replicas.get(&group.0).copied(), reason.clone())).collect()
+        aside.iter().map(|(group, aside)| (*group, held.replicas.get(&group.0).copied(), aside.clone())).collect()
     }
 }
 

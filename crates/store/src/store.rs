@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOptions, sync_for};
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
-use crate::replicas::Replicas;
+use crate::replicas::{Aside, Replicas};
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Leader, Table, group_of, partition_of_group};
@@ -338,7 +338,7 @@ impl Store {
 
     /// Replicas on this node that cannot go on since their log and their state do not fit together, in words.
     pub fn set_aside(&self) -> Vec<String> {
-        let describe = |(group, _, reason)| match partition_of_group(group) {
+        let describe = |(group, _, Aside { reason, .. })| match partition_of_group(group) {
             Some((table, partition)) => {
                 let name = self.host.registry.any(table).map(|table| table.name.load_full());
                 let name = name.map_or_else(|| table.to_string(), |name| name.to_string());

@@ -7,7 +7,7 @@
 
 use super::members::read_change;
 use super::message::{PeerMessage, split_snapshot};
-use super::{Group, from_raft};
+use super::{Group, Inconsistent, from_raft};
 use raft::StateRole;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, SnapshotMetadata};
 use std::collections::BTreeSet;
@@ -62,6 +62,27 @@ impl<T> Group<T> {
             | MessageType::MsgRequestPreVoteResponse => Ok(()),
             _ => Err("replicas do not send each other such messages"),
         }
+    }
+
+    /// Whether a leader's message tells that this replica has lost what it had acknowledged as durable; if so, why it cannot go on.
+    ///
+    /// A leader commits with a heartbeat no more than what this replica acknowledged *to it, in its term*: Raft takes the lower one
+    /// of that and of what is committed. Before it acknowledged anything in a term, the replica had that term on disk. So one
+    /// that is still in an earlier term has lost that; and one in the same term has lost entries, because in that term nothing took
+    /// the place of entries that it had acknowledged. In a later term the message says nothing. When it was sent, how often it
+    /// comes, and what overtook it makes no difference: what the replica had by then, it has for good.
+    ///
+    /// That holds where everything acknowledged is on disk. Without that, one whose machine lost power may go on with less than it
+    /// had, if most others lost power too.
+    pub(super) fn is_told_of_a_loss(&self, message: &Message) -> Option<Inconsistent> {
+        let raft = &self.node.raft;
+        let (had, has) = (message.commit, raft.raft_log.last_index());
+        let is_loss = self.persistent
+            && self.synced
+            && message.msg_type() == MessageType::MsgHeartbeat
+            && (raft.term..=CEILING).contains(&message.term)
+            && (has + 1..=CEILING).contains(&had);
+        is_loss.then_some(Inconsistent::Forgotten { had, has })
     }
 
     fn accepts_snapshot(&self, message: &Message) -> Result<(), &'static str> {

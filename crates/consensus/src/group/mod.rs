@@ -143,6 +143,8 @@ pub(crate) struct Group<T> {
     sparing: sparing::Sparing,
     /// Records that the log is to have before any other.
     owed: Vec<LogRecord>,
+    /// Why the replica cannot go on, if a message told so.
+    loss: Option<Inconsistent>,
     /// Whether a message came that no sound replica sends.
     has_refused: bool,
     attention: attention::Attention,
@@ -266,6 +268,7 @@ impl<T> Group<T> {
             witness: witness::Witness::default(),
             sparing: sparing::Sparing::default(),
             owed: records,
+            loss: None,
             has_refused: false,
             attention: attention::Attention::default(),
             in_pass: false,
@@ -354,6 +357,7 @@ impl<T> Group<T> {
             return;
         }
         if let Err(reason) = self.accepts(&message) {
+            self.loss = self.loss.take().or_else(|| self.is_told_of_a_loss(&message.message));
             if !std::mem::replace(&mut self.has_refused, true) {
                 let (group, from) = (self.id, message.from());
                 tracing::warn!(?group, %from, reason, "a message is dropped that no sound replica sends; others will be without a word");
@@ -454,6 +458,9 @@ impl<T> Group<T> {
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. With an error the replica
     /// cannot go on: it says nothing more.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
+        if let Some(loss) = self.loss.take() {
+            return Err(loss);
+        }
         output.records.append(&mut self.owed);
         if self.serving.is_some() && !self.is_serving() {
             output.deposed.push(self.id);

@@ -38,6 +38,11 @@ pub enum Inconsistent {
          not known"
     )]
     ReplacedChange { index: u64 },
+    #[error(
+        "its leader knows that it had the log up to {had}, and it has it up to {has}: what it acknowledged is lost, as if its \
+         disk had been set back to an earlier time"
+    )]
+    Forgotten { had: u64, has: u64 },
     #[error("an entry cannot be applied: {0}")]
     Entry(String),
     #[error("the snapshot of index {index} cannot be taken: {error}")]

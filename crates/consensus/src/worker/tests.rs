@@ -76,7 +76,7 @@ impl StateMachine for Sums {
         }
     }
 
-    fn set_aside(&mut self, group: GroupId, _reason: &str) {
+    fn set_aside(&mut self, group: GroupId, _reason: &Inconsistent) {
         self.aside.lock().push(group);
     }
 

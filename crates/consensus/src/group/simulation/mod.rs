@@ -334,6 +334,43 @@ fn a_witness_bridges_what_all_replicas_have_forgotten() {
     }
 }
 
+/// A follower's disk is set back to an earlier time, and its process is started again. Raft ignores that such a follower refuses
+/// what it has acknowledged: its leader once counted it among those that have everything, and it never got anything again.
+#[test]
+fn a_replica_that_lacks_what_it_acknowledged_is_set_aside_by_its_leaders_next_word() {
+    for seed in 0..50 {
+        for is_resting in [false, true] {
+            let mut world = World::new(seed, STEADY);
+            (world.loses_disks, world.loss) = (true, 0.0);
+            let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
+            run(&mut world, 1_000);
+            assert_eq!(world.readers, [0], "seed {seed}: the first node leads");
+            let earlier = world.replicas[2].disk.clone();
+            let before = world.answers.acknowledged.len();
+            while world.answers.acknowledged.len() < before + 10 {
+                world.write();
+                world.step();
+            }
+            run(&mut world, if is_resting { 10_000 } else { 500 });
+            let rests = world.replicas[0].group.as_ref().is_some_and(Group::is_resting);
+            assert_eq!(rests, is_resting, "seed {seed}: {}", world.describe());
+            world.replicas[2].group = None;
+            world.replicas[2].disk = earlier;
+            world.start(2);
+            run(&mut world, 3_000);
+            let [(2, Inconsistent::Forgotten { had, has })] = world.set_aside[..] else {
+                panic!("seed {seed}: {:?} {}", world.set_aside, world.describe())
+            };
+            assert!(has + 5 <= had, "seed {seed}: {has} of {had}");
+            let before = world.answers.acknowledged.len();
+            while world.answers.acknowledged.len() < before + 10 {
+                world.write();
+                world.step();
+            }
+        }
+    }
+}
+
 /// What every replica has, no witness keeps.
 #[test]
 fn a_witness_forgets_what_everybody_has() {

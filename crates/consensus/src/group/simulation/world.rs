@@ -100,6 +100,9 @@ pub(super) struct World {
     pub(super) tears: f64,
     /// How likely a disk has caught up after a step.
     pub(super) sync_chance: f64,
+    /// Whether disks are set back, and which replicas were set aside for it.
+    pub(super) loses_disks: bool,
+    pub(super) set_aside: Vec<(usize, Inconsistent)>,
     /// Whether writes ask for an fsync, whatever the log gives.
     pub(super) syncs_writes: bool,
     /// Whether the state machine remembers the term of the last entry that it reflects.
@@ -169,6 +172,8 @@ impl World {
             loss: 0.02,
             tears: 0.0,
             sync_chance: 0.5,
+            loses_disks: false,
+            set_aside: Vec::new(),
             syncs_writes: true,
             remembers_terms: true,
             agreed: Vec::new(),
@@ -310,7 +315,7 @@ impl World {
         if message.to() == group.replica()
             && let Err(reason) = group.accepts(&message)
         {
-            assert_ne!(self.kind.log, Log::Synced, "{reason}: {message:?}");
+            assert!(self.loses_disks || self.kind.log != Log::Synced, "{reason}: {message:?}");
         }
         group.step(message);
     }
@@ -333,7 +338,12 @@ impl World {
                 *snapshots += 1;
                 Ok(())
             });
-            collected.unwrap_or_else(|error| panic!("{:?} cannot go on: {error}", replica.id));
+            if let Err(error) = collected {
+                assert!(self.loses_disks, "{:?} cannot go on: {error}", replica.id);
+                self.set_aside.push((at, error));
+                replica.group = None;
+                return;
+            }
             if !output.deposed.is_empty() {
                 for number in group.depose() {
                     self.answers.take(number, Err(Failure::NotServing));
