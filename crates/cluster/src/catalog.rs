@@ -4,6 +4,7 @@ mod command;
 mod entries;
 mod lost;
 mod recovered;
+mod shared_list;
 mod split;
 
 use crate::placement;
@@ -14,18 +15,24 @@ pub use lost::LostReplica;
 pub(crate) use recovered::Fate;
 pub use recovered::RecoveryNote;
 use serde::{Deserialize, Serialize};
+pub use shared_list::SharedList;
 pub use split::{CopyReport, CopyState, Split};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
     TableSettings, check_table_name,
 };
 
 /// All nodes, and all tables, dropped ones included while they can be recalled.
+///
+/// Copies share the tables that are equal in them, and the partitions of those that are not: see [`SharedList`]. So a copy costs
+/// little, and so does comparing one with what it was made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {
     nodes: BTreeMap<NodeId, NodeEntry>,
-    tables: BTreeMap<TableId, TableEntry>,
+    #[serde(with = "shared_tables")]
+    tables: BTreeMap<TableId, Arc<TableEntry>>,
     /// Numbers are never reused: a client that kept one must not reach another table; nor must a node that comes back
     /// after it was removed be taken for another one.
     next_id: u32,
@@ -37,6 +44,23 @@ pub struct Catalog {
     /// What operators had the cluster go on without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recoveries: Vec<RecoveryNote>,
+}
+
+/// Shared tables are written as others are.
+mod shared_tables {
+    use super::{Arc, BTreeMap, TableEntry, TableId};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    type Tables = BTreeMap<TableId, Arc<TableEntry>>;
+
+    pub(super) fn serialize<S: Serializer>(tables: &Tables, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(tables.iter().map(|(id, table)| (id, &**table)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Tables, D::Error> {
+        let tables = BTreeMap::<TableId, TableEntry>::deserialize(deserializer)?;
+        Ok(tables.into_iter().map(|(id, table)| (id, Arc::new(table))).collect())
+    }
 }
 
 impl Catalog {
@@ -90,22 +114,42 @@ impl Catalog {
     }
 
     pub fn tables(&self) -> impl Iterator<Item = &TableEntry> {
-        self.tables.values()
+        self.tables.values().map(|table| &**table)
     }
 
     pub fn get(&self, id: TableId) -> Option<&TableEntry> {
-        self.tables.get(&id)
+        self.tables.get(&id).map(|table| &**table)
+    }
+
+    /// A table that is about to change.
+    fn get_mut(&mut self, id: TableId) -> Option<&mut TableEntry> {
+        self.tables.get_mut(&id).map(Arc::make_mut)
+    }
+
+    /// Whether nothing is other than `before` but how far tables are with being split: there are the same nodes, and the same
+    /// tables with the same replicas.
+    pub fn differs_in_progress_only(&self, before: &Self) -> bool {
+        let Self { nodes, tables, next_id, next_node, next_incarnation, catalog_replicas, recoveries } = self;
+        let numbers = |catalog: &Self| (catalog.next_id, catalog.next_node, catalog.next_incarnation);
+        let is_alike = |(one, other): (&Arc<TableEntry>, &Arc<TableEntry>)| {
+            Arc::ptr_eq(one, other) || one.differs_in_progress_only(other)
+        };
+        (*next_id, *next_node, *next_incarnation) == numbers(before)
+            && *nodes == before.nodes
+            && *catalog_replicas == before.catalog_replicas
+            && *recoveries == before.recoveries
+            && tables.len() == before.tables.len()
+            && tables.values().zip(before.tables.values()).all(is_alike)
     }
 
     /// The active table of that name.
     pub fn by_name(&self, name: &str) -> Option<&TableEntry> {
-        self.tables.values().find(|table| table.name == name && table.state == TableState::Active)
+        self.tables().find(|table| table.name == name && table.state == TableState::Active)
     }
 
     fn active(&mut self, name: &str) -> Result<&mut TableEntry, CatalogError> {
-        let mut tables = self.tables.values_mut();
-        let found = tables.find(|table| table.name == name && table.state == TableState::Active);
-        found.ok_or_else(|| CatalogError::NoSuchTable(name.into()))
+        let id = self.by_name(name).map(|table| table.id);
+        id.and_then(|id| self.get_mut(id)).ok_or_else(|| CatalogError::NoSuchTable(name.into()))
     }
 
     /// Carries out a command and returns the table that it concerns. On error nothing has changed.
@@ -130,7 +174,7 @@ impl Catalog {
                 check_replicas(&TableSchema { replicas: *replicas, ..table.schema.clone() })?;
                 table.schema.replicas = *replicas;
                 let (id, into) = (table.id, table.split.as_ref().map(|split| split.into));
-                if let Some(growing) = into.and_then(|into| self.tables.get_mut(&into)) {
+                if let Some(growing) = into.and_then(|into| self.get_mut(into)) {
                     growing.schema.replicas = *replicas;
                 }
                 Ok(Changed::Table(id))
@@ -169,7 +213,7 @@ impl Catalog {
             }
             CatalogCommand::Recall { number, to } => {
                 let is_it = |table: &&TableEntry| table.number == *number && table.is_dropped();
-                let table = self.tables.values().find(is_it);
+                let table = self.tables().find(is_it);
                 let table = table.ok_or_else(|| CatalogError::NoSuchTable(format!("dropped table number {number}")))?;
                 let id = table.id;
                 let name = to.clone().unwrap_or_else(|| table.name.clone());
@@ -177,7 +221,7 @@ impl Catalog {
                 if self.by_name(&name).is_some() {
                     return Err(CatalogError::Exists(name));
                 }
-                if let Some(table) = self.tables.get_mut(&id) {
+                if let Some(table) = self.get_mut(id) {
                     table.name = name;
                     table.state = TableState::Active;
                 }
@@ -280,7 +324,7 @@ impl Catalog {
     }
 
     fn placement(&mut self, table: TableId, partition: u32) -> Result<&mut Placement, CatalogError> {
-        let placement = self.tables.get_mut(&table).and_then(|table| table.placement.get_mut(partition as usize));
+        let placement = self.get_mut(table).and_then(|table| table.placement.get_mut(partition as usize));
         placement.ok_or(CatalogError::NoSuchPartition(table, partition))
     }
 
@@ -291,7 +335,7 @@ impl Catalog {
     }
 
     /// Replicas for each partition of a new table.
-    fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> Vec<Placement> {
+    fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> SharedList<Placement> {
         let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas), absent);
         let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
             let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
@@ -312,7 +356,8 @@ impl Catalog {
         let id = TableId(self.next_id);
         self.next_id += 1;
         let (number, name, state) = (TableNumber(id.0), name.into(), TableState::Active);
-        self.tables.insert(id, TableEntry { id, number, name, schema, settings, state, placement, split: None });
+        let table = TableEntry { id, number, name, schema, settings, state, placement, split: None };
+        self.tables.insert(id, Arc::new(table));
         id
     }
 

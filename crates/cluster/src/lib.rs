@@ -17,7 +17,7 @@ mod simulation;
 
 pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,
-    Placement, RecoveryNote, Site, Split, TableEntry, TableState,
+    Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{

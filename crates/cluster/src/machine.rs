@@ -13,8 +13,8 @@ use tessera_types::{Limits, NodeId, ReplicaId};
 /// The group that agrees on the catalog.
 pub const CATALOG_GROUP: GroupId = GroupId(0);
 
-/// A catalog on disk, with the log index that it reflects. Written anew as a whole at every change: changes are rare,
-/// and an operator can read it.
+/// A catalog on disk, with the log index that it reflects. Written as a whole, so that an operator can read it, and not after each
+/// change: what the log has above the index is applied again after a restart (docs/decisions/0031).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogFile {
     pub applied_index: u64,
@@ -175,17 +175,18 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
-        for Committed { index, payloads, .. } in committed {
-            if *index <= self.file.applied_index {
-                continue;
-            }
+        // What was applied before shares all that does not change.
+        let before = self.file.catalog.clone();
+        let outcome = committed.iter().try_for_each(|Committed { index, payloads, .. }| {
             let mut next = self.file.clone();
             next.apply(*index, payloads.iter().map(|payload| &payload[..]), &self.limits)?;
-            if next.catalog != self.file.catalog {
-                self.listener.changed(&next);
-            }
             self.file = next;
+            Ok::<(), String>(())
+        });
+        if self.file.catalog != before {
+            self.listener.changed(&self.file);
         }
+        outcome?;
         Ok(Vec::new())
     }
 

@@ -4,13 +4,18 @@
 //! catalog and of the replicas are fsynced. The catalog's group lives on the first worker's loop, together with all
 //! connections to other nodes, whose heartbeats would wait as well. So the loop only hands over the latest catalog, and a thread
 //! follows it. Catalogs in between may be skipped, as they are when a node gets the catalog as a snapshot.
+//!
+//! The catalog is in its group's log, so its file need not be written for each change, and must be before two things only: before
+//! the log may let go of what the file reflects, and before the node lets go of something, such as a replica, which must not be
+//! wanted again after a crash. While tables are being split, most changes say how far that is, thrice for each partition; they let go of
+//! nothing. Their file is [late](UNSAVED).
 
 use crate::host::Host;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogListener};
 use tessera_consensus::Inconsistent;
 use tessera_types::NodeId;
@@ -18,6 +23,8 @@ use tokio::sync::watch;
 
 /// Between two tries to follow a catalog.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long the file may be late with how far tables are with being split.
+const UNSAVED: Duration = Duration::from_secs(1);
 /// How long somebody who has changed the catalog waits for the tables here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -85,16 +92,22 @@ impl CatalogFollower {
     }
 
     fn run(&self, host: &Host) {
-        while let Some((file, number)) = self.next() {
-            if let Err(error) = follow(host, &file) {
-                tracing::warn!(error, "the catalog has changed, and cannot be followed yet; trying again");
-                self.try_again(file);
-                continue;
-            }
-            host.catalog_inbox.durable(CATALOG_GROUP, file.applied_index);
-            let awaited = self.news.lock().awaited.take_if(|index| *index <= file.applied_index);
-            if let Some(index) = awaited {
-                host.catalog_inbox.prepared(CATALOG_GROUP, index);
+        let mut saved = Saved::default();
+        while let Some(Next { file, number, is_awaited }) = self.next(saved.late.as_ref()) {
+            if !is_awaited && saved.may_be_late(&file, number, Instant::now()) {
+                host.catalog.store(Arc::new(file.catalog));
+            } else {
+                if let Err(error) = follow(host, &file) {
+                    tracing::warn!(error, "the catalog has changed, and cannot be followed yet; trying again");
+                    self.try_again(file);
+                    continue;
+                }
+                host.catalog_inbox.durable(CATALOG_GROUP, file.applied_index);
+                let awaited = self.news.lock().awaited.take_if(|index| *index <= file.applied_index);
+                if let Some(index) = awaited {
+                    host.catalog_inbox.prepared(CATALOG_GROUP, index);
+                }
+                saved = Saved { catalog: Some(file.catalog), late: None };
             }
             self.followed.send_replace(number);
             host.take_part_again(number);
@@ -114,14 +127,21 @@ impl CatalogFollower {
         }
     }
 
-    /// Waits for a catalog; `None` at the end.
-    fn next(&self) -> Option<(CatalogFile, u64)> {
+    /// Waits for a catalog, or until the one that is late is due; `None` at the end.
+    fn next(&self, late: Option<&Late>) -> Option<Next> {
         let mut news = self.news.lock();
         while !news.is_stopping {
             if let Some(file) = news.latest.take() {
-                return Some((file, news.handed_over));
+                return Some(Next { file, number: news.handed_over, is_awaited: news.awaited.is_some() });
             }
-            self.has_come.wait(&mut news);
+            match late {
+                None => self.has_come.wait(&mut news),
+                Some(Late { file, number, due }) => {
+                    if self.has_come.wait_until(&mut news, *due).timed_out() && news.latest.is_none() {
+                        return Some(Next { file: file.clone(), number: *number, is_awaited: false });
+                    }
+                }
+            }
         }
         None
     }
@@ -133,6 +153,45 @@ impl CatalogFollower {
             news.latest.get_or_insert(file);
             self.has_come.wait_for(&mut news, PAUSE);
         }
+    }
+}
+
+/// A catalog to follow.
+struct Next {
+    file: CatalogFile,
+    /// How many catalogs had been handed over with it.
+    number: u64,
+    /// Whether the catalog's group waits to see it, or an earlier one, on disk.
+    is_awaited: bool,
+}
+
+/// What the catalog's file has.
+#[derive(Default)]
+struct Saved {
+    /// `None` until the first one is written by this process.
+    catalog: Option<Catalog>,
+    late: Option<Late>,
+}
+
+/// A catalog that is followed but not in the file.
+struct Late {
+    file: CatalogFile,
+    number: u64,
+    /// When it is to be in the file.
+    due: Instant,
+}
+
+impl Saved {
+    /// Whether a catalog may wait for its file, as it may when nothing else has changed than how far tables are with being split.
+    /// The first one that waits says how long all do.
+    fn may_be_late(&mut self, file: &CatalogFile, number: u64, now: Instant) -> bool {
+        let due = self.late.as_ref().map_or(now + UNSAVED, |late| late.due);
+        let is_progress = |saved: &Catalog| file.catalog.differs_in_progress_only(saved);
+        let may_be_late = now < due && self.catalog.as_ref().is_some_and(is_progress);
+        if may_be_late {
+            self.late = Some(Late { file: file.clone(), number, due });
+        }
+        may_be_late
     }
 }
 
@@ -179,9 +238,60 @@ impl CatalogListener for CatalogNews {
 
 #[cfg(test)]
 mod tests {
+    use crate::StoreConfig;
     use crate::test_node::TestNode;
-    use std::time::Duration;
-    use tessera_cluster::CatalogCommand;
+    use bytes::BytesMut;
+    use std::collections::BTreeSet;
+    use std::time::{Duration, Instant};
+    use tessera_cluster::{CatalogCommand, CatalogFile, CopyReport, CopyState};
+    use tessera_engine::{Applied, mutation};
+    use tessera_types::{Durability, EngineKind, Expiry, RecordKey, StoredValue};
+
+    /// The split of a table of 4,096 partitions once wrote the file 8,000 times.
+    #[tokio::test]
+    async fn how_far_a_split_is_is_written_to_the_file_now_and_then_and_is_not_lost() {
+        const PARTITIONS: u32 = 64;
+        const REPORTS: u64 = 500;
+        // The one copier that may begin waits for its turn to send.
+        let slow = |config: &mut StoreConfig| config.move_bytes_per_second = 1;
+        let node = TestNode::start(slow);
+        let table = node.create_durable_table("t", PARTITIONS, EngineKind::Memory, Durability::Soft).await;
+        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &[7; 100_000] };
+        for partition in 0..PARTITIONS {
+            let is_there = |key: &[u8; 4]| table.partition_of(&RecordKey::new(key, b"")) == partition;
+            let hash_key = (0u32..).map(u32::to_le_bytes).find(is_there).unwrap();
+            let mut record = BytesMut::new();
+            mutation::encode_put(&mut record, &RecordKey::new(&hash_key, b""), &value);
+            let index = table.engine.applied_index(partition);
+            table.engine.write(&[Applied { partition, index, term: 1, payloads: &[record.freeze()] }]).unwrap();
+        }
+        let split = CatalogCommand::Split { name: "t".into(), partitions: 2 * PARTITIONS, absent: Default::default() };
+        node.change(split).await;
+        let path = node.store.host.directory.catalog();
+        let in_file = || CatalogFile::load(&path).unwrap().unwrap().applied_index;
+        let (began, mut written) = (Instant::now(), BTreeSet::from([in_file()]));
+        for attempt in 1..=REPORTS {
+            let (table, report) = (table.id, CopyReport::Begun);
+            node.change(CatalogCommand::Copy { table, partition: PARTITIONS - 1, attempt, report }).await;
+            written.insert(in_file());
+        }
+        let often = u64::try_from(written.len()).unwrap();
+        assert!(often <= 3 + 2 * began.elapsed().as_secs(), "written {often} times in {:?}", began.elapsed());
+        let state = |store: &crate::Store| Some(store.catalog().get(table.id)?.split.as_ref()?.copies[63]);
+        assert_eq!(state(&node.store), Some(CopyState::Copying(REPORTS)));
+
+        // What was not in the file comes from the log.
+        let node = node.restart(|_| (), slow);
+        let is_known = |store: &crate::Store| (state(store)? == CopyState::Copying(REPORTS)).then_some(());
+        node.wait_for("the last report is known again", is_known).await;
+        let path = node.store.host.directory.catalog();
+        let in_file = || {
+            let file = CatalogFile::load(&path).unwrap().unwrap();
+            Some(file.catalog.get(table.id)?.split.as_ref()?.copies[63])
+        };
+        let is_in_file = |_: &crate::Store| (in_file()? == CopyState::Copying(REPORTS)).then_some(());
+        node.wait_for("the log may let go of it", is_in_file).await;
+    }
 
     #[tokio::test]
     async fn the_loop_goes_on_while_a_change_of_the_catalog_waits_for_the_disk() {

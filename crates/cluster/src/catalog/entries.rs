@@ -1,6 +1,6 @@
 //! What is known of nodes, tables and partitions.
 
-use super::{Lost, Split};
+use super::{Lost, SharedList, Split};
 use crate::rules::{Rule, holds};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
@@ -114,7 +114,7 @@ pub struct TableEntry {
     pub settings: TableSettings,
     pub state: TableState,
     /// By partition.
-    pub placement: Vec<Placement>,
+    pub placement: SharedList<Placement>,
     #[serde(default)]
     pub split: Option<Split>,
 }
@@ -122,6 +122,17 @@ pub struct TableEntry {
 impl TableEntry {
     pub fn is_dropped(&self) -> bool {
         matches!(self.state, TableState::Dropped { .. })
+    }
+
+    /// See [`Catalog::differs_in_progress_only`](super::Catalog::differs_in_progress_only).
+    pub(super) fn differs_in_progress_only(&self, before: &Self) -> bool {
+        let Self { id, number, name, schema, settings, state, placement, split } = self;
+        let into = |split: &Option<Split>| split.as_ref().map(|split| split.into);
+        (*id, *number, *state, into(split)) == (before.id, before.number, before.state, into(&before.split))
+            && *name == before.name
+            && *schema == before.schema
+            && *settings == before.settings
+            && *placement == before.placement
     }
 }
 

@@ -9,9 +9,10 @@
 //! says so; from then on none can begin, which would clear what is there. For the copying itself see `tessera_store`'s
 //! module `split`.
 
-use super::{Catalog, CatalogError, TableEntry, TableState};
+use super::{Catalog, CatalogError, SharedList, TableEntry, TableState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use tessera_types::{Limits, NodeId, Partitioner, REDIS_SLOTS, TableId, TableSchema};
 
 /// A table on its way to twice the partitions.
@@ -19,7 +20,7 @@ use tessera_types::{Limits, NodeId, Partitioner, REDIS_SLOTS, TableId, TableSche
 pub struct Split {
     pub into: TableId,
     /// By partition of the old table.
-    pub copies: Vec<CopyState>,
+    pub copies: SharedList<CopyState>,
     /// Partitions are being sealed: there is no way back.
     pub takes_effect: bool,
 }
@@ -72,10 +73,10 @@ impl Catalog {
         self.next_id += 1;
         let schema = TableSchema { partitions, ..table.schema.clone() };
         let placement = self.place_new_table(&schema, absent);
-        let copies = vec![CopyState::Waiting; table.placement.len()];
+        let copies = table.placement.iter().map(|_| CopyState::Waiting).collect();
         let growing =
             TableEntry { id: into, schema, placement, state: TableState::Growing, split: None, ..table.clone() };
-        self.tables.insert(into, growing);
+        self.tables.insert(into, Arc::new(growing));
         self.active(name)?.split = Some(Split { into, copies, takes_effect: false });
         Ok(table.id)
     }
@@ -99,7 +100,7 @@ impl Catalog {
         attempt: u64,
         report: CopyReport,
     ) -> Result<TableId, CatalogError> {
-        let table = self.tables.get_mut(&id).ok_or_else(|| CatalogError::NoSuchTable(id.to_string()))?;
+        let table = self.get_mut(id).ok_or_else(|| CatalogError::NoSuchTable(id.to_string()))?;
         let split = table.split.as_mut().ok_or_else(|| CatalogError::NotSplitting(table.name.clone()))?;
         let state = split.copies.get_mut(partition as usize).ok_or(CatalogError::NoSuchPartition(id, partition))?;
         let is_its = matches!(state, CopyState::Copying(known) | CopyState::CaughtUp(known) if *known == attempt);
@@ -120,9 +121,9 @@ impl Catalog {
     /// The table that has grown takes the place of the one that was split.
     fn take_place(&mut self, old: TableId) {
         let Some(old) = self.tables.remove(&old) else { return };
-        let Some(into) = old.split.and_then(|split| self.tables.get_mut(&split.into)) else { return };
-        into.name = old.name;
-        into.settings = old.settings;
+        let Some(into) = old.split.as_ref().and_then(|split| self.get_mut(split.into)) else { return };
+        into.name.clone_from(&old.name);
+        into.settings.clone_from(&old.settings);
         into.state = TableState::Active;
     }
 }
