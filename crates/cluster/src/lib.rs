@@ -14,6 +14,7 @@ mod recovery;
 mod rules;
 #[cfg(test)]
 mod simulation;
+mod succession;
 
 pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,
@@ -27,3 +28,4 @@ pub use members::{Step, are_as_wanted, catalog_replica, next_catalog_step, next_
 pub use placement::{IsLed, Weight, Weights, next_moves, next_trade, replacement};
 pub use presence::{Presence, Standing};
 pub use recovery::{Lack, Outcome, RecoveredPartition, Recovery, RecoveryError, Survey, SurveyedReplica, recover};
+pub use succession::{Holding, Succession, succession};

@@ -22,6 +22,14 @@ pub(crate) enum Rule {
     AnyHeir,
     /// A voter of the catalog's group whose node has been lost for long gives way to a learner that is there.
     LostVotersAreReplaced,
+    /// A replica begins on a node when the earlier one of its partition there has ended.
+    EndedBeforeTheNext,
+    /// The log has forgotten the earlier one by then, on disk.
+    LogForgetsBeforeTheNext,
+    /// Its records are gone by then, on disk.
+    RecordsGoBeforeTheNext,
+    /// The node's list names a replica, on disk, before it takes part.
+    ListedBeforeItRuns,
 }
 
 #[cfg(not(test))]

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tessera_cluster::{Catalog, Placement};
+use tessera_cluster::{Catalog, Holding, Placement, Succession, succession};
 use tessera_consensus::log::{LogBatch, LogRecord};
 use tessera_consensus::{GroupId, GroupSettings, GroupStart, Inconsistent};
 use tessera_engine::mutation;
@@ -131,25 +131,25 @@ impl Host {
         let (mut starts, mut outcome) = (Vec::new(), Ok(()));
         for due in self.due_replicas(&catalog) {
             let group = group_of(due.table.id, due.partition);
-            if !self.replicas.is_held(group) {
-                match self.is_blank(&due) {
-                    // After a power cut this one must not find in the log what an earlier one had.
-                    Ok(true) if !self.must_be_forgotten(group) => {}
-                    Ok(_) => continue,
-                    Err(error) => {
-                        outcome = Err(error);
+            match self.next_of(&due) {
+                Ok(Succession::Start) => {}
+                Ok(Succession::List) => {
+                    let mut held = self.replicas.held.lock();
+                    if held.clearing.contains(&group) {
                         continue;
                     }
+                    held.replicas.insert(group.0, due.replica);
+                    held.is_unsaved = true;
                 }
-                let mut held = self.replicas.held.lock();
-                if held.clearing.contains(&group) {
+                Ok(_) => continue,
+                Err(error) => {
+                    outcome = Err(error);
                     continue;
                 }
-                held.replicas.insert(group.0, due.replica);
-                held.is_unsaved = true;
             }
             starts.push(due);
         }
+        // What is started from here on is listed on disk.
         self.replicas.save(&settling)?;
         for DueReplica { table, partition, replica, placement } in starts {
             let group = group_of(table.id, partition);
@@ -200,16 +200,24 @@ impl Host {
 
     fn make_room_for(&self, due: &DueReplica<'_>) -> Result<(), EngineError> {
         let DueReplica { table, partition, .. } = due;
-        let group = group_of(table.id, *partition);
-        if self.must_be_forgotten(group) {
+        if self.next_of(due)? == Succession::ForgetLog {
             self.log.wait_synced().map_err(|error| EngineError::LogNotSynced(error.to_string()))?;
-            self.replicas.forgotten.lock().remove(&group);
+            self.replicas.forgotten.lock().remove(&group_of(table.id, *partition));
         }
-        if !self.is_blank(due)? {
+        if self.next_of(due)? == Succession::Clear {
             make_blank(table, *partition)?;
             table.engine.make_durable(*partition, &|| Ok(()))?;
         }
         Ok(())
+    }
+
+    /// The next step towards a replica that is to be here and does not run.
+    fn next_of(&self, due: &DueReplica<'_>) -> Result<Succession, EngineError> {
+        let group = group_of(due.table.id, due.partition);
+        let listed = self.replicas.held.lock().replicas.get(&group.0).copied();
+        let holding = Holding { listed, runs: false, is_leaving: self.replicas.is_leaving(group) };
+        let has_records = || self.is_blank(due).map(|is_blank| !is_blank);
+        succession(Some(due.replica), holding, || self.must_be_forgotten(group), has_records)
     }
 
     /// Whether the log may still have on disk what an earlier replica left there. It is told to forget it.
@@ -239,9 +247,7 @@ impl Host {
                 // One that has forgotten waits until the catalog has another one in its place, or lets it go on.
                 let is_earlier = held.earlier.contains(&group) || held.shunned.contains_key(&group.0);
                 let has_forgotten = is_earlier && self.has_forgotten(&entry.schema, placement);
-                // One that goes has to go first.
-                let is_leaving = !held.replicas.contains_key(&group.0) && self.replicas.is_leaving(group);
-                if !is_leaving && (!has_forgotten || placement.goes_on(replica)) {
+                if !has_forgotten || placement.goes_on(replica) {
                     all_due.push(DueReplica { table: table.clone(), partition, replica, placement });
                 }
             }

@@ -5,9 +5,12 @@
 //! change leaves a group that bears less, or has a complete copy less; no node drops a replica that votes. And in the end,
 //! when all who can have come back: every partition has all its replicas, and nothing moves.
 //!
+//! How one replica takes the place of another on one node is [simulated](succession) write by write.
+//!
 //! Each rule left out makes it fail.
 
 mod group;
+mod succession;
 mod world;
 
 use crate::CatalogCommand;
