@@ -6,6 +6,7 @@
 
 use crate::rules::{Rule, holds};
 use crate::{Placement, Presence, Standing};
+use std::collections::BTreeSet;
 use tessera_consensus::{GroupView, MemberChange, MemberView};
 use tessera_types::{NodeId, ReplicaId};
 
@@ -161,8 +162,9 @@ pub fn catalog_replica(node: NodeId) -> ReplicaId {
     ReplicaId { node, incarnation: 0 }
 }
 
-/// The next step of the leader of the catalog's group, so that it has a replica on each of `nodes`.
-pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], presence: &Presence) -> Step {
+/// The next step of the leader of the catalog's group, so that it has a replica on each of `nodes`. Those that are `leaving`, since
+/// somebody drains them, give up their votes where the others alone bear as much: the one of two that is drained can be stopped then.
+pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<NodeId>, presence: &Presence) -> Step {
     if view.is_changing {
         return Step::Wait;
     }
@@ -171,7 +173,9 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], presence: &Presence
     if let Some(goer) = view.learners.iter().find(|replica| !is_node(replica)) {
         return Step::Change(vec![MemberChange::Remove(*goer)]);
     }
-    let ready: Vec<_> = view.learners.iter().filter(|learner| members.may_get_vote(learner)).copied().collect();
+    let stays = |replica: &&ReplicaId| !leaving.contains(&replica.node);
+    let ready = view.learners.iter().filter(stays).filter(|learner| members.may_get_vote(learner));
+    let ready: Vec<_> = ready.copied().collect();
     let remains = |comers: &[ReplicaId], goers: &[ReplicaId]| {
         members.spare(&members.after(comers, goers)) >= 0 || !holds(Rule::MajorityRemains)
     };
@@ -187,6 +191,16 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], presence: &Presence
     }
     if goers().any(|goer| goer == view.replica)
         && let Some(heir) = view.voters.iter().filter(is_node).find(|heir| members.may_lead(heir))
+    {
+        return Step::HandOver(*heir);
+    }
+    let is_spare = |leaver: &&ReplicaId| members.spare(&members.after(&[], &[**leaver])) >= members.spare(&view.voters);
+    let leavers = || view.voters.iter().filter(|voter| leaving.contains(&voter.node)).filter(is_spare);
+    if let Some(leaver) = leavers().find(|leaver| **leaver != view.replica) {
+        return Step::Change(vec![MemberChange::Learner(*leaver)]);
+    }
+    if leavers().next().is_some()
+        && let Some(heir) = view.voters.iter().filter(stays).find(|heir| members.may_lead(heir))
     {
         return Step::HandOver(*heir);
     }

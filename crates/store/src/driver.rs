@@ -213,7 +213,8 @@ impl Rounds {
         let members: Vec<_> = view.voters.iter().chain(&view.learners).copied().collect();
         let renewal = renewal(view.replica, &members, &catalog, nodes.iter().copied()).filter(|_| !view.is_changing);
         let renewal = renewal.map(|change| Step::Change(vec![change]));
-        match renewal.unwrap_or_else(|| next_catalog_step(view, &nodes, presence)) {
+        let leaving = catalog.nodes().filter(|node| node.is_draining).map(|node| node.id).collect();
+        match renewal.unwrap_or_else(|| next_catalog_step(view, &nodes, &leaving, presence)) {
             Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
             Step::HandOver(to) => host.catalog_inbox.hand_over(CATALOG_GROUP, to),
             Step::Done | Step::Wait => {}

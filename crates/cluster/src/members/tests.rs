@@ -115,7 +115,7 @@ fn nobody_gets_a_vote_who_is_not_there_or_has_not_caught_up() {
         set(&mut view, member);
         let presence = Presence::new([(NodeId(1), Standing::Steady), (NodeId(2), standing)], Default::default());
         let table = step(&view, &nodes(&[1, 2]), &presence);
-        let catalog = next_catalog_step(&view, &[NodeId(1), NodeId(2)], &presence);
+        let catalog = next_catalog_step(&view, &[NodeId(1), NodeId(2)], &BTreeSet::new(), &presence);
         let promotion = Step::Change(vec![MemberChange::Voter(replica(2))]);
         assert_eq!(table == promotion, catalog == promotion, "the catalog keeps to the same rules");
         table == promotion
@@ -143,7 +143,7 @@ fn nobody_learns_who_is_not_there() {
     assert_eq!(asks(), Step::Wait);
     assert_eq!(without(Some(Rule::VotersLive), asks), Step::Change(vec![MemberChange::Learner(replica(4))]));
     let group = view(&[catalog_replica(NodeId(1))], &[]);
-    assert_eq!(next_catalog_step(&group, &[NodeId(1), NodeId(4)], &presence), Step::Done);
+    assert_eq!(next_catalog_step(&group, &[NodeId(1), NodeId(4)], &BTreeSet::new(), &presence), Step::Done);
 }
 
 #[test]
@@ -155,8 +155,9 @@ fn a_sound_replica_goes_only_when_the_others_can_go_on_without_it() {
     assert_eq!(step(&group, &nodes(&[1, 2]), &presence), Step::Wait, "nobody would be left to agree with");
     let remove = |node| Step::Change(vec![MemberChange::Remove(replica(node))]);
     assert_eq!(step(&group, &nodes(&[1, 3]), &presence), remove(2), "who is gone may go");
-    let catalog =
-        |nodes: &[u32]| next_catalog_step(&group, &nodes.iter().copied().map(NodeId).collect::<Vec<_>>(), &presence);
+    let catalog = |nodes: &[u32]| {
+        next_catalog_step(&group, &nodes.iter().copied().map(NodeId).collect::<Vec<_>>(), &BTreeSet::new(), &presence)
+    };
     assert_eq!(catalog(&[1, 2]), Step::Wait);
     assert_eq!(catalog(&[1, 3]), remove(2));
 
@@ -202,15 +203,15 @@ fn a_voter_of_the_catalog_that_is_lost_gives_way_to_a_learner_that_is_there() {
     let replicas: Vec<_> = (1..=6).map(|node| catalog_replica(NodeId(node))).collect();
     let all: Vec<_> = (1..=6).map(NodeId).collect();
     let mut group = view(&replicas[..5], &replicas[5..]);
-    assert_eq!(next_catalog_step(&group, &all, &present(1..=6)), Step::Done);
+    assert_eq!(next_catalog_step(&group, &all, &BTreeSet::new(), &present(1..=6)), Step::Done);
     set(&mut group, ghost(replicas[3]));
     let silent = Presence::new(
         all.iter().map(|node| (*node, if node.0 == 4 { Standing::Away } else { Standing::Steady })),
         Default::default(),
     );
-    assert_eq!(next_catalog_step(&group, &all, &silent), Step::Done, "it may come back");
+    assert_eq!(next_catalog_step(&group, &all, &BTreeSet::new(), &silent), Step::Done, "it may come back");
     let swap = vec![MemberChange::Voter(replicas[5]), MemberChange::Learner(replicas[3])];
-    assert_eq!(next_catalog_step(&group, &all, &present([1, 2, 3, 5, 6])), Step::Change(swap));
+    assert_eq!(next_catalog_step(&group, &all, &BTreeSet::new(), &present([1, 2, 3, 5, 6])), Step::Change(swap));
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn a_voter_of_the_catalog_is_removed_together_with_a_promotion_if_it_cannot_be_a
     set(&mut group, ghost(replicas[1]));
     let nodes = [1, 2, 4].map(NodeId);
     let swap = vec![MemberChange::Voter(replicas[3]), MemberChange::Remove(replicas[2])];
-    assert_eq!(next_catalog_step(&group, &nodes, &present([1, 3, 4])), Step::Change(swap));
+    assert_eq!(next_catalog_step(&group, &nodes, &BTreeSet::new(), &present([1, 3, 4])), Step::Change(swap));
 }
 
 #[test]
@@ -232,4 +233,26 @@ fn what_a_move_added_does_not_keep_what_it_replaces() {
     let placement = moving(&nodes(&[2, 3, 4]), &wanted);
     let remove = Step::Change(vec![MemberChange::Remove(replica(3))]);
     assert_eq!(next_step(&group, &placement, &present([1, 2, 3])), remove, "there were two copies before");
+}
+
+#[test]
+fn a_node_that_is_drained_has_no_say_in_the_catalog_where_the_others_bear_as_much() {
+    let replicas: Vec<_> = (1..=4).map(|node| catalog_replica(NodeId(node))).collect();
+    let nodes: Vec<_> = (1..=4).map(NodeId).collect();
+    let all = present(1..=4);
+    let next = |count: usize, leader: usize, leaving: u32| {
+        let group = GroupView { replica: replicas[leader], ..view(&replicas[..count], &[]) };
+        let others = replicas[..count].iter().filter(|it| **it != group.replica).map(|it| sound(*it)).collect();
+        next_catalog_step(&GroupView { others, ..group }, &nodes[..count], &[NodeId(leaving)].into(), &all)
+    };
+    let gives_up = Step::Change(vec![MemberChange::Learner(replicas[1])]);
+    assert_eq!(next(2, 0, 2), gives_up, "who is left alone decides alone");
+    assert_eq!(next(2, 1, 2), Step::HandOver(replicas[0]));
+    assert_eq!(next(3, 0, 2), Step::Done, "two of two would bear less than three");
+    assert_eq!(next(3, 1, 2), Step::Done);
+    assert_eq!(next(4, 0, 2), gives_up);
+    let without = view(&replicas[..1], &replicas[1..2]);
+    assert_eq!(next_catalog_step(&without, &nodes[..2], &[NodeId(2)].into(), &all), Step::Done, "it gets no vote");
+    let again = Step::Change(vec![MemberChange::Voter(replicas[1])]);
+    assert_eq!(next_catalog_step(&without, &nodes[..2], &BTreeSet::new(), &all), again, "once it is to stay");
 }

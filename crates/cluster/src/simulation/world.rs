@@ -279,7 +279,8 @@ impl World {
         let leader = self.catalog_group.leader.expect("it serves");
         let view = self.catalog_group.view(leader, &|replica| self.is_up(replica.node));
         let nodes: Vec<NodeId> = self.catalog.nodes().filter(|it| !it.is_expected).map(|it| it.id).collect();
-        match next_catalog_step(&view, &nodes, presence) {
+        let leaving = self.catalog.nodes().filter(|it| it.is_draining).map(|it| it.id).collect();
+        match next_catalog_step(&view, &nodes, &leaving, presence) {
             Step::Change(changes) => {
                 let mut after = self.check_change(&self.catalog_group, &view, &changes, None);
                 let learners: Vec<ReplicaId> =

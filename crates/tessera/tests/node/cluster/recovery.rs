@@ -115,3 +115,46 @@ fn one_of_two_nodes_goes_on_with_everything_at_an_operators_word() {
         assert_all_there(&mut cluster.client(at), table);
     }
 }
+
+/// One of two is drained and stopped, and only then removed: the other one decides alone by then.
+#[test]
+fn the_one_of_two_that_is_drained_may_be_stopped_before_it_is_removed() {
+    let mut cluster = Cluster::start(2);
+    cluster.wait_for("replicas move to the second node", WHOLE, || {
+        cluster.status(0).is_some_and(|status| status["cluster"]["nodes"][1]["leaders"].as_u64() > Some(0))
+    });
+    write(&mut cluster.client(1), "default");
+    cluster.cli(1, "node drain 2").unwrap();
+    cluster.wait_for("it is drained", WHOLE, || {
+        cluster.status(0).is_some_and(|status| status["cluster"]["nodes"][1]["replicas"] == 0)
+    });
+    assert_eq!(cluster.nodes[1].take().unwrap().process.terminate(), Some(0));
+    let mut client = cluster.client(0);
+    assert_all_there(&mut client, "default");
+    cluster.cli(0, "table create t --partitions 4").unwrap();
+    cluster.cli(0, "node remove 2").unwrap();
+    write(&mut client, "t");
+    assert_eq!(cluster.known_nodes(0), Some(1));
+}
+
+/// Both of two nodes are started again, one after the other. Nothing is lost, and what waits meanwhile is done.
+#[test]
+fn two_nodes_are_started_again_one_after_the_other() {
+    let mut cluster = Cluster::start(2);
+    cluster.cli(0, "table create t --partitions 4 --replicas 2").unwrap();
+    write(&mut cluster.client(0), "t");
+    for at in [0, 1] {
+        let other = 1 - at;
+        assert_eq!(cluster.nodes[at].take().unwrap().process.terminate(), Some(0));
+        let mut client = cluster.client(other);
+        let waiting = std::thread::spawn(move || {
+            client.run("TABLE t");
+            client.run("SET while yes")
+        });
+        cluster.start_node(at);
+        let answer = waiting.join().unwrap();
+        assert!(matches!(answer, Value::Simple(_)), "it waits for the other one: {answer}");
+        wait_for("the node serves", WHOLE, || cluster.node(at).is_serving().then_some(()));
+        assert_all_there(&mut cluster.client(at), "t");
+    }
+}
