@@ -25,6 +25,8 @@ const ROUND: Duration = Duration::from_millis(500);
 const MOVES: usize = 4;
 /// Groups led by a node not heard of for so long look for another leader; nodes that live are heard of twice as often.
 const SILENT: Duration = Duration::from_secs(1);
+/// For how long after a node was started again groups that rest look for another leader than the one that it was.
+const STARTED: Duration = Duration::from_secs(3);
 /// How long after asking a replica to lead it is asked again.
 const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 /// How long a node that starts waits before it says what it has forgotten. Leases that rest on what it had promised are
@@ -294,10 +296,12 @@ impl Store {
 }
 
 impl Host {
-    /// Groups that rest do not notice that their leader's node is gone.
+    /// Groups that rest do not notice that their leader's node is gone, or that it has been started again and leads nothing any
+    /// more, which it may never do again: a replica of an older copy, or one that has forgotten its votes, stays down.
     fn wake_what_waits(&self) {
         for node in self.catalog.load().nodes().filter(|node| node.id != self.identity.node) {
-            if self.transport.silence(node.id).is_none_or(|silence| silence >= SILENT) {
+            let is_silent = self.transport.silence(node.id).is_none_or(|silence| silence >= SILENT);
+            if is_silent || self.generations.was_started_within(node.id, STARTED) {
                 self.inboxes.iter().for_each(|inbox| inbox.wake_led_by(node.id));
                 self.catalog_inbox.wake_led_by(node.id);
             }

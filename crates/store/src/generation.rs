@@ -10,11 +10,11 @@
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 use tessera_cluster::{load_json, save_json};
 use tessera_transport::{Generation, Refusal};
 use tessera_types::NodeId;
@@ -75,12 +75,19 @@ pub(crate) fn forget_others(peers: &Path, nodes: &[NodeId]) -> io::Result<()> {
 pub(crate) struct KnownGenerations {
     path: PathBuf,
     known: Mutex<BTreeMap<NodeId, (u64, u64)>>,
+    /// When nodes came with starts that had not been seen before.
+    came: Mutex<HashMap<NodeId, Instant>>,
 }
 
 impl KnownGenerations {
     pub(crate) fn load(path: &Path) -> io::Result<Self> {
         let known = load_json(path)?.unwrap_or_default();
-        Ok(Self { path: path.to_path_buf(), known: Mutex::new(known) })
+        Ok(Self { path: path.to_path_buf(), known: Mutex::new(known), came: Mutex::default() })
+    }
+
+    /// Whether a node was started, as far as was seen here, not longer ago than `time`.
+    pub(crate) fn was_started_within(&self, node: NodeId, time: Duration) -> bool {
+        self.came.lock().get(&node).is_some_and(|came| came.elapsed() <= time)
     }
 
     /// Whether a start of a node may come, which is on disk when this returns.
@@ -96,6 +103,7 @@ impl KnownGenerations {
         let written = save_json(&self.path, &after);
         written.map_err(|error| Refusal::Failed(format!("this node cannot write down that it was seen: {error}")))?;
         *known = after;
+        self.came.lock().insert(node, Instant::now());
         Ok(())
     }
 }
@@ -138,11 +146,14 @@ mod tests {
         for (number, random) in [(3, 30), (3, 30), (5, 50)] {
             known.admit(NodeId(2), start(number, random)).unwrap();
         }
+        let is_new = |known: &KnownGenerations| known.was_started_within(NodeId(2), Duration::from_secs(3_600));
+        assert!(is_new(&known) && !known.was_started_within(NodeId(3), Duration::from_secs(3_600)));
         let known = KnownGenerations::load(&path).unwrap();
         for older in [start(5, 51), start(4, 50), start(3, 30)] {
             assert_eq!(known.admit(NodeId(2), older), Err(Refusal::Overtaken { known: 5 }));
         }
         known.admit(NodeId(2), start(5, 50)).unwrap();
+        assert!(!is_new(&known), "this start was seen before");
         known.admit(NodeId(3), start(1, 1)).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! An older copy of a data directory is put back under a node that has acknowledged more since. No majority with it loses what
 //! was acknowledged: the copy is recognised, and counts for nothing until others that have everything come, or somebody says so.
 
-use super::Cluster;
+use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use std::path::Path;
 use std::process::Command;
@@ -29,6 +29,15 @@ fn put_back(copied: &Path, directory: &Path, in_place: bool) {
     for file in std::fs::read_dir(copied).unwrap().map(Result::unwrap).filter(|file| file.file_name() != "LOCK") {
         copy(&file.path(), directory);
     }
+}
+
+/// Longer than a group that nobody uses stays awake.
+const REST: Duration = Duration::from_secs(5);
+
+fn wait_until_noticed(cluster: &Cluster, at: usize) {
+    cluster.wait_for("the older copy is noticed", Duration::from_secs(30), || {
+        cluster.cli(at, "status").is_ok_and(|status| status.contains("older than what the node had"))
+    });
 }
 
 /// A client of a node, once that listens.
@@ -75,9 +84,7 @@ fn with_an_older_copy(third_knows: bool) -> Cluster {
     put_back(&copied, &cluster.data_directory(1), third_knows);
     cluster.start_node(1);
     cluster.start_node(2);
-    cluster.wait_for("the older copy is noticed", Duration::from_secs(30), || {
-        cluster.cli(1, "status").is_ok_and(|status| status.contains("older than what the node had"))
-    });
+    wait_until_noticed(&cluster, 1);
     // Whatever they answer now, it is not that there is nothing.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(2) {
@@ -122,4 +129,27 @@ fn an_operator_may_say_that_an_older_copy_counts() {
     let mut client = client(&cluster, 2);
     assert!(matches!(client.run("SET n0 anew"), Value::Simple(_)));
     assert_eq!(client.run("GET n1"), Value::Null);
+}
+
+/// Replicas that rested went on waiting for a leader that had been on that node and was never to come back: its node was there
+/// again before anybody had missed it, and nobody asked the partition for anything.
+#[test]
+fn what_an_older_copy_led_finds_another_leader_although_nobody_uses_it() {
+    let mut cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    cluster.kill(1);
+    let copied = cluster.data.path().join("copy");
+    copy(&cluster.data_directory(1), &copied);
+    cluster.start_node(1);
+    cluster.wait_for("the second node leads again", WHOLE, || {
+        let led = cluster.status(1).map(|status| status["serving_partitions"].as_u64());
+        led.flatten().is_some_and(|led| led > 0)
+    });
+    cluster.wait_until_whole();
+    std::thread::park_timeout(REST);
+    cluster.kill(1);
+    put_back(&copied, &cluster.data_directory(1), false);
+    cluster.start_node(1);
+    wait_until_noticed(&cluster, 1);
+    cluster.wait_until_whole();
 }
