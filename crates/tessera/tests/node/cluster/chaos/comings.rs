@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
 
 /// What is done.
-const KINDS: &[Kind] =
-    &[Comings::join, Comings::die_in_the_join, Comings::retire, Comings::lose_disk, Comings::move_house];
-
-/// What is done only if `TESSERA_CHAOS_WAITING` is set: it waits for somebody to notice that a node has come back with less than it
-/// had acknowledged.
-const WAITING: &[Kind] = &[Comings::copy_or_put_back];
+const KINDS: &[Kind] = &[
+    Comings::join,
+    Comings::die_in_the_join,
+    Comings::retire,
+    Comings::lose_disk,
+    Comings::move_house,
+    Comings::copy_or_put_back,
+];
 
 /// How long a disk that is to be lost waits until nothing else is missing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,9 +64,7 @@ impl Comings {
 
     pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
         self.tidy(cluster);
-        let waiting: &[Kind] = if std::env::var_os("TESSERA_CHAOS_WAITING").is_some() { WAITING } else { &[] };
-        let kinds: Vec<Kind> = KINDS.iter().chain(waiting).copied().collect();
-        let kind = kinds.choose(random).expect("there are some");
+        let kind = KINDS.choose(random).expect("there are some");
         kind(self, cluster, random);
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
     }

@@ -1,4 +1,7 @@
 //! Banks: transactions that move amounts between accounts which they watch, and audits of all accounts at once.
+//!
+//! What is in an account is its amount and a number that is never used twice: on several nodes EXEC compares what is under a watched
+//! key, so that an account whose amount has changed and changed back would look as if nobody had touched it.
 
 use super::super::load::{Session, number_in};
 use super::Work;
@@ -24,7 +27,10 @@ fn key(bank: &str, account: usize) -> String {
 
 /// Accounts are opened when somebody first looks at them.
 fn amount(value: &Value) -> i64 {
-    number_in(value).map_or(OPENING, |amount| amount as i64)
+    let Value::Bulk(held) = value else { return OPENING };
+    let amount =
+        held.split(|byte| *byte == b':').next().and_then(|amount| std::str::from_utf8(amount).ok()?.parse().ok());
+    amount.unwrap_or_else(|| panic!("{value}"))
 }
 
 impl Accounts {
@@ -48,8 +54,9 @@ impl Accounts {
         let amount = session.random.random_range(0..=found[0]);
         let changes = [(from, found[0], found[0] - amount), (to, found[1], found[1] + amount)];
         let mut commands = vec![words(&format!("INCR {{{bank}}}transfers"))];
-        commands
-            .extend(changes.iter().map(|(account, _, after)| words(&format!("SET {} {after}", key(bank, *account)))));
+        for (account, _, after) in &changes {
+            commands.push(words(&format!("SET {} {after}:{}", key(bank, *account), session.new_value())));
+        }
         let answer = session.transact(&commands);
         // Nothing was done if somebody else was faster.
         if answer.is_refused() || answer.value() == Some(&Value::Null) {
