@@ -222,7 +222,7 @@ impl CatalogListener for CatalogNews {
     }
 
     fn set_aside(&mut self, reason: &Inconsistent) {
-        tracing::error!(%reason, "the catalog's replica here is set aside: this node hears of no changes any more");
+        tracing::error!(%reason, "the catalog's replica here is set aside: this node hears of no changes until another one takes its place");
         self.host.replicas.set_aside(CATALOG_GROUP, reason);
     }
 

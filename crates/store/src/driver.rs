@@ -87,6 +87,7 @@ impl Rounds {
     async fn round(&mut self, number: u64) {
         self.host().know_peers();
         self.host().follow_clocks();
+        self.store.replace_catalog_that_is_aside().await;
         self.host().wake_what_waits();
         let host = self.host().clone();
         let settled = tokio::task::spawn_blocking(move || host.make_room().and(host.settle_replicas())).await;

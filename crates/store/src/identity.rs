@@ -24,6 +24,9 @@ struct IdentityFile {
     /// The incarnation of this node's replica of the catalog.
     #[serde(default)]
     catalog_incarnation: u32,
+    /// Whether that one has still to begin: what the log and the file of the catalog have is an earlier one's.
+    #[serde(default)]
+    is_catalog_to_begin: bool,
 }
 
 /// Reads the identity; `None` for a node that has none yet.
@@ -39,20 +42,29 @@ pub(crate) fn load_catalog_replica(path: &Path) -> io::Result<ReplicaId> {
     Ok(ReplicaId { node: file.node, incarnation: file.catalog_incarnation })
 }
 
-pub(crate) fn save_catalog_replica(path: &Path, replica: ReplicaId) -> io::Result<()> {
+/// Whether what the log and the file of the catalog have is to be forgotten before this node's replica of it begins.
+pub(crate) fn is_catalog_to_begin(path: &Path) -> io::Result<bool> {
+    let file: Option<IdentityFile> = tessera_cluster::load_json(path)?;
+    Ok(file.is_some_and(|file| file.is_catalog_to_begin))
+}
+
+pub(crate) fn save_catalog_replica(path: &Path, replica: ReplicaId, is_catalog_to_begin: bool) -> io::Result<()> {
     let file: Option<IdentityFile> = tessera_cluster::load_json(path)?;
     let file = file.ok_or(io::ErrorKind::NotFound)?;
-    tessera_cluster::save_json(path, &IdentityFile { catalog_incarnation: replica.incarnation, ..file })
+    let catalog_incarnation = replica.incarnation;
+    tessera_cluster::save_json(path, &IdentityFile { catalog_incarnation, is_catalog_to_begin, ..file })
 }
 
 /// The node goes on in a cluster of another name, with another replica of the catalog.
 pub(crate) fn save_recovered(path: &Path, cluster: ClusterId, replica: ReplicaId) -> io::Result<()> {
     let ReplicaId { node, incarnation } = replica;
-    tessera_cluster::save_json(path, &IdentityFile { cluster, node, catalog_incarnation: incarnation })
+    let file = IdentityFile { cluster, node, catalog_incarnation: incarnation, is_catalog_to_begin: false };
+    tessera_cluster::save_json(path, &file)
 }
 
 fn save(path: &Path, identity: Identity) -> io::Result<()> {
-    let file = IdentityFile { cluster: identity.cluster, node: identity.node, catalog_incarnation: 0 };
+    let Identity { cluster, node, .. } = identity;
+    let file = IdentityFile { cluster, node, catalog_incarnation: 0, is_catalog_to_begin: false };
     tessera_cluster::save_json(path, &file)
 }
 

@@ -6,6 +6,7 @@
 mod addresses;
 mod admission;
 mod boot;
+mod catalog_aside;
 mod catalog_changes;
 mod catalog_follower;
 mod change_set;

@@ -104,24 +104,33 @@ impl Store {
     /// Has the cluster give this node another replica of the catalog, and writes down which.
     async fn replace_catalog_replica(&self) -> ReplicaId {
         tracing::warn!("the data here is older than what this node had; asking the cluster for new replicas");
-        let command = CatalogCommand::RenewCatalogReplica { node: self.node() };
-        let request = serde_json::to_vec(&command).expect("commands have a JSON form");
         loop {
-            self.host.know_peers();
-            for node in self.others() {
-                let answer = self.host.transport.request(node, peers::CATALOG, &request).await;
-                let answer = answer.ok().and_then(|answer| serde_json::from_slice(&answer).ok());
-                if let Some(CatalogAnswer::Changed(Changed::Replica(replica))) = answer {
-                    match crate::identity::save_catalog_replica(&self.host.directory.identity(), replica) {
-                        Ok(()) => return replica,
-                        Err(error) => {
-                            tracing::error!(%error, "which replica of the catalog is here cannot be written down")
-                        }
+            if let Some(replica) = self.ask_for_catalog_replica().await {
+                match crate::identity::save_catalog_replica(&self.host.directory.identity(), replica, false) {
+                    Ok(()) => return replica,
+                    Err(error) => {
+                        tracing::error!(%error, "which replica of the catalog is here cannot be written down")
                     }
                 }
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// Asks each other node once to have the cluster give this one another replica of the catalog. The one that leads the catalog
+    /// answers.
+    pub(crate) async fn ask_for_catalog_replica(&self) -> Option<ReplicaId> {
+        let command = CatalogCommand::RenewCatalogReplica { node: self.node() };
+        let request = serde_json::to_vec(&command).expect("commands have a JSON form");
+        self.host.know_peers();
+        for node in self.others() {
+            let answer = self.host.transport.request(node, peers::CATALOG, &request).await;
+            let answer = answer.ok().and_then(|answer| serde_json::from_slice(&answer).ok());
+            if let Some(CatalogAnswer::Changed(Changed::Replica(replica))) = answer {
+                return Some(replica);
+            }
+        }
+        None
     }
 }
 

@@ -112,6 +112,15 @@ impl Replicas {
         self.aside.lock().insert(group, Aside { reason: reason.to_string(), has_forgotten });
     }
 
+    pub(crate) fn is_aside(&self, group: GroupId) -> bool {
+        self.aside.lock().contains_key(&group)
+    }
+
+    /// Another replica takes the place of the one that could not go on.
+    pub(crate) fn is_replaced(&self, group: GroupId) {
+        self.aside.lock().remove(&group);
+    }
+
     /// Replicas here that cannot go on, and why. The catalog's own may be among them, which has no number.
     pub(crate) fn all_aside(&self) -> Vec<(GroupId, Option<ReplicaId>, Aside)> {
         let (held, aside) = (self.held.lock(), self.aside.lock());

@@ -123,15 +123,21 @@ impl Store {
         let handler = Arc::new(PeerHandler::default());
         let transport = Transport::new(identity, config.secret.clone(), handler.clone());
         let mut recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();
-        if start.is_overtaken {
+        let own = directory.identity();
+        let failed = |error| OpenError::File("node.json", error);
+        let catalog_replica = identity::load_catalog_replica(&own).map_err(failed)?;
+        let is_catalog_to_begin = identity::is_catalog_to_begin(&own).map_err(failed)?;
+        if start.is_overtaken || is_catalog_to_begin {
             // As if it had just joined: it knows tables and nodes of an earlier time, and what it voted counts for nothing.
             file.applied_index = 0;
             file.save(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
             log.submit(LogBatch { records: vec![LogRecord::Removed { group: CATALOG_GROUP }], ..Default::default() });
             recovered_catalog = RecoveredGroup::default();
         }
-        let catalog_replica = identity::load_catalog_replica(&directory.identity())
-            .map_err(|error| OpenError::File("node.json", error))?;
+        if is_catalog_to_begin {
+            log.wait_synced()?;
+            identity::save_catalog_replica(&own, catalog_replica, false).map_err(failed)?;
+        }
         let founder = catalog_replica_of(identity::FIRST_NODE);
         let settings = GroupSettings {
             persistent: true,
@@ -344,7 +350,9 @@ impl Store {
                 let name = name.map_or_else(|| table.to_string(), |name| name.to_string());
                 format!("table {name}: partition {partition} on this node is set aside: {reason}")
             }
-            None => format!("the catalog on this node is set aside: {reason}. Remove the node, and let it join anew"),
+            None => format!(
+                "the catalog on this node is set aside: {reason}. Another one takes its place as soon as the other nodes can agree to that"
+            ),
         };
         self.host.replicas.all_aside().into_iter().map(describe).collect()
     }

@@ -65,3 +65,28 @@ fn a_node_that_comes_back_under_another_address_serves_within_seconds() {
     assert_there(&mut client, 50);
     write(&mut client, 50);
 }
+
+/// What the third node has of the catalog does not fit together any more. It once heard of no change until somebody
+/// removed the node.
+#[test]
+fn a_catalog_that_contradicts_itself_is_replaced() {
+    let mut cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    cluster.kill(2);
+    let directory = cluster.data_directory(2);
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(directory.join(name)).unwrap()).unwrap()
+    };
+    let mut catalog = read("catalog.json");
+    // The log begins behind that.
+    catalog["applied_index"] = 1.into();
+    std::fs::write(directory.join("catalog.json"), catalog.to_string()).unwrap();
+    cluster.start_node(2);
+    cluster.wait_for("the third node gets another replica of the catalog", WHOLE, || {
+        let identity = read("node.json");
+        identity["catalog_incarnation"].as_u64() > Some(0) && identity["is_catalog_to_begin"] == false
+    });
+    cluster.cli(0, "table create t --partitions 4 --replicas 3").unwrap();
+    cluster.wait_for("the third node hears of a table", WHOLE, || cluster.cli(2, "table placement t").is_ok());
+    cluster.wait_for("nothing is set aside any more", WHOLE, || cluster.lacks_nothing(2));
+}
