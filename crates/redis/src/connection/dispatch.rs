@@ -119,7 +119,7 @@ impl Connection {
         }
         // One look at the clock for all: of a slow pipeline of writes the first stands for the others.
         if let Some(first) = first {
-            self.note_slow(&first, began);
+            self.note_slow(&first, began.elapsed());
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A page of any web site can have a browser send a request to this port, with a body of its choice, and inline commands make a
 //! request look like commands: its head would be answered with errors and its body carried out. Redis ends such connections at
-//! the first line that can only be HTTP, and so does this.
+//! the first line that can only be HTTP, and so does this. Where the port speaks no TLS, a connection that begins it is ended too:
+//! a page can have lines of its choice stand in what its browser sends first, and a client that errs learns why from the log.
 
 use super::Connection;
 
@@ -19,6 +20,11 @@ pub(super) fn is_request_line(words: &[&[u8]]) -> bool {
     }
 }
 
+/// Whether an inline command begins with what TLS begins with: a record with a handshake, of any version.
+pub(super) fn is_tls(line: &[u8]) -> bool {
+    line.starts_with(&[0x16, 0x03])
+}
+
 /// Whether a command has a name that no command will ever have, but requests do. The same as in Redis.
 pub(super) fn names_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
@@ -30,6 +36,15 @@ impl Connection {
         tracing::warn!(
             address = %self.client.address,
             "a connection to the Redis port that speaks HTTP was ended: a web page may be trying to give commands"
+        );
+        self.closing = true;
+    }
+
+    /// Ends a connection that speaks TLS where nobody does, likewise.
+    pub(super) fn end_tls(&mut self) {
+        tracing::warn!(
+            address = %self.client.address,
+            "a connection that speaks TLS to the Redis port was ended: this node has no certificate (`tls.certificate`)"
         );
         self.closing = true;
     }

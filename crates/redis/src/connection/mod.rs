@@ -44,7 +44,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 pub(crate) use stream::Stream;
 use tessera_face::buffers;
 use tessera_types::{RequestError, UnixMillis};
@@ -181,6 +181,10 @@ impl Connection {
                     commands += 1;
                     if input[began] != b'*' && http::is_request_line(&frame.words(&input)) {
                         self.end_http();
+                        break;
+                    }
+                    if http::is_tls(&input[began..]) {
+                        self.end_tls();
                         break;
                     }
                     if let Some(key) = self.plain_get(&input, &frame) {
@@ -340,7 +344,9 @@ impl Connection {
                 self.take_if_not_ready(replied, command, &owned);
             }
         }
-        self.note_slow(&owned, began);
+        let took = began.elapsed();
+        self.turn.note_time(took);
+        self.note_slow(&owned, took);
         Ok(())
     }
 
@@ -359,8 +365,7 @@ impl Connection {
         self.is_confined() && self.output.len() >= ANSWER_BYTES
     }
 
-    fn note_slow(&self, frame: &OwnedFrame, began: Instant) {
-        let took = began.elapsed();
+    fn note_slow(&self, frame: &OwnedFrame, took: Duration) {
         if self.server.slow_log.is_slow(took) {
             let address = self.client.address.to_string();
             self.server.slow_log.push(took, &redacted(&frame.arguments()), address, self.session.name.clone());

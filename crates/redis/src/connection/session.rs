@@ -1,8 +1,7 @@
 //! What a connection has chosen: user, table, protocol, durability, an open transaction.
 
-use super::batch::Watched;
 use super::choices::Choices;
-use super::transactions::OpenTransaction;
+use super::transactions::{OpenTransaction, Watches};
 use crate::access::User;
 use crate::clients::Client;
 use crate::commands::{Command, CommandError, Flags};
@@ -24,7 +23,7 @@ pub(super) struct Session {
     /// Whether it wants to be told where to go instead of being served from there.
     pub(super) wants_redirects: bool,
     pub(super) transaction: Option<OpenTransaction>,
-    pub(super) watches: Vec<Watched>,
+    pub(super) watches: Watches,
     pub(super) name: String,
     pub(super) library: (String, String),
     /// Whether a GET needs no further look: the user may read, no transaction is open, and nobody has to confirm it.
@@ -40,7 +39,7 @@ impl Session {
             choices: Choices::default(),
             wants_redirects: false,
             transaction: None,
-            watches: Vec::new(),
+            watches: Watches::default(),
             name: String::new(),
             library: Default::default(),
             reads_freely: false,

@@ -109,9 +109,13 @@ async fn what_is_deleted_on_a_table_that_evicts_is_gone_from_all_replicas() {
     let create = CatalogCommand::Create { name: "cache".into(), schema, settings, absent: Default::default() };
     first.store.change_catalog(create).await.unwrap().unwrap();
     let (table, other) = (first.table("cache").await, second.table("cache").await);
-    wait_for("the small node leads some, and both have all", || {
-        let leads = (0..4).any(|at| table.leader_of(at) == Leader::Here);
-        (leads && (0..4).all(|at| table.lag(at).is_some() && other.lag(at).is_some())).then_some(())
+    // Before each leads its share, leaders change, and the next one may well have what this one evicted.
+    wait_for("each node leads its share, and both have all", || {
+        let leads = |leader| (0..4).filter(|at| table.leader_of(*at) == leader).count() == 2;
+        (leads(Leader::Here)
+            && leads(Leader::Node(second.store.node()))
+            && (0..4).all(|at| table.lag(at).is_some() && other.lag(at).is_some()))
+        .then_some(())
     })
     .await;
     let mut client = connection(&first, &table);
@@ -318,6 +322,7 @@ async fn others_have_their_turn_while_a_connection_has_much_to_do() {
     let mut connection = connection(&node, &table);
     fill(&mut connection, 100, 100 << 10).await;
     let keys: String = (0..100).map(|number| format!(" k{number}")).collect();
+    connection.given(&format!("SET l {}", "v".repeat(4_000))).await;
     // Ten megabytes each, and ten thousand small commands.
     for number in 0..200 {
         let pairs: String = (0..100).map(|field| format!(" f{number}-{field} {}", "v".repeat(100))).collect();
@@ -331,6 +336,9 @@ async fn others_have_their_turn_while_a_connection_has_much_to_do() {
         ("STRLEN k1\n".repeat(10_000), 8),
         ("PING\n".repeat(10_000), 8),
         ("GET nosuch\n".repeat(10_000), 8),
+        // Little is asked and answered, and each takes long.
+        ("HLEN h\n".repeat(100), 20),
+        ("LCS l l LEN\n".repeat(10), 8),
     ] {
         let (turns, _) = turns_beside(&mut connection, &lines).await;
         assert!(turns >= least, "{turns} turns beside {}", &lines[..20]);
@@ -373,6 +381,17 @@ async fn nothing_of_an_http_request_is_carried_out() {
         let mut another = self::connection(&node, &table);
         assert_eq!(another.given("GET k").await, "$1\r\nv\r\n", "{request}");
     }
+}
+
+/// A browser that is led to `https` at this port sends a session ticket that the page's server chose.
+#[tokio::test]
+async fn nothing_of_a_tls_handshake_is_carried_out() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut browser = connection(&node, &table);
+    assert_eq!(browser.read_raw("\u{16}\u{3}\u{1} ticket\r\nSET owned 1\r\n").await, "");
+    assert!(browser.closing);
+    assert_eq!(connection(&node, &table).given("EXISTS owned").await, ":0\r\n");
 }
 
 #[tokio::test]
@@ -426,6 +445,32 @@ async fn a_transaction_that_is_too_long_is_refused() {
         assert!(connection.given("EXEC").await.starts_with("-EXECABORT "));
         assert_eq!(connection.given("EXISTS k").await, ":0\r\n");
     }
+}
+
+#[tokio::test]
+async fn the_keys_that_a_connection_watches_are_bounded() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    let watch = |from: usize, count: usize| {
+        (from..from + count).fold("WATCH".to_string(), |line, number| line + &format!(" w{number}"))
+    };
+    assert_eq!(connection.given(&watch(0, 60_000)).await, "+OK\r\n");
+    let refused = connection.given(&watch(60_000, 60_000)).await;
+    assert!(refused.starts_with("-ERR a connection watches at most 100000 keys"), "{refused}");
+    assert_eq!(connection.given(&watch(60_000, 40_000)).await, "+OK\r\n");
+    assert!(connection.given("WATCH one").await.starts_with("-ERR "));
+    assert_eq!(connection.given("UNWATCH\nWATCH one").await, "+OK\r\n+OK\r\n");
+    // Long keys count by their bytes.
+    let long = "k".repeat(60_000);
+    let mut replies = String::new();
+    for _ in 0..1_200 {
+        replies = connection.given(&format!("WATCH {long}")).await;
+        if replies.starts_with('-') {
+            break;
+        }
+    }
+    assert!(replies.starts_with("-ERR a connection watches at most 100000 keys"), "{replies}");
 }
 
 #[tokio::test]

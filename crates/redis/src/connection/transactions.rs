@@ -13,6 +13,51 @@ const QUEUED_COMMANDS: usize = 100_000;
 /// What a queued command takes beside its bytes.
 const QUEUED_OVERHEAD: usize = 128;
 
+/// Keys that a connection watches at most: EXEC looks at each of them while all others of the partition wait.
+const WATCHED_KEYS: usize = 100_000;
+/// What a watched key takes beside its bytes, as one of the arguments of a WATCH between nodes, which has a digest after each.
+const WATCHED_OVERHEAD: usize = 64 + 2 * ARGUMENT_OVERHEAD;
+
+/// The keys that a connection watches.
+#[derive(Default)]
+pub(super) struct Watches {
+    keys: Vec<Watched>,
+    /// What the keys take, bytes.
+    bytes: usize,
+}
+
+impl Watches {
+    /// Whether these keys may be watched besides.
+    ///
+    /// # Errors
+    ///
+    /// In words, if they are more than a connection may watch.
+    fn check_room(&self, keys: &[&[u8]], table: &Table) -> Result<(), CommandError> {
+        let limit = longest_transaction(table);
+        let bytes = self.bytes + keys.iter().map(|key| key.len() + WATCHED_OVERHEAD).sum::<usize>();
+        if bytes <= limit && self.keys.len() + keys.len() <= WATCHED_KEYS {
+            return Ok(());
+        }
+        Err(CommandError::Reply(format!(
+            "ERR a connection watches at most {WATCHED_KEYS} keys of {limit} bytes in all; none of these is watched now"
+        ).into()))
+    }
+
+    fn push(&mut self, watched: Watched) {
+        self.bytes += watched.key().len() + WATCHED_OVERHEAD;
+        self.keys.push(watched);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// How long a transaction may be, and the keys that are watched for it: as long as one command.
+fn longest_transaction(table: &Table) -> usize {
+    table.limits().write_bytes.saturating_add(1 << 20)
+}
+
 /// What has been queued since MULTI.
 #[derive(Default)]
 pub(super) struct OpenTransaction {
@@ -81,7 +126,7 @@ impl Connection {
         match transaction.partition_with(&table, command, &frame) {
             Ok(partition) => {
                 transaction.bytes += frame.bytes() + QUEUED_OVERHEAD + frame.len() * ARGUMENT_OVERHEAD;
-                let limit = table.limits().write_bytes.saturating_add(1 << 20);
+                let limit = longest_transaction(&table);
                 if transaction.bytes > limit || transaction.commands.len() >= QUEUED_COMMANDS {
                     transaction.spoiled = true;
                     transaction.commands = Vec::new();
@@ -124,7 +169,7 @@ impl Connection {
             return self.reply().error("ERR EXEC without MULTI");
         };
         self.session.update();
-        let watches = std::mem::take(&mut self.session.watches);
+        let watches = std::mem::take(&mut self.session.watches).keys;
         if transaction.spoiled {
             return self.reply().error("EXECABORT Transaction discarded because of previous errors.");
         }
@@ -187,12 +232,15 @@ impl Connection {
             }
             return self.reply().ok();
         }
+        if let Err(error) = self.session.watches.check_room(keys, &table) {
+            return self.reply().error(&error.line());
+        }
         if self.may_forward() {
             match self.digests(&table, keys).await {
                 Ok(digests) => {
-                    let watched =
-                        keys.iter().zip(digests).map(|(key, digest)| Watched::Digest { key: key.to_vec(), digest });
-                    self.session.watches.extend(watched);
+                    for (key, digest) in keys.iter().zip(digests) {
+                        self.session.watches.push(Watched::Digest { key: key.to_vec(), digest });
+                    }
                     self.reply().ok();
                 }
                 Err(error) => self.output.extend_from_slice(&error),

@@ -5,8 +5,10 @@
 //! many at a time as are likely to fill a part of the output, by what the values before them took. Each value is then read about
 //! once, however many a pipeline asks for, and the output stays small, since it is written out between slices.
 
-/// Work of a turn: bytes of commands and of replies, and [`COMMAND`] for each command. It takes a thread about half a
-/// millisecond.
+use std::time::Duration;
+
+/// Work of a turn: bytes of commands and of replies, [`COMMAND`] for each command, and the nanoseconds that commands took, since
+/// some take long that are short and answer little. It takes a thread about half a millisecond, so a byte is like a nanosecond.
 const TURN: usize = 512 << 10;
 /// What a command costs beside its bytes, in the bytes that could be copied meanwhile.
 const COMMAND: usize = 1 << 10;
@@ -37,6 +39,11 @@ impl Turn {
     /// Counts bytes of commands or of replies.
     pub(super) fn note_bytes(&mut self, bytes: usize) {
         self.work += bytes;
+    }
+
+    /// Counts the time that a command took.
+    pub(super) fn note_time(&mut self, took: Duration) {
+        self.work = self.work.saturating_add(took.as_nanos().try_into().unwrap_or(usize::MAX));
     }
 
     /// How many reads are made at a time.
