@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
 
 /// A door that somebody should know of.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,10 +52,38 @@ pub fn doors(config: &Config) -> Vec<Door> {
     outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
     // Without a secret it does not start.
     outside("the cluster port", config.cluster.bind, true, "a secret", false);
+    doors.extend(cluster_without_secret(config));
+    doors.extend(secret_for_all_to_read(config));
     if config.has_users() && config.pegasus.port != 0 {
         doors.push(pegasus_beside_users(config));
     }
     doors
+}
+
+/// On loopback a node starts without a secret. Then the cluster port takes whoever reaches it for a node that wants to join, which
+/// matters where the other ports ask who somebody is.
+fn cluster_without_secret(config: &Config) -> Option<Door> {
+    let section = &config.cluster;
+    let has_secret = !section.secret.is_empty() || !section.secret_file.as_os_str().is_empty();
+    let is_guarded_elsewhere = config.has_users() || !config.admin.token_sha256.is_empty();
+    (!has_secret && is_guarded_elsewhere).then(|| Door {
+        words: "the cluster port has no secret: every process of this machine may join the cluster as a node, and read and \
+                change all records without a password; cluster.secret_file keeps them out"
+            .into(),
+        is_risky: true,
+    })
+}
+
+fn secret_for_all_to_read(config: &Config) -> Option<Door> {
+    let file = &config.cluster.secret_file;
+    let mode = std::fs::metadata(file).ok()?.permissions().mode();
+    (mode & 0o007 != 0).then(|| Door {
+        words: format!(
+            "every user of this machine can read or change the cluster's secret in {}: chmod 600 it",
+            file.display()
+        ),
+        is_risky: true,
+    })
 }
 
 fn pegasus_beside_users(config: &Config) -> Door {
@@ -98,8 +127,39 @@ mod tests {
     }
 
     #[test]
+    fn passwords_are_of_little_use_beside_a_cluster_port_without_a_secret() {
+        let mut config = with_user(Some("0".repeat(64)));
+        config.pegasus.port = 0;
+        let said = doors(&config);
+        assert!(
+            said.len() == 1 && said[0].is_risky && said[0].words.contains("the cluster port has no secret"),
+            "{said:?}"
+        );
+        config.cluster.secret = "known to all nodes".into();
+        assert_eq!(doors(&config), []);
+        let mut config = Config::default();
+        config.admin.token_sha256 = "0".repeat(64);
+        assert!(doors(&config)[0].words.contains("the cluster port has no secret"));
+    }
+
+    #[test]
+    fn a_secret_that_everybody_can_read_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut config = Config::default();
+        config.cluster.secret_file = file.path().into();
+        let with_mode = |mode| {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            doors(&config)
+        };
+        assert_eq!(with_mode(0o640), []);
+        let said = with_mode(0o644);
+        assert!(said.len() == 1 && said[0].is_risky && said[0].words.ends_with("chmod 600 it"), "{said:?}");
+    }
+
+    #[test]
     fn what_can_be_reached_from_elsewhere_is_told() {
         let mut config = with_user(None);
+        config.cluster.secret = "known to all nodes".into();
         config.pegasus.port = 0;
         config.redis.bind = "10.0.0.1".parse().unwrap();
         let said = doors(&config);
@@ -107,6 +167,7 @@ mod tests {
                      without TLS";
         assert_eq!(said, [Door { words: words.into(), is_risky: true }]);
         config = with_user(Some("0".repeat(64)));
+        config.cluster.secret = "known to all nodes".into();
         config.pegasus.port = 0;
         config.redis.bind = "10.0.0.1".parse().unwrap();
         config.tls.certificate = "certificate.pem".into();
@@ -118,6 +179,7 @@ mod tests {
     fn pegasus_is_closed_beside_users_unless_somebody_opens_it() {
         assert!(!Config::default().is_pegasus_closed());
         let mut config = with_user(Some("0".repeat(64)));
+        config.cluster.secret = "known to all nodes".into();
         assert!(config.is_pegasus_closed());
         assert!(doors(&config)[0].words.contains("the Pegasus ports are closed"));
         config.pegasus.open_tables = vec!["temp".into()];
