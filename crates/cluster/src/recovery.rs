@@ -15,7 +15,8 @@ use crate::catalog::{Fate, RecoveryNote};
 use crate::{Catalog, CatalogFile, Placement, TableEntry, catalog_replica};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use tessera_consensus::LoggedReplica;
+pub use tessera_consensus::Lack;
+use tessera_consensus::{Heir, Left, LoggedReplica, heir};
 use tessera_types::{ClusterId, Durability, NodeId, ReplicaId, TableId, UnixMillis};
 
 /// Voters of the catalog's group that begins anew; other nodes have learners.
@@ -50,39 +51,12 @@ impl Survey {
     }
 }
 
-/// A replica as its node's log has it; see [`LoggedReplica`].
+/// A replica as its node's log has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurveyedReplica {
     pub replica: ReplicaId,
-    /// Term and index.
-    pub end: (u64, u64),
-    pub committed: u64,
-    pub voters: Vec<ReplicaId>,
-    pub outgoing: Vec<ReplicaId>,
-    pub is_changing: bool,
-    pub takes_snapshot: bool,
-    pub vote: (u64, u64),
-}
-
-impl SurveyedReplica {
-    pub fn new(replica: ReplicaId, logged: LoggedReplica) -> Self {
-        let LoggedReplica { end, committed, voters, outgoing, is_changing, takes_snapshot, vote } = logged;
-        Self { replica, end, committed, voters, outgoing, is_changing, takes_snapshot, vote }
-    }
-}
-
-/// Why a partition may lack what was acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Lack {
-    /// A majority may have been among those that are lost.
-    MajorityLost,
-    /// Its members were being changed, so it is not known who had to agree.
-    MembersChanging,
-    /// The machine went down, and the table does not fsync each write.
-    PowerCut,
-    /// A snapshot was about to take the place of the records.
-    TakingSnapshot,
+    #[serde(flatten)]
+    pub logged: LoggedReplica,
 }
 
 /// What becomes of a partition.
@@ -160,87 +134,36 @@ pub enum RecoveryError {
     )]
     OlderCopy(NodeId),
     #[error(
+        "the nodes that are left had only just joined and do not know of any table yet: there is nothing to go on with"
+    )]
+    KnowsNothing,
+    #[error(
         "without the nodes named as lost the catalog and all partitions still have a majority, so nothing is needed: start the \
          nodes that are left, then drain and remove those that are lost"
     )]
     NothingLacksMajority,
 }
 
-/// A voter, or learner, that is left and remembers its votes.
-struct Left<'a> {
-    surveys: &'a BTreeMap<NodeId, &'a Survey>,
-}
-
-impl Left<'_> {
-    /// The replica of a group on a node, if it is the one that the catalog has there.
-    fn on<'a>(&'a self, group: u64, placement: &Placement) -> impl Iterator<Item = (&'a Survey, &'a SurveyedReplica)> {
-        let replicas = self.surveys.values().filter_map(move |survey| Some((*survey, survey.replicas.get(&group)?)));
-        let placed: BTreeSet<_> = self.surveys.keys().filter_map(|node| placement.on(*node)).collect();
-        replicas.filter(move |(_, it)| placed.contains(&it.replica))
-    }
-}
-
-/// How many of these are left; whether that is a majority, and whether each majority has one of them.
-fn count(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, bool) {
-    let left = voters.iter().filter(|voter| is_left(voter)).count();
-    (voters.is_empty() || 2 * left > voters.len(), 2 * left >= voters.len())
-}
-
-fn outcome_of(
-    table: &TableEntry,
-    placement: &Placement,
-    group: u64,
-    left: &Left<'_>,
-    lost: &BTreeSet<NodeId>,
-) -> Outcome {
+fn outcome_of(table: &TableEntry, placement: &Placement, group: u64, surveys: &BTreeMap<NodeId, &Survey>) -> Outcome {
     if !table.schema.is_persistent() {
         return Outcome::BeginsAnew { had_log: false };
     }
-    let replicas: Vec<_> = left.on(group, placement).collect();
     let has_tail = |survey: &Survey| table.schema.durability == Durability::Hard || !survey.has_lost_tail;
-    // One that has not heard of any members has no records either.
-    let copies = replicas.iter().filter(|(_, it)| !it.replica.is_witness() && !it.voters.is_empty());
-    let best = copies.max_by_key(|(survey, it)| (it.end, has_tail(survey), !it.takes_snapshot, it.replica));
-    // Who the members are is known best by the log that ends last, be it a witness' or not.
-    let informed = replicas.iter().filter(|(_, it)| !it.voters.is_empty()).max_by_key(|(_, it)| it.end);
-    let (Some((survey, best)), Some((_, members))) = (best, informed) else {
-        return Outcome::BeginsAnew { had_log: true };
-    };
-    let remembers = |voter: &ReplicaId| replicas.iter().any(|(survey, it)| it.replica == *voter && has_tail(survey));
-    let ((keeps, meets), (keeps_before, meets_before)) =
-        (count(&members.voters, &remembers), count(&members.outgoing, &remembers));
-    let concerns_lost = members.voters.iter().chain(&members.outgoing).any(|voter| lost.contains(&voter.node));
-    if keeps && keeps_before && !(members.is_changing && concerns_lost) {
-        return Outcome::KeepsMajority;
+    let left = surveys.values().filter_map(|survey| {
+        let SurveyedReplica { replica, logged } = survey.replicas.get(&group)?;
+        // What a node holds beside that is none of the catalog's.
+        let is_placed = placement.on(survey.node) == Some(*replica);
+        is_placed.then(|| Left { replica: *replica, logged, has_tail: has_tail(survey) })
+    });
+    let left: Vec<_> = left.collect();
+    match heir(&left) {
+        Heir::Majority => Outcome::KeepsMajority,
+        Heir::Nobody => Outcome::BeginsAnew { had_log: true },
+        Heir::Replica { at, lacks } => {
+            let LoggedReplica { end, committed, .. } = *left[at].logged;
+            Outcome::GoesOn { replica: left[at].replica, end, committed, lacks }
+        }
     }
-    let lacks = if !(meets && meets_before) || members.end > best.end {
-        // Without the tail of a log that is left there would be one more that is lost.
-        let is_left = |voter: &ReplicaId| replicas.iter().any(|(_, it)| it.replica == *voter);
-        let was_met = count(&members.voters, &is_left).1 && count(&members.outgoing, &is_left).1;
-        Some(if was_met && members.end <= best.end { Lack::PowerCut } else { Lack::MajorityLost })
-    } else if members.is_changing {
-        Some(Lack::MembersChanging)
-    } else if !has_tail(survey) {
-        Some(Lack::PowerCut)
-    } else if best.takes_snapshot {
-        Some(Lack::TakingSnapshot)
-    } else {
-        None
-    };
-    Outcome::GoesOn { replica: best.replica, end: best.end, committed: best.committed, lacks }
-}
-
-/// What the catalog's own group lacks, and whether it has a majority.
-fn catalog_outcome(best: &Survey, surveys: &BTreeMap<NodeId, &Survey>) -> (bool, Option<Lack>) {
-    let is_left = |voter: &ReplicaId| surveys.get(&voter.node).is_some_and(|it| it.catalog_replica.replica == *voter);
-    let SurveyedReplica { voters, outgoing, is_changing, .. } = &best.catalog_replica;
-    let ((keeps, meets), (keeps_before, meets_before)) = (count(voters, &is_left), count(outgoing, &is_left));
-    let lacks = match (meets && meets_before, is_changing) {
-        (false, _) => Some(Lack::MajorityLost),
-        (true, true) => Some(Lack::MembersChanging),
-        (true, false) => None,
-    };
-    (keeps && keeps_before, lacks)
 }
 
 /// Decides with what the cluster goes on without the nodes that are lost. `group_of` numbers the groups of partitions.
@@ -264,8 +187,9 @@ pub fn recover(
             return Err(RecoveryError::OlderCopy(survey.node));
         }
     }
-    let best =
-        surveys.iter().max_by_key(|survey| (survey.catalog_replica.end, survey.catalog.applied_index, survey.node));
+    let best = surveys
+        .iter()
+        .max_by_key(|survey| (survey.catalog_replica.logged.end, survey.catalog.applied_index, survey.node));
     let Some(best) = best.filter(|_| !lost.is_empty()) else { return Err(RecoveryError::NobodyLost) };
     if let Some(node) = lost.iter().find(|node| by_node.contains_key(node)) {
         return Err(RecoveryError::NotLost(*node));
@@ -278,11 +202,10 @@ pub fn recover(
     if let Some(node) = catalog.nodes().map(|node| node.id).find(|node| !is_accounted(node)) {
         return Err(RecoveryError::NotSurveyed(node));
     }
-    let left = Left { surveys: &by_node };
     let (mut partitions, mut fates) = (Vec::new(), Vec::new());
     for table in catalog.tables() {
         for (partition, placement) in (0..).zip(&table.placement) {
-            let outcome = outcome_of(table, placement, group_of(table.id, partition), &left, lost);
+            let outcome = outcome_of(table, placement, group_of(table.id, partition), &by_node);
             let fate = match &outcome {
                 Outcome::KeepsMajority => Fate::Keeps,
                 Outcome::GoesOn { replica, .. } => Fate::Alone(*replica),
@@ -292,7 +215,15 @@ pub fn recover(
             partitions.push(RecoveredPartition { table: table.id, name: table.name.clone(), partition, outcome });
         }
     }
-    let (has_majority, catalog_lacks) = catalog_outcome(best, &by_node);
+    let of_catalog = surveys.iter().map(|survey| {
+        let SurveyedReplica { replica, logged } = &survey.catalog_replica;
+        Left { replica: *replica, logged, has_tail: true }
+    });
+    let (has_majority, catalog_lacks) = match heir(&of_catalog.collect::<Vec<_>>()) {
+        Heir::Majority => (true, None),
+        Heir::Replica { lacks, .. } => (false, lacks),
+        Heir::Nobody => return Err(RecoveryError::KnowsNothing),
+    };
     let is_alone = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::GoesOn { .. });
     let may_lack = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::GoesOn { lacks: Some(_), .. });
     let is_gone = |it: &&RecoveredPartition| matches!(it.outcome, Outcome::BeginsAnew { had_log: true });
@@ -316,8 +247,12 @@ pub fn recover(
     let replicas = by_node.keys().map(|node| ReplicaId { incarnation, ..catalog_replica(*node) });
     let mut catalog_voters: Vec<_> = replicas.collect();
     let catalog_learners = catalog_voters.split_off(CATALOG_VOTERS.min(catalog_voters.len()));
-    let term = surveys.iter().map(|survey| survey.catalog_replica.end.0.max(survey.catalog_replica.vote.0)).max();
-    let index = surveys.iter().map(|survey| survey.catalog_replica.end.1.max(survey.catalog.applied_index)).max();
+    let term = surveys
+        .iter()
+        .map(|survey| survey.catalog_replica.logged.end.0.max(survey.catalog_replica.logged.vote.0))
+        .max();
+    let index =
+        surveys.iter().map(|survey| survey.catalog_replica.logged.end.1.max(survey.catalog.applied_index)).max();
     Ok(Recovery {
         at,
         from,

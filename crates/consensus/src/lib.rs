@@ -15,8 +15,8 @@ pub mod worker;
 pub use group::exposure::expose;
 pub use group::message::PeerMessage;
 pub use group::{
-    GroupSettings, GroupView, Inconsistent, KEPT_FOR_LAGGARDS, LoggedReplica, MemberChange, MemberView, begin_at,
-    leave_alone,
+    GroupSettings, GroupView, Heir, Inconsistent, KEPT_FOR_LAGGARDS, Lack, Left, LoggedReplica, MemberChange,
+    MemberView, begin_at, heir, leave_alone,
 };
 pub use log::{LogConfig, LogError, LogStatus, SharedLog};
 pub use machine::{Committed, Evaluated, Failure, StateMachine};

@@ -109,7 +109,7 @@ impl StoppedNode {
                 let founders = if is_founder { &placement.founders[..] } else { &[] };
                 let logged = LoggedReplica::read(held(group), founders)
                     .map_err(|source| RecoverError::Group { group: group.0, source })?;
-                replicas.insert(group.0, SurveyedReplica::new(replica, logged));
+                replicas.insert(group.0, SurveyedReplica { replica, logged });
             }
         }
         let has_lost_staged = SharedLog::has_lost_staged(&directory.log()).map_err(file(directory.log()))?;
@@ -179,7 +179,7 @@ fn survey_of_catalog(
     if let Some(taken) = recovered.restoring.as_ref().filter(|taken| catalog.applied_index >= taken.index) {
         logged.end = logged.end.max((taken.term, taken.index));
     }
-    Ok(SurveyedReplica::new(replica, logged))
+    Ok(SurveyedReplica { replica, logged })
 }
 
 fn due_in(path: &Path, identity: &Identity) -> io::Result<Option<Recovery>> {
@@ -312,7 +312,7 @@ mod tests {
             let node = StoppedNode::open(&root).unwrap();
             let survey = node.survey().unwrap();
             assert!(survey.catalog.catalog.by_name("t").is_some(), "what is in the log counts");
-            assert_eq!((survey.catalog_replica.end, survey.replicas[&group.0].end), ((1, 4), (1, 5)));
+            assert_eq!((survey.catalog_replica.logged.end, survey.replicas[&group.0].logged.end), ((1, 4), (1, 5)));
             let outdated = Survey { starts: 0, ..survey.clone() };
             let refused = StoppedNode::decide(survey.clone(), &[outdated], &lost);
             assert!(matches!(refused, Err(RecoverError::SurveyOutdated)));

@@ -41,8 +41,7 @@ impl World {
     }
 
     fn survey(catalog: &Catalog, node: NodeId, nodes: u32) -> Survey {
-        let replica = |replica, voters: Vec<ReplicaId>| SurveyedReplica {
-            replica,
+        let logged = |voters: Vec<ReplicaId>| LoggedReplica {
             end: (2, 10),
             committed: 8,
             voters,
@@ -55,7 +54,8 @@ impl World {
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
                 if let Some(here) = placement.on(node) {
-                    replicas.insert(group_of(table.id, partition), replica(here, placement.members.clone()));
+                    let logged = logged(placement.members.clone());
+                    replicas.insert(group_of(table.id, partition), SurveyedReplica { replica: here, logged });
                 }
             }
         }
@@ -69,7 +69,7 @@ impl World {
             has_lost_tail: false,
             is_older_copy: false,
             catalog: CatalogFile { applied_index: 9, catalog: catalog.clone() },
-            catalog_replica: replica(catalog_replica(node), voters),
+            catalog_replica: SurveyedReplica { replica: catalog_replica(node), logged: logged(voters) },
             replicas,
         }
     }
@@ -79,9 +79,9 @@ impl World {
     }
 
     /// What the disk of a node has of partition 0.
-    fn at(&mut self, node: u32) -> &mut SurveyedReplica {
+    fn at(&mut self, node: u32) -> &mut LoggedReplica {
         let group = group_of(self.table().id, 0);
-        self.surveys[node as usize - 1].replicas.get_mut(&group).unwrap()
+        &mut self.surveys[node as usize - 1].replicas.get_mut(&group).unwrap().logged
     }
 
     fn recover(&self, gone: &[u32]) -> Result<Recovery, RecoveryError> {
@@ -145,6 +145,9 @@ fn nothing_is_guessed() {
     assert_eq!(recover(&twice, &lost(&[2, 3]), &group_of).unwrap_err(), RecoveryError::SurveyedTwice(NodeId(1)));
     world.surveys[1].cluster = ClusterId(5);
     assert_eq!(world.recover(&[3]).unwrap_err(), RecoveryError::OtherCluster(NodeId(2)));
+    let mut newcomer = World::new(2, 3, Durability::Hard);
+    newcomer.surveys[1].catalog_replica.logged.voters.clear();
+    assert_eq!(newcomer.recover(&[1]).unwrap_err(), RecoveryError::KnowsNothing);
     world.surveys[0].is_older_copy = true;
     assert_eq!(world.recover(&[2, 3]).unwrap_err(), RecoveryError::OlderCopy(NodeId(1)));
 }
@@ -152,7 +155,7 @@ fn nothing_is_guessed() {
 #[test]
 fn the_log_that_ends_last_counts_and_it_is_said_what_it_may_lack() {
     let mut world = World::new(5, 5, Durability::Hard);
-    let first = world.at(1).replica;
+    let first = world.table().placement[0].on(NodeId(1)).unwrap();
     world.at(1).end = (3, 4);
     let lacks = Some(Lack::MajorityLost);
     assert_eq!(

@@ -10,10 +10,11 @@ use crate::log::{LogRecord, RecoveredGroup, StoredSnapshot, StoredState};
 use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb::{ConfState, EntryType};
+use serde::{Deserialize, Serialize};
 use tessera_types::ReplicaId;
 
 /// A replica by its log on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedReplica {
     /// Term and index of its last entry. Of two logs of a group, the one with the higher end has all that the other one has which
     /// was ever committed.
@@ -55,6 +56,81 @@ impl LoggedReplica {
     }
 }
 
+/// A replica that is left when others are gone for good.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    pub replica: ReplicaId,
+    pub logged: &'a LoggedReplica,
+    /// Whether its log has all that it said it has.
+    pub has_tail: bool,
+}
+
+/// Why something that was acknowledged may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// A majority may have been among those that are lost.
+    MajorityLost,
+    /// Its members were being changed, so it is not known who had to agree.
+    MembersChanging,
+    /// The machine went down, and not each entry is fsynced.
+    PowerCut,
+    /// A snapshot was about to take the place of the state.
+    TakingSnapshot,
+}
+
+/// With whom a group goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heir {
+    /// A majority is left, so it elects by itself.
+    Majority,
+    /// Of those that are left, the one at this place has the most.
+    Replica { at: usize, lacks: Option<Lack> },
+    /// Nobody is left that has a state.
+    Nobody,
+}
+
+/// Whether these are a majority, and whether each majority that there could be has one of them.
+fn weigh(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, bool) {
+    let left = voters.iter().filter(|voter| is_left(voter)).count();
+    (voters.is_empty() || 2 * left > voters.len(), 2 * left >= voters.len())
+}
+
+/// Decides who goes on when only these are left, and what that one may lack.
+///
+/// The log that ends last, by term and index, has everything that was ever committed, if each majority that could have agreed to
+/// something has one of those that are left: it would win an election among them, and Raft's proof holds for it.
+pub fn heir(left: &[Left<'_>]) -> Heir {
+    // One that has not heard of any members has no state either.
+    let informed = || left.iter().enumerate().filter(|(_, it)| !it.logged.voters.is_empty());
+    let keepers = informed().filter(|(_, it)| !it.replica.is_witness());
+    let best = keepers.max_by_key(|(_, it)| (it.logged.end, it.has_tail, !it.logged.takes_snapshot, it.replica));
+    // Who the members are is known best by the log that ends last, be it a witness' or not.
+    let members = informed().max_by_key(|(_, it)| it.logged.end).map(|(_, it)| it.logged);
+    let (Some((at, best)), Some(members)) = (best, members) else { return Heir::Nobody };
+    let weigh_all = |is_left: &dyn Fn(&ReplicaId) -> bool| {
+        let (now, before) = (weigh(&members.voters, is_left), weigh(&members.outgoing, is_left));
+        (now.0 && before.0, now.1 && before.1)
+    };
+    let is_here = |voter: &ReplicaId| left.iter().any(|it| it.replica == *voter);
+    let remembers = |voter: &ReplicaId| left.iter().any(|it| it.replica == *voter && it.has_tail);
+    let all_are_here = members.voters.iter().chain(&members.outgoing).all(is_here);
+    let (is_majority, meets_all) = weigh_all(&remembers);
+    // A change that takes effect later may make members of those that are lost.
+    if is_majority && (all_are_here || !members.is_changing) {
+        return Heir::Majority;
+    }
+    let met_all = weigh_all(&is_here).1 && best.logged.end >= members.end;
+    let lacks = match () {
+        () if !met_all => Some(Lack::MajorityLost),
+        () if members.is_changing => Some(Lack::MembersChanging),
+        () if !meets_all || !best.has_tail => Some(Lack::PowerCut),
+        () if best.logged.takes_snapshot => Some(Lack::TakingSnapshot),
+        () => None,
+    };
+    Heir::Replica { at, lacks }
+}
+
 fn encoded(voters: &[ReplicaId], learners: &[ReplicaId]) -> Bytes {
     let ids = |replicas: &[ReplicaId]| replicas.iter().map(|replica| to_raft(*replica)).collect();
     ConfState { voters: ids(voters), learners: ids(learners), ..ConfState::default() }.encode_to_vec().into()
@@ -69,8 +145,8 @@ pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: Repl
     recovered.members = (index, members.clone());
     let mut records = vec![LogRecord::Members { group, index, members: members.clone() }];
     if let Some(taken) = recovered.restoring.take() {
-        // If the state turns out to have been replaced, the snapshot's members would count.
-        let snapshot = StoredSnapshot { members_index: taken.members_index.max(index), members, ..taken };
+        // If the state turns out to have been replaced, the snapshot's members would count, and the log goes on behind it.
+        let snapshot = StoredSnapshot { members_index: taken.index, members, ..taken };
         recovered.restoring = Some(snapshot.clone());
         records.push(LogRecord::Restoring { group, snapshot });
     }

@@ -29,7 +29,7 @@ pub use attention::MemberView;
 use bytes::BytesMut;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
-pub use logged::{LoggedReplica, begin_at, leave_alone};
+pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 pub use origin::Inconsistent;

@@ -76,7 +76,7 @@ impl Origin {
         if let Some(taken) = recovered.restoring.take().filter(|snapshot| was_taken(snapshot, applied, &recovered)) {
             recovered.truncated = (taken.index, taken.term);
             recovered.entries.clear();
-            if taken.members_index >= recovered.members.0 {
+            if !taken.members.is_empty() {
                 recovered.members = (taken.members_index, taken.members);
             }
             is_told = false;

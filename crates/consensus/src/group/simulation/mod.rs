@@ -10,6 +10,7 @@
 mod attention;
 mod disk;
 mod held_back;
+mod lost_majority;
 mod power;
 mod world;
 
@@ -22,10 +23,8 @@ use rand::Rng;
 use std::collections::{BTreeSet, HashMap};
 use world::{Answers, ID, Kind, Log, Replica, World};
 
-/// A whole life of a world, up to peace; and what must be so then.
-fn live(seed: u64, kind: Kind, steps: usize) -> World {
-    let mut world = World::new(seed, kind);
-    world.tears = 0.1;
+/// A part of a world's life, with all that may happen to it.
+fn live_for(world: &mut World, steps: usize) {
     for step in 0..steps {
         world.step();
         if step % 200 == 0 {
@@ -39,10 +38,17 @@ fn live(seed: u64, kind: Kind, steps: usize) -> World {
         if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
             world.disturb();
         }
-        if kind.nodes as usize > kind.founders && world.random.random_bool(0.005) {
+        if world.kind.nodes as usize > world.kind.founders && world.random.random_bool(0.005) {
             world.move_replicas();
         }
     }
+}
+
+/// A whole life of a world, up to peace; and what must be so then.
+fn live(seed: u64, kind: Kind, steps: usize) -> World {
+    let mut world = World::new(seed, kind);
+    world.tears = 0.1;
+    live_for(&mut world, steps);
     world.heal();
     world.tears = 0.0;
     for step in 0..4_000 {
