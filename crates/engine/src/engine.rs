@@ -1,4 +1,4 @@
-use crate::{Digest, EngineError, EngineStatistics, Slice};
+use crate::{Digest, EngineError, EngineStatistics, Page, PageLimit, Position, Slice};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
@@ -37,16 +37,29 @@ pub trait Engine: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
     ) -> Result<(), EngineError>;
 
-    /// Visits a page of the partition in the order of hashes, from hash `from` on: about `hash_keys` hash keys, never
-    /// stopping between two of the same hash. Returns where the next page begins, `None` at the end. A record that
-    /// exists through the whole of a paged scan is visited at least once.
+    /// Visits a page of the partition in the order of [`RecordKey::encode_ordered`], from a position on, which may be in the
+    /// middle of a hash key. Returns where the next page begins, `None` at the end. A record that exists through the whole of a
+    /// paged scan is visited at least once; others may have been written between two pages, also of one hash key.
     fn scan(
         &self,
         partition: u32,
-        from: u64,
-        hash_keys: usize,
+        from: &Position,
+        limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
-    ) -> Result<Option<u64>, EngineError>;
+    ) -> Result<Option<Position>, EngineError>;
+
+    /// Reads a page as [`Self::scan`] visits one.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn read_page(&self, partition: u32, from: &Position, limit: PageLimit) -> Result<Page, EngineError> {
+        let mut page = Page::default();
+        page.next = self.scan(partition, from, limit, &mut |key, value| {
+            page.add(&key, value);
+            Visit::NextRecord
+        })?;
+        Ok(page)
+    }
 
     /// Applies log entries; each partition's part takes effect atomically. Waits while the engine must catch up with what
     /// was written before.

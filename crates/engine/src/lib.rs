@@ -12,6 +12,7 @@ mod error;
 mod expiries;
 pub mod memory;
 pub mod mutation;
+mod page;
 pub mod rocks;
 mod statistics;
 
@@ -19,5 +20,6 @@ pub use digest::{Digest, Slice, SliceDigest};
 pub use engine::{Applied, Engine, Order, SortKeyRange, Visit};
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
+pub use page::{Page, PageLimit, Position};
 pub use rocks::{RocksConfig, RocksEngine, RocksStore};
 pub use statistics::{EngineStatistics, LevelStatistics, RocksStatistics};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_clear, encode_delete, encode_delete_hash_key, encode_put, encode_time};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, RocksConfig, RocksStore, Visit,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig, RocksStore,
+    Visit,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, WhenFull};
 
@@ -89,14 +90,14 @@ fn read(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>) -> Option<Vec<
     value
 }
 
-/// Every record of a partition, by pages of at least `page` hash keys.
+/// Every record of a partition, by pages of `page` records.
 fn scan_all(engine: &dyn Engine, partition: u32, page: usize) -> Model {
     let mut records = Model::new();
-    let (mut from, mut last) = (Some(0), Vec::new());
+    let (mut from, mut last) = (Some(Position::START), Vec::new());
     while let Some(position) = from {
         from = engine
-            .scan(partition, position, page, &mut |key, value| {
-                assert!(key.hash() >= position);
+            .scan(partition, &position, PageLimit::of_records(page), &mut |key, value| {
+                assert!(key.to_ordered_bytes() >= position.key().to_ordered_bytes());
                 let place = key.to_ordered_bytes().to_vec();
                 assert!(last < place, "{place:?} after {last:?}");
                 last = place;
@@ -105,7 +106,7 @@ fn scan_all(engine: &dyn Engine, partition: u32, page: usize) -> Model {
                 Visit::NextRecord
             })
             .unwrap();
-        assert!(from.is_none_or(|next| next > position));
+        assert!(from.as_ref().is_none_or(|next| next.key().to_ordered_bytes() > position.key().to_ordered_bytes()));
     }
     records
 }
@@ -268,7 +269,7 @@ fn a_visitor_stops_at_a_hash_key_and_a_scan_goes_on_at_the_next() {
             }
         }
         let mut visits = 0;
-        let next = engine.scan(0, 0, usize::MAX, &mut |_, _| {
+        let next = engine.scan(0, &Position::START, PageLimit::of_records(usize::MAX), &mut |_, _| {
             visits += 1;
             Visit::NextHashKey
         });

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tessera_engine::mutation::encode_put;
-use tessera_engine::{Applied, Engine, RocksConfig, RocksStore, Visit};
+use tessera_engine::{Applied, Engine, PageLimit, Position, RocksConfig, RocksStore, Visit};
 use tessera_types::{Expiry, RecordKey, StoredValue};
 
 /// How long each is tried.
@@ -69,7 +69,7 @@ impl Registers {
             }
             Visit::NextRecord
         };
-        self.engine.scan(0, key.hash(), 1, &mut visit).unwrap();
+        self.engine.scan(0, &Position::of_hash(key.hash()), PageLimit::of_records(1), &mut visit).unwrap();
         assert!(found > 0);
         found
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_clear, encode_put};
-use tessera_engine::{Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, Visit};
+use tessera_engine::{
+    Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, Visit,
+};
 use tessera_types::{Expiry, RecordKey, StoredValue};
 
 const OLD: u32 = 50_000;
@@ -162,14 +164,14 @@ fn a_checkpoint_written_beside_the_writer_says_up_to_where_it_may_hold_later_ent
     let replica = open(&directory.path().join("replica"));
     assert_eq!(replica.settled_from(0), 0);
     replica.restore(0, &path, index).unwrap();
-    let (mut latest, mut from) = (0, Some(0));
+    let (mut latest, mut from) = (0, Some(Position::START));
     while let Some(position) = from {
         let visit = &mut |_: RecordKey<'_>, stored: &[u8]| {
             let payload = StoredValue::decode(stored).unwrap().payload;
             latest = latest.max(payload.try_into().map_or(0, u64::from_le_bytes));
             Visit::NextRecord
         };
-        from = replica.scan(0, position, 1_000, visit).unwrap();
+        from = replica.scan(0, &position, PageLimit::of_records(1_000), visit).unwrap();
     }
     let settled = replica.settled_from(0);
     assert!(settled >= latest && settled >= index, "settled from {settled}, with records of {latest}, as of {index}");

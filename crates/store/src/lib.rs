@@ -70,7 +70,8 @@ pub use tessera_cluster::{
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{
-    EngineError, EngineStatistics, MemoryConfig, Order, RocksConfig, RocksStatistics, SortKeyRange, Visit,
+    EngineError, EngineStatistics, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
+    SortKeyRange, Visit,
 };
 pub use tessera_transport::{Answer, RequestFailure, Secret};
 pub use threads::runtime;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
 use tessera_types::{RequestError, TableId, UnixMillis};
 
-/// How often expired records are looked for; each time, one segment of each partition.
+/// How often expired records are looked for; each time, some pages of each partition.
 const SWEEP: Duration = Duration::from_millis(100);
 /// How often the log's space and dropped tables are looked after.
 const ROUND: Duration = Duration::from_secs(1);

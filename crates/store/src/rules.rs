@@ -12,12 +12,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tessera_engine::Visit;
+use tessera_engine::{PageLimit, Position};
 use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, Rule, RuleOutcome, StoredValue};
 use tokio::sync::oneshot;
 
-/// Hash keys looked at in one go, and records written in one operation.
-const PAGE: usize = 1_000;
+/// What is looked at in one go, and records written in one operation.
+const PAGE: PageLimit = PageLimit { records: 1_000, bytes: 1 << 20 };
 const WRITTEN: usize = 200;
 
 /// What applying rules came to.
@@ -101,13 +101,13 @@ impl Store {
         applied: &mut RulesApplied,
     ) -> Result<(), RequestError> {
         let is_led = || table.partitions[partition as usize].is_serving.load(Ordering::Acquire);
-        let mut from = is_led().then_some(0);
+        let mut from = is_led().then_some(Position::START);
         while let Some(position) = from {
             if !is_led() {
                 return Err(RequestError::NotReady);
             }
             let (page_of, page_rules) = (table.clone(), rules.to_vec());
-            let page = tokio::task::spawn_blocking(move || find(&page_of, partition, position, &page_rules));
+            let page = tokio::task::spawn_blocking(move || find(&page_of, partition, &position, &page_rules));
             let (next, keys) = page.await.map_err(|_| RequestError::Interrupted)??;
             for keys in keys.chunks(WRITTEN) {
                 let done = self.apply_to(table, partition, rules, keys.to_vec()).await?;
@@ -145,15 +145,20 @@ impl Store {
 }
 
 /// The next page's records that rules say something about, and where the one after it begins.
-fn find(table: &Table, partition: u32, from: u64, rules: &[Rule]) -> Result<(Option<u64>, Keys), RequestError> {
+fn find(
+    table: &Table,
+    partition: u32,
+    from: &Position,
+    rules: &[Rule],
+) -> Result<(Option<Position>, Keys), RequestError> {
     let now = table.seen_at(partition, ReadMode::Single, table.clock.now());
     let mut keys = Keys::new();
-    let next = table.engine.scan(partition, from, PAGE, &mut |key, stored| {
+    let page = table.engine.read_page(partition, from, PAGE).map_err(request_error)?;
+    for (key, stored) in page.records() {
         let live = StoredValue::decode(stored).filter(|stored| stored.is_live(now) && !is_seal(&key));
         if live.is_some_and(|stored| Rule::apply_all(rules, &key, stored.expiry, now) != RuleOutcome::Keep) {
             keys.push((Bytes::copy_from_slice(key.hash_key), Bytes::copy_from_slice(key.sort_key)));
         }
-        Visit::NextRecord
-    });
-    Ok((next.map_err(request_error)?, keys))
+    }
+    Ok((page.next, keys))
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tessera_consensus::{GroupId, Inbox};
-use tessera_engine::{Engine, EngineError, EngineStatistics, Visit};
+use tessera_engine::{Engine, EngineError, EngineStatistics, PageLimit, Position, Visit};
 use tessera_types::{
     Expiry, Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber, TableSchema,
     TableSettings, UnixMillis,
@@ -443,25 +443,25 @@ impl Table {
         self.engine.may_hold_sort_keys(partition)
     }
 
-    /// Visits a page of a partition's live records in the order of hashes from `from` on; see
-    /// [`tessera_engine::Engine::scan`]. Returns where the next page begins.
+    /// Visits the live records of a page of a partition; see [`tessera_engine::Engine::scan`]. Others count towards the limit too.
+    /// Returns where the next page begins.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn scan(
         &self,
         partition: u32,
-        from: u64,
-        hash_keys: usize,
+        from: &Position,
+        limit: PageLimit,
         now: UnixMillis,
         visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
-    ) -> Result<Option<u64>, RequestError> {
+    ) -> Result<Option<Position>, RequestError> {
         self.check_serving(partition, ReadMode::Single)?;
         let seen_at = self.seen_at(partition, ReadMode::Single, now);
         let mut outcome = Ok(());
         let next = self
             .engine
-            .scan(partition, from, hash_keys, &mut |key, bytes| match StoredValue::decode(bytes) {
+            .scan(partition, from, limit, &mut |key, bytes| match StoredValue::decode(bytes) {
                 Some(stored) if stored.is_live(seen_at) => visit(key, stored),
                 Some(_) => Visit::NextRecord,
                 None => {

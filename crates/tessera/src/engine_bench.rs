@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tessera_bench::{EngineName, EngineUnderTest};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore, Visit, mutation,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
+    mutation,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue};
 
@@ -68,7 +69,8 @@ impl EngineUnderTest for UnderTest {
             std::hint::black_box(value);
             Visit::NextRecord
         };
-        self.engine.scan(partition_of(&key), key.hash(), records, visit)?;
+        let (from, limit) = (Position::of_hash(key.hash()), PageLimit { records, bytes: usize::MAX });
+        self.engine.scan(partition_of(&key), &from, limit, visit)?;
         Ok(visited)
     }
 

@@ -13,7 +13,7 @@
 
 use super::partition::Partition;
 use crate::mutation::{self, Mutation};
-use crate::{EngineError, Visit};
+use crate::{EngineError, PageLimit, Position, Visit};
 use bytes::BytesMut;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -22,8 +22,8 @@ use tessera_types::{StoredValue, UnixMillis};
 
 const MAGIC: &[u8; 8] = b"TESSCKP2";
 const MAGIC_OF_VERSION_1: &[u8; 8] = b"TESSCKP1";
-/// Hash keys visited under one hold of the lock.
-const PAGE_HASH_KEYS: usize = 256;
+/// Records visited under one hold of the lock.
+const PAGE_RECORDS: usize = 1_024;
 
 /// Returns the log index at which the checkpoint began.
 pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
@@ -38,11 +38,11 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
         out.write_all(&head)?;
         out.write_all(&crc32c::crc32c(&head).to_le_bytes())?;
         let mut records = 0u64;
-        let mut from = Some(0);
+        let mut from = Some(Position::START);
         let mut block = BytesMut::new();
         while let Some(position) = from {
             block.clear();
-            from = partition.scan(position, PAGE_HASH_KEYS, &mut |key, value| {
+            from = partition.scan(&position, PageLimit::of_records(PAGE_RECORDS), &mut |key, value| {
                 let stored = StoredValue::decode(value).expect("only stored values are put");
                 mutation::encode_put(&mut block, &key, &stored);
                 records += 1;

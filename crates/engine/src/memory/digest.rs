@@ -15,7 +15,7 @@ impl Partition {
         loop {
             let is_in = |slot: &Slot| from.is_none_or(|from| slot.hash() >= from);
             let (goes_on, next) = self.visit_segment(from.unwrap_or(0), |slots| {
-                let mut slots: Vec<_> = slots.filter(|slot| is_in(slot)).map(|slot| (key_of(slot), slot)).collect();
+                let mut slots: Vec<_> = slots.filter(|slot| is_in(slot)).map(|slot| (slot.least_key(), slot)).collect();
                 slots.sort_unstable_by_key(|(key, _)| (key.hash(), key.hash_key.len(), key.hash_key, key.sort_key));
                 slots.into_iter().all(|(key, slot)| add(&mut digester, &key, slot, slice))
             });
@@ -24,14 +24,6 @@ impl Partition {
                 None => return digester.finish(),
             }
         }
-    }
-}
-
-/// The first key that may be in a slot.
-fn key_of(slot: &Slot) -> RecordKey<'_> {
-    match slot.get() {
-        SlotRef::Record(record) => RecordKey::with_hash(record.hash(), record.hash_key(), record.sort_key()),
-        SlotRef::Fields(fields) => RecordKey::with_hash(fields.hash, &fields.hash_key, b""),
     }
 }
 

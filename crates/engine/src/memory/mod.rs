@@ -14,7 +14,9 @@ mod record;
 mod segment;
 mod slot;
 
-use crate::{Applied, Digest, Engine, EngineError, EngineStatistics, Order, Slice, SortKeyRange, Visit};
+use crate::{
+    Applied, Digest, Engine, EngineError, EngineStatistics, Order, PageLimit, Position, Slice, SortKeyRange, Visit,
+};
 pub use budget::{MemoryBudget, MemoryConfig};
 use partition::Partition;
 use std::fs;
@@ -99,11 +101,11 @@ impl Engine for MemoryEngine {
     fn scan(
         &self,
         partition: u32,
-        from: u64,
-        hash_keys: usize,
+        from: &Position,
+        limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
-    ) -> Result<Option<u64>, EngineError> {
-        Ok(self.partition(partition).scan(from, hash_keys, visit))
+    ) -> Result<Option<Position>, EngineError> {
+        Ok(self.partition(partition).scan(from, limit, visit))
     }
 
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {

@@ -7,13 +7,18 @@ use super::record::Record;
 use super::slot::{FIELD_OVERHEAD, Fields, Slot, SlotRef};
 use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
-use crate::{Applied, EngineError, EngineStatistics, Order, SortKeyRange, Visit};
-use parking_lot::{RwLock, RwLockReadGuard};
+use crate::{Applied, EngineError, EngineStatistics, Order, PageLimit, Position, SortKeyRange, Visit};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tessera_types::{Limits, RecordKey, StoredValue, UnixMillis};
+
+/// What a sweep for expired records looks at under one hold of the lock; it copies none of it.
+const SWEPT_PAGE: PageLimit = PageLimit { records: 1_024, bytes: usize::MAX };
+/// Pages of one sweep at most.
+const SWEPT_PAGES: usize = 16;
 
 pub(super) struct Partition {
     state: RwLock<State>,
@@ -24,8 +29,8 @@ pub(super) struct Partition {
     expiries: Expiries,
     expired_removed: AtomicU64,
     evicted: AtomicU64,
-    /// Hash at which the next sweep for expired records, and the eviction hand, go on.
-    sweep_from: AtomicU64,
+    /// Where the next sweep for expired records goes on, and the hash at which the eviction hand does.
+    sweep_from: Mutex<Position>,
     hand_from: AtomicU64,
 }
 
@@ -55,7 +60,7 @@ impl Partition {
             expiries: Expiries::default(),
             expired_removed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            sweep_from: AtomicU64::new(0),
+            sweep_from: Mutex::default(),
             hand_from: AtomicU64::new(0),
         }
     }
@@ -118,26 +123,44 @@ impl Partition {
         }
     }
 
-    /// Visits whole segments, so a page may hold more hash keys than asked for.
     pub(super) fn scan(
         &self,
-        mut from: u64,
-        hash_keys: usize,
+        from: &Position,
+        mut limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
-    ) -> Option<u64> {
-        let mut visited = 0;
+    ) -> Option<Position> {
+        let place = |key: &RecordKey<'_>| (key.hash(), key.hash_key.len());
+        let first = from.key();
+        let mut hash = from.hash();
+        // The hash of the last record of the page, once it is full.
+        let mut full = None;
         loop {
-            // Taken anew for each segment, so that a writer waits for one segment at most.
+            // Taken anew for each segment, so that a writer waits for one segment, and for one page, at most.
             let state = self.state.read();
-            let (slots, next) = state.index.segment_at(from);
-            let mut slots: Vec<(u64, &Slot)> =
-                slots.map(|(_, slot)| (slot.hash(), slot)).filter(|(hash, _)| *hash >= from).collect();
-            slots.sort_unstable_by_key(|(hash, slot)| (*hash, slot.identity().len(), slot.identity()));
-            visited += slots.len();
-            slots.into_iter().for_each(|(hash, slot)| visit_slot(slot, hash, visit));
-            from = next?;
-            if visited >= hash_keys {
-                return Some(from);
+            let (slots, next) = state.index.segment_at(hash);
+            let is_in = |key: &RecordKey<'_>| (place(key), key.hash_key) >= (place(&first), first.hash_key);
+            let slots = slots.map(|(_, slot)| (slot.least_key(), slot)).filter(|(key, _)| is_in(key));
+            let mut slots: Vec<(RecordKey<'_>, &Slot)> = slots.collect();
+            slots.sort_unstable_by_key(|(key, _)| (place(key), key.hash_key, key.sort_key));
+            for (key, slot) in slots {
+                let is_first = place(&key) == place(&first) && key.hash_key == first.hash_key;
+                let sort_keys = if is_first { first.sort_key } else { b"" };
+                for (sort_key, value) in slot.records_from(sort_keys) {
+                    let key = RecordKey::with_hash(key.hash(), key.hash_key, sort_key);
+                    if let Some(last) = full {
+                        return Some(Position::after(last, &key));
+                    }
+                    if !limit.take(&key, value) {
+                        full = Some(key.hash());
+                    }
+                    if visit(key, value) == Visit::NextHashKey {
+                        break;
+                    }
+                }
+            }
+            hash = next?;
+            if full.is_some() {
+                return Some(Position::of_hash(hash));
             }
         }
     }
@@ -226,43 +249,45 @@ impl Partition {
         self.expiries.take(&noted);
     }
 
-    /// Looks at one segment.
+    /// Looks at some pages.
     pub(super) fn remove_expired(&self) -> usize {
         let time = self.expiries.time();
         if time == UnixMillis::new(0) {
             return 0; // the log has told no time yet
         }
-        let from = self.sweep_from.load(Ordering::Relaxed);
-        let ended = |value: &[u8]| StoredValue::decode(value).is_some_and(|stored| !stored.is_live(time));
-        let mut doomed = Vec::new();
-        {
-            let state = self.state.read();
-            let (slots, next) = state.index.segment_at(from);
-            for (_, slot) in slots {
-                match slot.get() {
-                    SlotRef::Record(record) if ended(record.value()) => {
-                        doomed.push((record.hash_key().to_vec(), record.sort_key().to_vec()));
-                    }
-                    SlotRef::Record(_) => {}
-                    SlotRef::Fields(fields) => {
-                        let ended = fields.records.iter().filter(|(_, value)| ended(value));
-                        doomed.extend(ended.map(|(sort_key, _)| (fields.hash_key.to_vec(), sort_key.to_vec())));
-                    }
+        let mut removed = 0;
+        let mut from = self.sweep_from.lock();
+        for _ in 0..SWEPT_PAGES {
+            let mut doomed = Vec::new();
+            let next = self.scan(&from, SWEPT_PAGE, &mut |key, value| {
+                if has_ended(value, time) {
+                    doomed.push((key.hash_key.to_vec(), key.sort_key.to_vec()));
                 }
+                Visit::NextRecord
+            });
+            removed += self.remove_ended(&doomed, time);
+            // A large hash key is gone through faster than others: it would take minutes.
+            let is_done = next.as_ref().is_none_or(|next| !next.is_within_hash());
+            *from = next.unwrap_or_default();
+            if is_done {
+                break;
             }
-            self.sweep_from.store(next.unwrap_or(0), Ordering::Relaxed);
         }
-        if doomed.is_empty() {
+        removed
+    }
+
+    /// Removes the records of these keys that had ended by then. They may have been written anew since they were seen.
+    fn remove_ended(&self, keys: &[(Vec<u8>, Vec<u8>)], time: UnixMillis) -> usize {
+        if keys.is_empty() {
             return 0;
         }
         let mut removed = 0;
         let mut state = self.state.write();
         let before = state.bytes();
-        for (hash_key, sort_key) in &doomed {
+        for (hash_key, sort_key) in keys {
             let key = RecordKey::new(hash_key, sort_key);
-            // Between the two locks the record may have been written anew.
-            let still_ended = state.index.find(&key).and_then(|found| state.value(found, &key)).is_some_and(ended);
-            if still_ended {
+            let found = state.index.find(&key).and_then(|found| state.value(found, &key));
+            if found.is_some_and(|value| has_ended(value, time)) {
                 state.delete(&key);
                 removed += 1;
             }
@@ -380,20 +405,8 @@ pub(super) fn multi_get(
     }
 }
 
-fn visit_slot(slot: &Slot, hash: u64, visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit) {
-    match slot.get() {
-        SlotRef::Record(record) => {
-            visit(RecordKey::with_hash(hash, record.hash_key(), record.sort_key()), record.value());
-        }
-        SlotRef::Fields(fields) => {
-            for (sort_key, value) in &fields.records {
-                let key = RecordKey::with_hash(hash, &fields.hash_key, sort_key);
-                if visit(key, value) == Visit::NextHashKey {
-                    break;
-                }
-            }
-        }
-    }
+fn has_ended(value: &[u8], time: UnixMillis) -> bool {
+    StoredValue::decode(value).is_some_and(|stored| !stored.is_live(time))
 }
 
 /// `BTreeMap::range` panics on a range that ends before it begins.

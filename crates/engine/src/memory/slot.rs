@@ -3,6 +3,7 @@
 use super::record::Record;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
+use std::ops::Bound;
 use std::ptr::NonNull;
 use tessera_types::RecordKey;
 
@@ -103,6 +104,26 @@ impl Slot {
             SlotRef::Record(record) if record.hash_key().is_empty() => record.sort_key(),
             SlotRef::Record(record) => record.hash_key(),
             SlotRef::Fields(fields) => &fields.hash_key,
+        }
+    }
+
+    /// The records whose sort keys are no less than this one, in order.
+    pub(super) fn records_from<'a>(&'a self, sort_key: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let (record, fields) = match self.get() {
+            SlotRef::Record(record) => (Some(record).filter(|record| record.sort_key() >= sort_key), None),
+            SlotRef::Fields(fields) => (None, Some(fields)),
+        };
+        let range = (Bound::Included(sort_key), Bound::Unbounded);
+        let fields = fields.into_iter().flat_map(move |fields| fields.records.range::<[u8], _>(range));
+        let fields = fields.map(|(sort_key, value)| (&**sort_key, &**value));
+        record.map(|record| (record.sort_key(), record.value())).into_iter().chain(fields)
+    }
+
+    /// The least key that may be in the slot.
+    pub(super) fn least_key(&self) -> RecordKey<'_> {
+        match self.get() {
+            SlotRef::Record(record) => RecordKey::with_hash(record.hash(), record.hash_key(), record.sort_key()),
+            SlotRef::Fields(fields) => RecordKey::with_hash(fields.hash, &fields.hash_key, b""),
         }
     }
 

@@ -1,6 +1,6 @@
 use super::expiry_filter::TableExpiries;
 use super::keys::{
-    applied_index_key, expiries_key, hash_position, partition_end, read_record_key, sort_keys_flag_key,
+    applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
     write_record_key,
 };
 use super::reads::{keep, visit_known};
@@ -8,7 +8,9 @@ use super::record_cache::{Found, RecordCache, Records};
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
-use crate::{Applied, Digest, Engine, EngineError, EngineStatistics, Order, Slice, SortKeyRange, Visit};
+use crate::{
+    Applied, Digest, Engine, EngineError, EngineStatistics, Order, PageLimit, Position, Slice, SortKeyRange, Visit,
+};
 use rocksdb::{
     BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
     WriteOptions, properties,
@@ -269,28 +271,24 @@ impl Engine for RocksEngine {
     fn scan(
         &self,
         partition: u32,
-        from: u64,
-        hash_keys: usize,
+        from: &Position,
+        mut limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
-    ) -> Result<Option<u64>, EngineError> {
+    ) -> Result<Option<Position>, EngineError> {
         let mut options = ReadOptions::default();
         options.set_total_order_seek(true);
         options.set_iterate_upper_bound(partition_end(partition));
         let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
-        iterator.seek(hash_position(partition, from));
-        let mut visited = 0;
-        let mut hash_key = Vec::new();
-        let mut hash = None;
+        iterator.seek(slice_position(partition, &from.key().to_ordered_bytes()));
+        // The hash of the last record of the page, once it is full.
+        let mut full = None;
         while let Some((stored, value)) = iterator.item() {
             let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
-            if hash != Some(record.hash()) || hash_key != record.hash_key {
-                if visited >= hash_keys && hash != Some(record.hash()) {
-                    return Ok(Some(record.hash()));
-                }
-                visited += 1;
-                hash = Some(record.hash());
-                hash_key.clear();
-                hash_key.extend_from_slice(record.hash_key);
+            if let Some(last) = full {
+                return Ok(Some(Position::after(last, &record)));
+            }
+            if !limit.take(&record, value) {
+                full = Some(record.hash());
             }
             match visit(record, value) {
                 Visit::NextHashKey if !record.hash_key.is_empty() => {

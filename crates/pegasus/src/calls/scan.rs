@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
-use tessera_store::{Order, Table, Transaction, Visit};
-use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, TableId, UnixMillis, hash_of};
+use tessera_store::{Order, PageLimit, Table, Transaction, Visit};
+use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, TableId, UnixMillis};
 
 /// The context of a scan that has come to its end.
 pub(super) const FINISHED: i64 = -1;
@@ -298,36 +298,20 @@ fn in_partition(
     batch: &mut Batch,
     now: UnixMillis,
 ) -> Result<Option<Position>, RequestError> {
-    let resumed = after.as_ref().map(|(hash_key, sort_key)| hash_of(hash_key, sort_key));
-    if let Some((hash_key, sort_key)) = &after
-        && !hash_key.is_empty()
-    {
-        let rest = (Bound::Excluded(&sort_key[..]), Bound::Unbounded);
-        if let Some(last) = in_hash_key(table, partition, hash_key, rest, options, batch, now)? {
-            return Ok(Some((hash_key.clone(), last)));
-        }
-    }
-    // Keys of one hash are ordered by length, then by their bytes.
-    let order = |hash_key: &[u8], sort_key: &[u8]| (hash_key.len(), hash_key.to_vec(), sort_key.to_vec());
-    let is_done = |key: &RecordKey<'_>| match &after {
-        Some((hash_key, sort_key)) if Some(key.hash()) == resumed => {
-            let is_same = !hash_key.is_empty() && key.hash_key == &hash_key[..];
-            is_same || order(key.hash_key, key.sort_key) <= order(hash_key, sort_key)
-        }
-        _ => false,
+    let mut from = match &after {
+        Some((hash_key, sort_key)) => tessera_store::Position::behind(&RecordKey::new(hash_key, sort_key)),
+        None => tessera_store::Position::START,
     };
-    let (mut last, mut has_last, mut from) = ((Vec::new(), Vec::new()), false, resumed.unwrap_or(0));
+    let (mut last, mut has_last) = ((Vec::new(), Vec::new()), false);
     loop {
         if batch.is_full(options) {
             return Ok(if has_last { Some(last) } else { after });
         }
         let wanted = options.batch_size.min(LOOKED_AT - batch.looked_at).max(1);
         let mut is_cut = false;
-        let next = table.scan(partition, from, wanted, now, &mut |key, stored: StoredValue<'_>| {
-            if is_cut || is_done(&key) {
-                return Visit::NextHashKey;
-            }
-            if batch.is_full(options) {
+        let limit = PageLimit::of_records(wanted);
+        let next = table.scan(partition, &from, limit, now, &mut |key, stored: StoredValue<'_>| {
+            if is_cut || batch.is_full(options) {
                 is_cut = true;
                 return Visit::NextHashKey;
             }

@@ -8,7 +8,7 @@ use crate::glob;
 use crate::number::parse_integer;
 use rand::Rng;
 use std::sync::Arc;
-use tessera_store::{Table, Visit};
+use tessera_store::{PageLimit, Table, Visit};
 use tessera_types::{RequestError, TableNumber, UnixMillis};
 
 /// Keys that KEYS lists at most.
@@ -64,16 +64,20 @@ fn page(
         // One live record is enough to know the key.
         Visit::NextHashKey
     };
-    let mut from = position.hash;
+    let cut = |hash: u64| hash >> (64 - CURSOR_HASH_BITS);
+    let (mut from, mut limit) = (tessera_store::Position::of_hash(position.hash), PageLimit::of_records(count));
     let next = loop {
-        match table.scan(position.partition, from, count, now, visit)? {
-            // A cursor keeps the leading bits only: go on until those have grown, or the next page would begin here.
-            Some(next) if next >> (64 - CURSOR_HASH_BITS) == position.hash >> (64 - CURSOR_HASH_BITS) => from = next,
+        match table.scan(position.partition, &from, limit, now, visit)? {
+            // A cursor keeps the leading bits of a hash only: go on until those have grown, or the next page would begin here
+            // again. Fields that have expired may be many.
+            Some(next) if next.is_within_hash() || cut(next.hash()) == cut(position.hash) => {
+                (from, limit) = (next, PageLimit::of_records(PAGE));
+            }
             next => break next,
         }
     };
     Ok(match next {
-        Some(hash) => Some(Position { hash, ..position }),
+        Some(next) => Some(Position { hash: next.hash(), ..position }),
         None if position.partition + 1 < table.schema().partitions => {
             Some(Position { partition: position.partition + 1, hash: 0 })
         }

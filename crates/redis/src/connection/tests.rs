@@ -4,6 +4,7 @@ use super::elsewhere::Confined;
 use super::*;
 use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config, wait_for};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tessera_store::{CatalogCommand, Leader, Table};
@@ -486,6 +487,47 @@ async fn no_reply_is_longer_than_one_may_be() {
     }
     let lines = format!("MULTI\n{}EXEC", "GET k\n".repeat(40));
     assert!(connection.given(&lines).await.contains("-ERR the reply would be longer"));
+}
+
+/// A page may end in the middle of a hash, of which a cursor could keep the beginning only.
+#[tokio::test]
+async fn scan_gets_past_hashes_of_many_pages_whether_they_have_expired_or_not() {
+    let node = TestNode::start(None, config());
+    // RocksDB keeps what has expired until it compacts.
+    let table = node.create_table("t", EngineKind::Rocksdb, 1).await;
+    let mut connection = connection(&node, &table);
+    const FIELDS: usize = 3_000;
+    let fields: String = (0..FIELDS).map(|field| format!(" f{field}")).collect();
+    let pairs = fields.replace(" f", " v f");
+    for hash in ["expired", "live"] {
+        let set = connection.given(&format!("HSET {hash} f{pairs} v")).await;
+        assert_eq!(set, format!(":{}\r\n", FIELDS + 1));
+    }
+    connection.given(&format!("HPEXPIRE expired 1 FIELDS {} f{fields}", FIELDS + 1)).await;
+    let mut expected = BTreeSet::from(["live".to_string()]);
+    for number in 0..20 {
+        connection.given(&format!("SET k{number} v")).await;
+        expected.insert(format!("k{number}"));
+    }
+    let began = Instant::now();
+    while connection.given("EXISTS expired").await != ":0\r\n" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for count in [1, 2, 7, 1_000] {
+        let (mut found, mut cursor) = (Vec::new(), "0".to_string());
+        loop {
+            let reply = connection.given(&format!("SCAN {cursor} COUNT {count}")).await;
+            let words: Vec<&str> = reply.split("\r\n").collect();
+            found.extend(words.iter().skip(5).step_by(2).filter(|word| !word.is_empty()).map(ToString::to_string));
+            cursor = words[2].to_string();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found.len(), expected.len(), "COUNT {count}: {found:?}");
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    }
 }
 
 #[tokio::test]

@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
 use tessera_engine::mutation::{self, Mutation};
-use tessera_engine::{EngineError, Visit};
+use tessera_engine::{EngineError, PageLimit, Position};
 use tessera_types::{Durability, ReadMode, RecordKey, StoredValue, UnixMillis};
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
 /// pauses for as long as that took: what clients want comes first.
 const PAGING: usize = 1;
-/// Hash keys of a page.
-const PAGE: usize = 1_000;
+/// What a page holds at most: what is copied under one hold of an engine's lock, and sent before others get a turn.
+const PAGE: PageLimit = PageLimit { records: 1_000, bytes: 1 << 20 };
 /// Bytes that a new partition takes in one step.
 const STEP_BYTES: usize = 256 << 10;
 /// A copier has caught up when so little was written while it sent what was written before, or if that never happens.
@@ -149,12 +149,12 @@ impl Copier {
     }
 
     async fn copy_pages(&self, tap: &Tap<'_>) -> Result<(), String> {
-        let mut next = Some(0);
+        let mut next = Some(Position::START);
         while let Some(from) = next {
             let began = Instant::now();
             let (table, into, partition, children) =
                 (self.table.clone(), self.into.clone(), self.partition, self.children());
-            let read = move || read_page(&table, partition, from, Sorter::new(&into, children));
+            let read = move || read_page(&table, partition, &from, Sorter::new(&into, children));
             let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
             let (batches, after) = page.map_err(|error| error.to_string())?;
             let bytes: usize = batches.iter().flatten().map(Bytes::len).sum();
@@ -237,30 +237,28 @@ impl Copier {
     }
 }
 
-/// Reads a page of the partition's records from a hash on, and returns where the next one begins.
+/// Reads a page of the partition's records, and returns where the next one begins.
 fn read_page(
     table: &Table,
     partition: u32,
-    from: u64,
+    from: &Position,
     mut sorter: Sorter<'_>,
-) -> Result<([Vec<Bytes>; 2], Option<u64>), EngineError> {
+) -> Result<([Vec<Bytes>; 2], Option<Position>), EngineError> {
     let seen_at = table.seen_at(partition, ReadMode::Single, table.clock.now());
-    let mut outcome = Ok(());
     if let time = table.engine.time(partition)
-        && from == 0
+        && *from == Position::START
         && time > UnixMillis::new(0)
     {
         // The new partitions must not see again what the old one's log says has expired.
-        outcome = sorter.add(Mutation::Time(time));
+        sorter.add(Mutation::Time(time))?;
     }
-    let next = table.engine.scan(partition, from, PAGE, &mut |key, value| {
-        let is_gone = StoredValue::decode(value).is_some_and(|stored| !stored.is_live(seen_at));
-        if !is_gone && outcome.is_ok() {
-            outcome = sorter.add(Mutation::Put { key, value });
+    let page = table.engine.read_page(partition, from, PAGE)?;
+    for (key, value) in page.records() {
+        if StoredValue::decode(value).is_none_or(|stored| stored.is_live(seen_at)) {
+            sorter.add(Mutation::Put { key, value })?;
         }
-        Visit::NextRecord
-    })?;
-    outcome.map(|()| (sorter.finish(), next))
+    }
+    Ok((sorter.finish(), page.next))
 }
 
 /// Sorts mutations of a partition by the one of the two that takes its place.

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tessera_engine::{Applied, Visit};
+use tessera_engine::{Applied, PageLimit, Position, Visit};
 use tessera_types::{EngineKind, Expiry, StoredValue, UnixMillis};
 
 /// Far in the future, so that the node that lends its tables finds nothing expired.
@@ -194,7 +194,7 @@ impl World<'_> {
         let engine = &self.tables[replica].engine;
         let (time, mut records) = (engine.time(0), Vec::new());
         engine
-            .scan(0, 0, usize::MAX, &mut |key, value| {
+            .scan(0, &Position::START, PageLimit { records: usize::MAX, bytes: usize::MAX }, &mut |key, value| {
                 if StoredValue::decode(value).unwrap().is_live(time) {
                     records.push((key.hash_key.to_vec(), key.sort_key.to_vec(), value.to_vec()));
                 }
