@@ -10,10 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_store::{Admissions, Operation, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Admitted, ReadMode, RecordKey, RequestError, TableNumber, UnixMillis};
-
-/// How often a read of several records is made again because a write came between, before the partition's loop makes it.
-const READ_TRIES: usize = 3;
+use tessera_types::{Admitted, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// A request for data that has been understood.
 #[derive(Clone)]
@@ -163,24 +160,15 @@ impl DataCall {
     }
 
     fn read_at_one_instant(&self, read: &Read, now: UnixMillis) -> Option<Result<Response, Failure>> {
-        let is_of_one_record = matches!(read, Read::Get(_) | Read::Ttl(_));
-        for _ in 0..READ_TRIES {
-            let before = self.table.version(self.partition);
-            let reads = self.frame.meta.reads();
-            let outcome = Transaction::read_only(&self.table, self.partition, reads, now)
+        let (table, partition, reads) = (&*self.table, self.partition, self.frame.meta.reads());
+        if matches!(read, Read::Get(_) | Read::Ttl(_)) {
+            // One record is of one instant.
+            let outcome = Transaction::read_only(table, partition, reads, now)
                 .and_then(|transaction| Ok((calls::run_read(read, &transaction)?, transaction.check_lease()?)));
-            match outcome {
-                Err(error) => return Some(Err(error.into())),
-                Ok((response, ())) => {
-                    let is_still = before.is_some() && before == self.table.version(self.partition);
-                    // No instant is promised to those who ask for what was.
-                    if is_of_one_record || is_still || reads == ReadMode::Outdated {
-                        return Some(Ok(response));
-                    }
-                }
-            }
+            return Some(outcome.map(|(response, ())| response).map_err(Failure::from));
         }
-        None
+        let outcome = table.read_instant(partition, reads, now, |transaction| calls::run_read(read, transaction));
+        outcome.map_err(|error: RequestError| Failure::from(error)).transpose()
     }
 }
 

@@ -1,6 +1,5 @@
-//! Requests for partitions that other nodes lead. A client may ask any node; the request goes to the leader as it is, and
-//! its reply comes back as it is. What certainly was not done, because nobody led there, is tried again until the client's
-//! time is over: this is how requests outlast a failover.
+//! Requests for partitions that other nodes lead. A client may ask any node; the store's [router](tessera_store::Route) takes the
+//! request to the leader as it is, and its reply comes back as it is.
 
 use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
@@ -12,32 +11,60 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Face, Leader, RequestFailure};
+use tessera_store::{Face, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
 use tessera_types::{Admitted, ReadMode, TableNumber};
 
-/// How long a request is tried whose client does not say how long it waits, and the longest.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries. A group that rests needs a moment to wake, an election half a second.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+/// After news of a split, before the table is looked for again.
+const PAUSE: Duration = Duration::from_millis(1);
 
-/// Carries out a request that came to another node. Returns the reply, nothing if nothing was done.
-pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Bytes {
+/// A request on its way to the node that leads its partition.
+struct Forwarding<'a>(&'a Arc<PegasusServer>);
+
+impl Route for Forwarding<'_> {
+    type Work = Box<DataCall>;
+
+    const FACE: Face = Face::Pegasus;
+
+    fn request(&self, _table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
+        // Requests are independent of each other, and travel one by one.
+        parts.iter().flat_map(|part| &part.work.frame.bytes[..]).copied().collect()
+    }
+
+    fn carry_out(&self, _table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes {
+        let server = self.0.clone();
+        let calls: Vec<Box<DataCall>> = parts.iter().map(|part| part.work.clone()).collect();
+        Box::pin(async move {
+            let mut outcomes = Vec::with_capacity(calls.len());
+            for call in &calls {
+                outcomes.push(carry_out_here(&server, call).await);
+            }
+            outcomes
+        })
+    }
+
+    fn note_forwarded(&self) {
+        self.0.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Carries out a request that came to another node. There is no outcome if it cannot be understood here, and nothing was done.
+pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Vec<PartOutcome> {
     let mut request = BytesMut::from(&request[..]);
-    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Bytes::new() };
-    match understand(server, &frame, Instant::now()) {
+    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Vec::new() };
+    let outcome = match understand(server, &frame, Instant::now()) {
         Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
-                Admitted::Now => carry_out_here(server, &call).await.unwrap_or_default().into(),
-                admission => reach_later(server, call, admission).await.into(),
+                Admitted::Now => carry_out_here(server, &call).await,
+                admission => PartOutcome::Done(reach_later(server, call, admission).await.into()),
             }
         }
-        Some(Understood::Data(call)) => carry_out_here(server, &call).await.unwrap_or_default().into(),
+        Some(Understood::Data(call)) => carry_out_here(server, &call).await,
         // The node that asks knows the table: this one will.
-        Some(Understood::NoTable(..)) => Bytes::new(),
-        Some(Understood::Refused(reply)) => reply.into(),
-        Some(Understood::Meta(_)) | None => Bytes::new(),
-    }
+        Some(Understood::NoTable(..)) => PartOutcome::NotDone,
+        Some(Understood::Refused(reply)) => PartOutcome::Done(reply.into()),
+        Some(Understood::Meta(_)) | None => return Vec::new(),
+    };
+    vec![outcome]
 }
 
 /// Carries out a request for a table that is not known here: another node may just have created it.
@@ -55,22 +82,26 @@ pub(crate) async fn after_news(
     }
 }
 
-/// Returns the reply, `None` if nothing was done.
-async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> Option<Vec<u8>> {
+async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOutcome {
     if !matches!(call.request, Request::Write(_))
         && let Some(outcome) = call.read(server)
     {
+        if outcome == Err(Failure::Elsewhere) {
+            return PartOutcome::NotDone;
+        }
         let mut out = Vec::new();
-        let is_done = outcome != Err(Failure::Elsewhere);
         call.reply(server, outcome, &mut out);
-        return is_done.then_some(out);
+        return PartOutcome::Done(out.into());
     }
     let outbox = Arc::<Outbox>::default();
     Sent::send(server, &outbox, vec![Box::new(call.clone())]);
     while outbox.waiting() > 0 {
         outbox.changed().await;
     }
-    Some(outbox.take().replies).filter(|replies| !replies.is_empty())
+    match outbox.take().replies {
+        replies if replies.is_empty() => PartOutcome::NotDone,
+        replies => PartOutcome::Done(replies.into()),
+    }
 }
 
 /// Delays a request, or refuses it after a while.
@@ -96,44 +127,32 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
 }
 
 /// Has a request carried out by whoever leads its partition, and returns the reply.
-pub(crate) async fn reach(server: &Arc<PegasusServer>, mut call: Box<DataCall>) -> Vec<u8> {
-    let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
-    let patience = call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE);
+pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
+    let (began, patience) = (Instant::now(), call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE));
     let is_write = matches!(call.request, Request::Write(_));
+    let reads = if is_write { ReadMode::Single } else { call.frame.meta.reads() };
+    let mut parts = [Part { partition: call.partition, reads, is_repeatable: !is_write, work: call, outcome: None }];
     loop {
-        if call.table.successor().is_some() {
-            // It was split, which may make this another partition's business. Then clients ask again where things are.
-            match understand(server, &call.frame, began) {
-                Some(Understood::Data(again)) => call = again,
-                Some(Understood::Refused(reply)) => return reply,
-                _ => return refusal(&call, "ERR_OBJECT_NOT_FOUND"),
-            }
+        let (table, left) = (parts[0].work.table.clone(), patience.saturating_sub(began.elapsed()));
+        if server.store.route(&table, &Forwarding(server), &mut parts, left).await.is_none() {
+            break;
         }
-        let place = match call.frame.meta.reads() {
-            ReadMode::Outdated if !is_write => server.store.outdated_reader_of(&call.table, call.partition),
-            _ => call.table.leader_of(call.partition),
-        };
-        match place {
-            Leader::Here => {
-                if let Some(reply) = carry_out_here(server, &call).await {
-                    return reply;
-                }
-            }
-            Leader::Node(node) => {
-                server.forwarded.fetch_add(1, Ordering::Relaxed);
-                match server.store.ask_face(Face::Pegasus, node, &call.frame.bytes).await {
-                    Ok(reply) if !reply.is_empty() => return reply.to_vec(),
-                    Err(RequestFailure::Lost) if is_write => return refusal(&call, "ERR_TIMEOUT"),
-                    Ok(_) | Err(RequestFailure::NotSent | RequestFailure::Lost) => {}
-                }
-            }
-            Leader::Unknown => {}
+        // It was split, which may make this another partition's business. Then clients ask again where things are.
+        let part = &mut parts[0];
+        match understand(server, &part.work.frame, began) {
+            Some(Understood::Data(again)) => (part.partition, part.work) = (again.partition, again),
+            Some(Understood::Refused(reply)) => return reply,
+            _ => return refusal(&part.work, "ERR_OBJECT_NOT_FOUND"),
         }
-        if began.elapsed() >= patience {
-            return refusal(&call, "ERR_NOT_ENOUGH_MEMBER");
+        if Arc::ptr_eq(&part.work.table, &table) {
+            tokio::time::sleep(PAUSE).await;
         }
-        server.store.another_leader(pause).await;
-        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+    let [Part { work: call, outcome, .. }] = parts;
+    match outcome {
+        Some(PartOutcome::Done(reply)) => reply.into(),
+        Some(PartOutcome::Unknown) => refusal(&call, "ERR_TIMEOUT"),
+        Some(PartOutcome::NotDone) | None => refusal(&call, "ERR_NOT_ENOUGH_MEMBER"),
     }
 }
 

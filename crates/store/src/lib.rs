@@ -34,6 +34,7 @@ mod peers;
 mod presence;
 mod recovery;
 mod replicas;
+mod router;
 mod rules;
 mod slow_writes;
 mod snapshot;
@@ -59,6 +60,7 @@ pub use machine::{Operation, Verdict, WriteOptions};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use peers::Face;
 pub use recovery::{RecoverError, StoppedNode};
+pub use router::{Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
 pub use rules::RulesApplied;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
@@ -73,7 +75,7 @@ pub use tessera_engine::{
     EngineError, EngineStatistics, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
     SortKeyRange, Visit,
 };
-pub use tessera_transport::{Answer, RequestFailure, Secret};
+pub use tessera_transport::Secret;
 pub use threads::runtime;
 pub use traffic::{PartitionTraffic, hot_partitions};
 pub use transaction::{Record, Transaction};

@@ -5,6 +5,7 @@ use crate::comparison;
 use crate::host::Host;
 use crate::hot_keys;
 use crate::identity::{JoinRequest, Welcome};
+use crate::router::{Outcomes, encode_outcomes};
 use crate::snapshot::Progress;
 use crate::split;
 use crate::store::Store;
@@ -59,7 +60,7 @@ pub(crate) const TAKE_PART: u8 = 10;
 /// To compare the replicas of partitions, or to tell what came of that.
 pub(crate) const COMPARE: u8 = 11;
 
-/// A protocol whose requests nodes hand to each other as they are.
+/// A protocol whose requests nodes hand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     Redis,
@@ -113,8 +114,8 @@ impl From<CatalogAnswer> for Result<Result<Changed, CatalogError>, RequestError>
     }
 }
 
-/// Carries out what a client asked another node, and returns the reply.
-pub(crate) type ServeFace = Arc<dyn Fn(Bytes) -> Answer + Send + Sync>;
+/// Carries out what a client asked another node.
+pub(crate) type ServeFace = Arc<dyn Fn(Bytes) -> Outcomes + Send + Sync>;
 
 /// Takes what other nodes send, once the store is open.
 #[derive(Default)]
@@ -220,7 +221,7 @@ impl Handler for PeerHandler {
 
 async fn ask(store: &Store, face: Face, request: Bytes) -> Bytes {
     match store.host.faces[face as usize].get() {
-        Some(serve) => serve(request).await,
+        Some(serve) => encode_outcomes(serve(request).await),
         None => Bytes::new(),
     }
 }

@@ -11,9 +11,10 @@ use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOp
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::{Aside, Replicas};
+use crate::router::Outcomes;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
-use crate::table::{Leader, Table, group_of, partition_of_group};
+use crate::table::{Table, group_of, partition_of_group};
 use crate::threads::{self, Threads};
 use crate::traffic::{PartitionTraffic, Traffic};
 use crate::{boot, driver, identity, overtaken, presence, recovery};
@@ -27,8 +28,8 @@ use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catal
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, LogError, LogStatus, SharedLog, Worker};
 use tessera_engine::{EngineError, MemoryBudget, RocksStore};
-use tessera_transport::{Answer, RequestFailure, Transport};
-use tessera_types::{Acks, ClusterId, NodeId, ReadMode, RequestError, TableId, TableNumber, UnixMillis};
+use tessera_transport::Transport;
+use tessera_types::{Acks, ClusterId, NodeId, RequestError, TableId, TableNumber, UnixMillis};
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -367,43 +368,14 @@ impl Store {
         &self,
         face: Face,
         server: &Arc<S>,
-        serve: impl Fn(Arc<S>, Bytes) -> Answer + Send + Sync + 'static,
+        serve: impl Fn(Arc<S>, Bytes) -> Outcomes + Send + Sync + 'static,
     ) {
         let serving = Arc::downgrade(server);
         let serve: ServeFace = Arc::new(move |request| match serving.upgrade() {
             Some(server) => serve(server, request),
-            None => Box::pin(std::future::ready(Bytes::new())),
+            None => Box::pin(std::future::ready(Vec::new())),
         });
         assert!(self.host.faces[face as usize].set(serve).is_ok(), "there is one of each face");
-    }
-
-    /// Has another node carry out what a client asked this one.
-    ///
-    /// # Errors
-    /// Whether it may have been carried out.
-    pub async fn ask_face(&self, face: Face, node: NodeId, request: &[u8]) -> Result<Bytes, RequestFailure> {
-        self.host.transport.request(node, face.service(), request).await
-    }
-
-    /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
-    pub async fn another_leader(&self, pause: Duration) {
-        let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
-    }
-
-    /// Where a read that may be outdated goes: to a replica here, or to the leader, or to any other replica that is heard of.
-    pub fn outdated_reader_of(&self, table: &Table, partition: u32) -> Leader {
-        let replicas = || {
-            let catalog = self.catalog();
-            let placement = catalog.get(table.id)?.placement.get(partition as usize)?;
-            let mut nodes =
-                placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
-            nodes.find(|node| self.is_heard(*node))
-        };
-        match table.reader_of(partition, ReadMode::Outdated) {
-            Leader::Node(node) if self.is_heard(node) => Leader::Node(node),
-            Leader::Here => Leader::Here,
-            _ => replicas().map_or(Leader::Unknown, Leader::Node),
-        }
     }
 
     /// Sends each part of an operation to its partition: the first to `partitions[0]`, and so on. It is answered on its

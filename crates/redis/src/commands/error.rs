@@ -35,6 +35,17 @@ impl CommandError {
         Self::Reply(format!("ERR invalid expire time in '{command}' command").into())
     }
 
+    /// What whoever has the command carried out must know beside the reply: that it was not done because its partition is not
+    /// led here, and may be done elsewhere, or that nobody knows whether it was done. `None` for all other errors, which changed
+    /// nothing, and would come again.
+    pub fn failure(&self) -> Option<Outcome> {
+        match self {
+            Self::Request(RequestError::NotReady) => Some(Outcome::NotDone),
+            Self::Request(error) => Some(error.outcome()).filter(|outcome| *outcome == Outcome::Unknown),
+            Self::Reply(_) => None,
+        }
+    }
+
     /// The error line of the reply.
     pub fn line(&self) -> Cow<'static, str> {
         match self {
@@ -44,31 +55,13 @@ impl CommandError {
     }
 }
 
-/// The code of a reply after which nothing was done, because its partition has no leader here.
-macro_rules! not_ready {
-    () => {
-        "LOADING"
-    };
-}
-
 /// What stands before the reason where a command may have been done, or a part of it.
-macro_rules! outcome_unknown {
-    () => {
-        "outcome unknown: "
-    };
-}
-
-/// How the reply to a command begins that was not done, because its partition has no leader there. Nodes that carry out commands
-/// for one another read this in each other's replies.
-pub const NOT_READY: &[u8] = concat!("-", not_ready!(), " ").as_bytes();
-
-/// How the reply to a command begins that may have been done, or of which a part was.
-pub const OUTCOME_UNKNOWN: &[u8] = concat!("-ERR ", outcome_unknown!()).as_bytes();
+pub const OUTCOME_UNKNOWN: &str = "outcome unknown: ";
 
 /// Codes that client libraries know where there is one: LOADING, OOM, MISCONF, CROSSSLOT and TRYAGAIN are acted upon.
 pub fn request_error_line(error: &RequestError) -> String {
     let code = match error {
-        RequestError::NotReady => not_ready!(),
+        RequestError::NotReady => "LOADING",
         RequestError::MemoryFull { .. } => "OOM",
         RequestError::DiskFull | RequestError::DiskFailed(_) => "MISCONF",
         RequestError::Busy | RequestError::Throttled => "TRYAGAIN",
@@ -82,7 +75,7 @@ pub fn request_error_line(error: &RequestError) -> String {
     };
     let outcome = match error.outcome() {
         Outcome::NotDone => "",
-        Outcome::Unknown => outcome_unknown!(),
+        Outcome::Unknown => OUTCOME_UNKNOWN,
     };
     format!("{code} {outcome}{error}")
 }
@@ -90,36 +83,5 @@ pub fn request_error_line(error: &RequestError) -> String {
 impl From<RequestError> for CommandError {
     fn from(error: RequestError) -> Self {
         Self::Request(error)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::resp::{Protocol, Reply};
-
-    fn reply(error: RequestError) -> Vec<u8> {
-        let mut out = Vec::new();
-        Reply::new(&mut out, Protocol::Resp2).error(&CommandError::from(error).line());
-        out
-    }
-
-    /// The prefixes were once written down apart from the replies that they are looked for in.
-    #[test]
-    fn nodes_read_in_a_reply_what_the_error_says_of_its_outcome() {
-        let errors = [
-            RequestError::NotReady,
-            RequestError::Busy,
-            RequestError::Interrupted,
-            RequestError::ShuttingDown,
-            RequestError::DiskFull,
-            RequestError::CrossPartition,
-            RequestError::Corruption("x".into()),
-        ];
-        for error in errors {
-            let line = reply(error.clone());
-            assert_eq!(line.starts_with(NOT_READY), error == RequestError::NotReady, "{error}");
-            assert_eq!(line.starts_with(OUTCOME_UNKNOWN), error.outcome() == Outcome::Unknown, "{error}");
-        }
     }
 }

@@ -18,7 +18,7 @@ pub mod table;
 
 pub use call::{Call, Value};
 pub(crate) use cursor::parse_cursor;
-pub use error::{CommandError, NOT_READY, OUTCOME_UNKNOWN};
+pub use error::{CommandError, OUTCOME_UNKNOWN};
 pub(crate) use generic::{digest, memory_usage, object_digest, object_encoding};
 
 pub use table::{Command, FanOut, Flags, Group, Keys, Run, SessionCommand, find};

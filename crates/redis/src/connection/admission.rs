@@ -23,7 +23,7 @@ impl Connection {
         self.settle().await;
         tokio::time::sleep(pause).await;
         let Some(error) = error else { return true };
-        self.reply().error(&CommandError::Request(error).line());
+        self.refuse(&CommandError::Request(error));
         false
     }
 

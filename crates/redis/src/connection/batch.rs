@@ -6,14 +6,15 @@
 use super::ONE_REPLY_BYTES;
 use super::elsewhere::Merge;
 use super::frame::OwnedFrame;
+use super::replies::Replies;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{Protocol, Reply};
+use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use tessera_store::{Operation, Store, Table, Transaction, Verdict, Watch, WriteOptions};
-use tessera_types::RequestError;
+use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, Watch, WriteOptions};
+use tessera_types::{Outcome, RequestError};
 use tokio::sync::Notify;
 
 /// Commands that are gathered to be sent.
@@ -62,7 +63,7 @@ pub(super) enum Awaited {
     /// That of the next parts.
     Merged(Merge),
     /// Known already.
-    Ready(Vec<u8>),
+    Ready(Replies),
 }
 
 impl Batch {
@@ -76,7 +77,7 @@ impl Batch {
     }
 
     /// Adds a command that is answered already.
-    pub(super) fn push_answered(&mut self, reply: Vec<u8>) {
+    pub(super) fn push_answered(&mut self, reply: Replies) {
         self.replies.push(Awaited::Ready(reply));
     }
 
@@ -113,8 +114,7 @@ impl Batch {
     /// Sends everything, and waits until all of it is answered.
     pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol) -> Answered {
         let Self { work, partitions, replies } = self;
-        let progress =
-            Progress { bytes: Vec::new(), parts: vec![0..0; work.len()], undone: HashSet::new(), waiting: work.len() };
+        let progress = Progress { replies: Replies::default(), parts: vec![0..0; work.len()], waiting: work.len() };
         let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
         if !partitions.is_empty() {
             let operation: Arc<dyn Operation> = sent.clone();
@@ -137,29 +137,35 @@ pub(super) struct Answered {
 impl Answered {
     /// Whether some parts were not done, because their partitions are not led here.
     pub(super) fn has_undone(&self) -> bool {
-        !self.sent.progress.lock().undone.is_empty()
+        let progress = self.sent.progress.lock();
+        progress.parts.iter().any(|part| progress.replies.failure_at(part.start) == Some(Outcome::NotDone))
     }
 
     /// Writes the replies in order.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, out: &mut Replies) {
         let progress = self.sent.progress.lock();
-        let mut parts = progress.parts.iter().map(|range| &progress.bytes[range.clone()]);
+        let mut parts = progress.parts.iter().map(|range| progress.replies.part(range.clone()));
         for awaited in &self.replies {
             match awaited {
                 Awaited::Merged(merge) => merge.write(&mut parts, self.sent.protocol, out),
-                Awaited::Ready(reply) => out.extend_from_slice(reply),
+                Awaited::Ready(reply) => out.push(reply.one()),
             }
         }
     }
 
-    /// The parts of commands in order, each with its reply, or without one if it was not done because its partition is not led
+    /// The parts of commands in order, each with what became of it, `None` if it was not done because its partition is not led
     /// here; and how the replies of commands are made of those of their parts.
     pub(super) fn into_parts(self) -> (Vec<AnsweredPart>, Vec<Awaited>) {
         let progress = self.sent.progress.lock();
         let part = |(at, work): (usize, &Work)| match work {
             Work::Command(command, frame) => {
-                let reply = || progress.bytes[progress.parts[at].clone()].to_vec();
-                Some((*command, frame.clone(), (!progress.undone.contains(&at)).then(reply)))
+                let reply = progress.replies.part(progress.parts[at].clone());
+                let outcome = match reply.failure {
+                    None => Some(PartOutcome::Done(Bytes::copy_from_slice(reply.bytes))),
+                    Some(Outcome::Unknown) => Some(PartOutcome::Unknown),
+                    Some(Outcome::NotDone) => None,
+                };
+                Some((*command, frame.clone(), outcome))
             }
             Work::Transaction(..) => None,
         };
@@ -169,8 +175,8 @@ impl Answered {
     }
 }
 
-/// A command's part, and the reply to it if it was done.
-pub(super) type AnsweredPart = (&'static Command, OwnedFrame, Option<Vec<u8>>);
+/// A command's part, and what became of it if it need not be done elsewhere.
+pub(super) type AnsweredPart = (&'static Command, OwnedFrame, Option<PartOutcome>);
 
 struct SentBatch {
     work: Vec<Work>,
@@ -182,41 +188,36 @@ struct SentBatch {
 
 struct Progress {
     /// Replies in the order in which parts were evaluated, and where each part's stands.
-    bytes: Vec<u8>,
+    replies: Replies,
     parts: Vec<Range<usize>>,
-    /// Parts that certainly were not done, and may be done elsewhere.
-    undone: HashSet<usize>,
     waiting: usize,
 }
 
 impl Operation for SentBatch {
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict {
         let progress = &mut *self.progress.lock();
-        let began = progress.bytes.len();
+        let began = progress.replies.len();
         let verdict = match &self.work[part] {
             Work::Command(command, frame) => {
-                match run(command, frame, self.protocol, &mut progress.bytes, transaction) {
+                match run(command, frame, self.protocol, &mut progress.replies, transaction) {
                     Ok(()) => Verdict::Commit,
                     Err(_) => Verdict::Abandon,
                 }
             }
             Work::Transaction(commands, watches) => {
-                run_all(commands, watches, self.protocol, &mut progress.bytes, transaction)
+                run_all(commands, watches, self.protocol, &mut progress.replies, transaction)
             }
         };
-        progress.parts[part] = began..progress.bytes.len();
+        progress.parts[part] = began..progress.replies.len();
         verdict
     }
 
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
         let progress = &mut *self.progress.lock();
         if let Err(error) = outcome {
-            if error == RequestError::NotReady {
-                progress.undone.insert(part);
-            }
-            let began = progress.bytes.len();
-            Reply::new(&mut progress.bytes, self.protocol).error(&CommandError::Request(error).line());
-            progress.parts[part] = began..progress.bytes.len();
+            let began = progress.replies.len();
+            progress.replies.error(self.protocol, &CommandError::Request(error));
+            progress.parts[part] = began..progress.replies.len();
         }
         progress.waiting -= 1;
         if progress.waiting == 0 {
@@ -248,21 +249,21 @@ pub(super) fn run(
     command: &Command,
     frame: &OwnedFrame,
     protocol: Protocol,
-    out: &mut Vec<u8>,
+    out: &mut Replies,
     transaction: &mut Transaction<'_>,
 ) -> Result<(), CommandError> {
     let began = out.len();
     let args = frame.arguments();
     let outcome = match command.run {
-        Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: Reply::new(out, protocol) }),
+        Run::Keyed(run) => run(&mut Call { args: &args, transaction, reply: out.writer(protocol) }),
         Run::Plain(_) | Run::Session(_) => {
-            run_plain(command, frame, protocol, out);
+            run_plain(command, frame, protocol, out.buffer());
             Ok(())
         }
     };
     if let Err(error) = &outcome {
         out.truncate(began);
-        Reply::new(out, protocol).error(&error.line());
+        out.error(protocol, error);
     }
     outcome
 }
@@ -272,20 +273,20 @@ fn run_all(
     commands: &[(&'static Command, OwnedFrame)],
     watches: &[Watched],
     protocol: Protocol,
-    out: &mut Vec<u8>,
+    out: &mut Replies,
     transaction: &mut Transaction<'_>,
 ) -> Verdict {
     for watched in watches {
         match is_overtaken(watched, transaction) {
             Ok(false) => continue,
-            Ok(true) => Reply::new(out, protocol).null_array(),
+            Ok(true) => out.writer(protocol).null_array(),
             // Whoever cannot look does not know that nothing has changed.
-            Err(error) => Reply::new(out, protocol).error(&error.line()),
+            Err(error) => out.error(protocol, &error),
         }
         return Verdict::Abandon;
     }
     let began = out.len();
-    Reply::new(out, protocol).array(commands.len());
+    out.writer(protocol).array(commands.len());
     for (command, frame) in commands {
         let error = match run(command, frame, protocol, out, transaction) {
             Err(error @ CommandError::Request(_)) => error,
@@ -293,7 +294,7 @@ fn run_all(
             _ => continue,
         };
         out.truncate(began);
-        Reply::new(out, protocol).error(&error.line());
+        out.error(protocol, &error);
         return Verdict::Abandon;
     }
     Verdict::Commit

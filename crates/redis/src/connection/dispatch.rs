@@ -4,15 +4,15 @@ use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
+use super::replies::Replies;
 use super::session::{self, Session};
-use super::{Connection, ONE_REPLY_BYTES, READ_TRIES};
+use super::{Connection, ONE_REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
-use crate::resp::Reply;
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tessera_store::{KEYS_AT_ONCE, Table, Transaction};
+use tessera_store::{KEYS_AT_ONCE, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
 /// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
@@ -90,8 +90,8 @@ impl Connection {
 
     /// Answers a write in its turn without carrying it out.
     fn answer_write(&mut self, error: &CommandError) {
-        let mut reply = Vec::new();
-        Reply::new(&mut reply, self.session.protocol).error(&error.line());
+        let mut reply = Replies::default();
+        reply.error(self.session.protocol, error);
         self.writes.push_answered(reply);
     }
 
@@ -142,7 +142,7 @@ impl Connection {
         }
         let parts = match parts(&table, command, frame.clone()) {
             Ok(parts) => parts,
-            Err(error) => return self.reply().error(&error.line()),
+            Err(error) => return self.refuse(&error),
         };
         let began = self.output.len();
         let mut ends = Vec::new();
@@ -153,7 +153,7 @@ impl Connection {
         if parts.len() > 1 {
             let replies = self.output.split_off(began);
             let begins = std::iter::once(began).chain(ends.iter().copied());
-            let parts = begins.zip(&ends).map(|(from, to)| &replies[from - began..to - began]);
+            let parts = begins.zip(&ends).map(|(from, to)| replies.part(from - began..to - began));
             elsewhere::sum(parts, self.session.protocol, &mut self.output);
         }
     }
@@ -161,13 +161,13 @@ impl Connection {
     /// Has the partitions' loops make a read, confirmed by a majority of the replicas.
     async fn read_confirmed(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame) {
         let Some((parts, merge)) = elsewhere::split(table, command, frame) else {
-            return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+            return self.refuse(&CommandError::Request(RequestError::CrossPartition));
         };
         let mut replies = Vec::new();
         for (partition, frame) in parts {
             replies.push(self.run_one(Mode::Read, command, partition, frame).await);
         }
-        let mut replies = replies.iter().map(Vec::as_slice);
+        let mut replies = replies.iter().map(Replies::one);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
 
@@ -187,42 +187,36 @@ impl Connection {
             match read {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(error) => return self.reply().error(&error.line()),
+                Err(error) => return self.refuse(&error),
             }
         }
-        let tries = if hash.is_some() { 0 } else { READ_TRIES };
-        for _ in 0..tries {
-            self.output.truncate(began);
-            let before = table.version(partition);
-            match Transaction::read_only(table, partition, reads, now) {
-                Ok(mut transaction) => {
-                    _ = batch::run(command, frame, protocol, &mut self.output, &mut transaction);
-                    if let Err(error) = transaction.check_lease() {
-                        self.output.truncate(began);
-                        return self.reply().error(&CommandError::Request(error).line());
-                    }
+        if hash.is_none() {
+            let read = table.read_instant(partition, reads, now, |transaction| {
+                self.output.truncate(began);
+                _ = batch::run(command, frame, protocol, &mut self.output, transaction);
+                Ok::<(), RequestError>(())
+            });
+            match read {
+                Ok(Some(())) => return,
+                Ok(None) => {}
+                Err(error) => {
+                    self.output.truncate(began);
+                    return self.refuse(&CommandError::Request(error));
                 }
-                Err(error) => return self.reply().error(&CommandError::Request(error).line()),
             }
-            if before.is_some() && before == table.version(partition) {
-                return;
-            }
-        }
-        if reads == ReadMode::Outdated && !Self::is_here(table, partition) {
-            return; // no instant is promised to those who ask for what was
         }
         self.output.truncate(began);
         let reply = self.run_one(Mode::Write(self.session.choices.writes), command, partition, frame.clone()).await;
-        self.output.extend_from_slice(&reply);
+        self.output.push(reply.one());
     }
 
     /// Has one partition's loop carry one command out, and returns the reply.
-    async fn run_one(&self, mode: Mode, command: &'static Command, partition: u32, frame: OwnedFrame) -> Vec<u8> {
-        let (mut batch, mut reply) = (Batch::default(), Vec::new());
+    async fn run_one(&self, mode: Mode, command: &'static Command, partition: u32, frame: OwnedFrame) -> Replies {
+        let (mut batch, mut reply) = (Batch::default(), Replies::default());
         batch.push(command, std::iter::once((partition, frame)));
         match self.run_batch(mode, batch).await {
             Some(answered) => answered.write(&mut reply),
-            None => Reply::new(&mut reply, self.session.protocol).error(session::NO_TABLE),
+            None => reply.writer(self.session.protocol).error(session::NO_TABLE),
         }
         reply
     }
@@ -250,7 +244,7 @@ impl Connection {
             }
             Err(error) => {
                 self.output.truncate(began);
-                self.reply().error(&error.line());
+                self.refuse(&error);
             }
         }
     }
@@ -258,12 +252,8 @@ impl Connection {
     /// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
     /// before and after.
     fn is_one_instant(&self, table: &Table, versions: &Versions) -> bool {
-        let is_outdated = self.session.choices.reads == ReadMode::Outdated;
-        let is_changed = |(partition, before): &&(u32, Option<u64>)| {
-            let is_same = before.is_some() && *before == table.version(*partition);
-            // No instant is promised to those who ask for what was.
-            !is_same && (!is_outdated || Self::is_here(table, *partition))
-        };
+        let reads = self.session.choices.reads;
+        let is_changed = |(partition, before): &&(u32, Option<u64>)| !table.is_one_instant(*partition, reads, *before);
         let mut changed: SmallVec<[u32; 16]> =
             versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
         // One key alone was read at one instant whatever came between.
@@ -279,7 +269,7 @@ impl Connection {
         now: UnixMillis,
     ) -> Result<bool, CommandError> {
         let began = self.output.len();
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        let mut reply = self.output.writer(self.session.protocol);
         reply.array(keys.len());
         let reads = self.session.choices.reads;
         let is_one_instant = table.read_at_one_instant(keys, reads, now, &mut |_, stored| match stored
@@ -303,12 +293,12 @@ impl Connection {
         now: UnixMillis,
     ) -> Result<(), CommandError> {
         let (protocol, reads, began) = (self.session.protocol, self.session.choices.reads, self.output.len());
-        Reply::new(&mut self.output, protocol).array(keys.len());
+        self.output.writer(protocol).array(keys.len());
         let mut done = 0;
         while done < keys.len() {
             let slice = &keys[done..keys.len().min(done + self.turn.slice())];
             let before = self.output.len();
-            let mut reply = Reply::new(&mut self.output, protocol);
+            let mut reply = self.output.writer(protocol);
             table.read_many(slice, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
                 Some(stored) => reply.bulk(stored.payload),
                 None => reply.null(),
@@ -340,7 +330,7 @@ impl Connection {
             self.read_part(command, table, *partition, frame, now).await;
             replies.push(self.output.split_off(began));
         }
-        let mut replies = replies.iter().map(Vec::as_slice);
+        let mut replies = replies.iter().map(Replies::one);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
 }

@@ -40,8 +40,7 @@ impl Connection {
         let mut done = 0;
         while done < gets.len() {
             if self.is_full() {
-                let line = CommandError::Request(RequestError::NotReady).line();
-                gets[done..].iter().for_each(|_| self.reply().error(&line));
+                gets[done..].iter().for_each(|_| self.refuse(&RequestError::NotReady.into()));
                 break;
             }
             let slice = &gets[done..gets.len().min(done + self.turn.slice())];
@@ -73,7 +72,7 @@ impl Connection {
             return batch.len();
         };
         let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.choices.reads);
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        let mut reply = self.output.writer(self.session.protocol);
         let keys: SmallVec<[_; 16]> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let outcome = if has_hashes {
@@ -110,8 +109,8 @@ impl Connection {
                 self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
                 return batch.len();
             }
-            let line = CommandError::Request(error).line();
-            batch.iter().for_each(|_| self.reply().error(&line));
+            let error = CommandError::Request(error);
+            batch.iter().for_each(|_| self.refuse(&error));
             return batch.len();
         }
         self.server.read_hits.fetch_add(hits, Ordering::Relaxed);

@@ -1,12 +1,12 @@
 //! HGETALL, HKEYS and HVALS of hashes that may be large: they are read page by page, and others have their turn in between. The
 //! reply is that of one instant, as of any command: if a write to the partition came between, it is read again.
 
-use super::{Connection, ONE_REPLY_BYTES, READ_TRIES};
+use super::{Connection, ONE_REPLY_BYTES};
 use crate::commands::{Command, CommandError};
 use crate::resp::Reply;
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_store::{Order, Table, Transaction};
+use tessera_store::{Order, READ_TRIES, Table, Transaction};
 use tessera_types::UnixMillis;
 
 /// Fields of a page, at most.
@@ -77,7 +77,7 @@ impl Connection {
                     Asked::Both => reply.map(fields),
                     Asked::Fields | Asked::Values => reply.array(fields),
                 }
-                self.output.append(&mut body);
+                self.output.buffer().append(&mut body);
                 return Ok(true);
             }
         }

@@ -21,6 +21,7 @@ mod frame;
 mod gets;
 mod http;
 mod large_hashes;
+mod replies;
 mod server_commands;
 mod session;
 mod stream;
@@ -39,6 +40,7 @@ use batch::Batch;
 pub(crate) use elsewhere::carry_out;
 use elsewhere::{Confined, Elsewhere};
 use frame::OwnedFrame;
+use replies::Replies;
 use session::Session;
 use std::io;
 use std::ops::Range;
@@ -59,8 +61,6 @@ pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
 const ANSWER_BYTES: usize = 4 << 20;
 /// What a client may send before it has authenticated; Redis' own limits.
 const UNAUTHENTICATED: ParseLimits = ParseLimits { bulk_bytes: 16 << 10, arguments: 10, frame_bytes: 64 << 10 };
-/// How often a read that several writes overtook is tried here before the partition's owner makes it.
-const READ_TRIES: usize = 4;
 /// Writes of a pipeline that are sent together, at most.
 const GATHERED: usize = 16 << 10;
 /// Most arguments of a command.
@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     stream: Stream,
     session: Session,
     input: Vec<u8>,
-    output: Vec<u8>,
+    output: Replies,
     /// Writes that are not sent yet.
     writes: Batch,
     /// Commands for other nodes that are not sent yet.
@@ -99,7 +99,7 @@ impl Connection {
             stream,
             session,
             input: Vec::new(),
-            output: Vec::new(),
+            output: Replies::default(),
             writes: Batch::default(),
             elsewhere: Elsewhere::default(),
             confined: Confined::No,
@@ -155,7 +155,7 @@ impl Connection {
         // The time of a turn: what expires while a client takes its replies is not there for the commands after them.
         let mut now = self.server.store.now();
         self.session.follow_split();
-        buffers::take(&mut self.output);
+        self.output.take_room();
         let mut limits = self.parse_limits();
         let mut frame = std::mem::take(&mut self.frame);
         // Commands on their way to other threads share the input.
@@ -203,7 +203,7 @@ impl Connection {
                     }
                 }
                 Err(error) => {
-                    self.refuse(&input, &error, now).await?;
+                    self.refuse_input(&input, &error, now).await?;
                     break;
                 }
             }
@@ -243,7 +243,7 @@ impl Connection {
         }
     }
 
-    async fn refuse(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
+    async fn refuse_input(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
         self.run_gets(input, now).await?;
         self.settle().await;
         self.reply().error(&format!("ERR {error}"));
@@ -252,15 +252,20 @@ impl Connection {
     }
 
     fn reply(&mut self) -> Reply<'_> {
-        Reply::new(&mut self.output, self.session.protocol)
+        self.output.writer(self.session.protocol)
+    }
+
+    /// Answers a command that failed.
+    fn refuse(&mut self, error: &CommandError) {
+        self.output.error(self.session.protocol, error);
     }
 
     async fn write_out(&mut self) -> io::Result<()> {
         if self.output.is_empty() || matches!(self.stream, Stream::Nowhere) {
             return Ok(());
         }
-        self.stream.write(&self.output, self.server.config.write_timeout).await?;
-        buffers::give_back(&mut self.output);
+        self.stream.write(self.output.bytes(), self.server.config.write_timeout).await?;
+        self.output.give_back();
         Ok(())
     }
 
@@ -269,7 +274,7 @@ impl Connection {
         self.run_gets(input, now).await?;
         if self.is_full() {
             self.settle().await;
-            self.reply().error(&CommandError::Request(RequestError::NotReady).line());
+            self.refuse(&CommandError::Request(RequestError::NotReady));
             return Ok(());
         }
         let owned = OwnedFrame::take(input, frame);
@@ -287,7 +292,7 @@ impl Connection {
         if let Err(error) = self.session.check(command, &args) {
             self.settle().await;
             self.session.spoil_transaction();
-            self.reply().error(&error.line());
+            self.refuse(&error);
             return Ok(());
         }
         drop(args);
@@ -322,7 +327,7 @@ impl Connection {
         match command.run {
             Run::Plain(_) => {
                 self.settle().await;
-                batch::run_plain(command, &owned, self.session.protocol, &mut self.output);
+                batch::run_plain(command, &owned, self.session.protocol, self.output.buffer());
             }
             Run::Keyed(_) => {
                 self.settle().await;
@@ -355,7 +360,7 @@ impl Connection {
     fn asks_again(&self, which: SessionCommand, replied: usize) -> bool {
         match which {
             SessionCommand::DbSize | SessionCommand::RandomKey => true,
-            SessionCommand::Flush => self.is_not_ready(replied),
+            SessionCommand::Flush => self.was_not_done(replied),
             _ => false,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::elsewhere::Confined;
 use super::frame::OwnedFrame;
+use super::replies::Replies;
 use super::{Connection, elsewhere, session};
 use crate::commands::{Command, CommandError};
 use crate::glob;
@@ -186,10 +187,10 @@ impl Connection {
         for partition in (start..last).chain(first..start) {
             if self.may_forward() && !Self::is_here(&table, partition) {
                 let reply = self.ask_partitions(&table, command, frame, partition..partition + 1).await.remove(0);
-                if reply.starts_with(b"$-") || reply.starts_with(b"_") {
+                if reply.one().bytes.starts_with(b"$-") || reply.one().bytes.starts_with(b"_") {
                     continue; // no key there
                 }
-                self.output.extend_from_slice(&reply);
+                self.output.push(reply.one());
                 return Ok(());
             }
             let mut random = rand::rng();
@@ -217,14 +218,14 @@ impl Connection {
             let keys = table.hash_keys(partition).map(|keys| i64::try_from(keys).unwrap_or(i64::MAX));
             return match keys {
                 Ok(keys) => self.reply().integer(keys),
-                Err(error) => self.reply().error(&CommandError::Request(error).line()),
+                Err(error) => self.refuse(&CommandError::Request(error)),
             };
         }
         if self.may_forward() {
             let all = 0..table.schema().partitions;
             let counts = self.ask_partitions(&table, command, frame, all).await;
             let protocol = self.session.protocol;
-            return elsewhere::sum(counts.iter().map(Vec::as_slice), protocol, &mut self.output);
+            return elsewhere::sum(counts.iter().map(Replies::one), protocol, &mut self.output);
         }
         let statistics = table.statistics();
         let keys = statistics.hash_keys.unwrap_or(statistics.records);
@@ -243,7 +244,7 @@ impl Connection {
             let all = 0..table.schema().partitions;
             let replies = self.ask_partitions(&table, command, frame, all).await;
             let merge = elsewhere::Merge::Same { parts: replies.len() };
-            merge.write(&mut replies.iter().map(Vec::as_slice), self.session.protocol, &mut self.output);
+            merge.write(&mut replies.iter().map(Replies::one), self.session.protocol, &mut self.output);
             return Ok(());
         }
         let (first, last) = self.range(&table);

@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Mode, Watched};
 use super::frame::OwnedFrame;
+use super::replies::reply_of;
 use super::{Connection, batch, dispatch, session};
 use crate::commands::{Call, Command, CommandError, Run, SessionCommand};
 use crate::resp::{ARGUMENT_OVERHEAD, Protocol, Reply};
@@ -141,7 +142,7 @@ impl Connection {
             }
             Err(error) => {
                 transaction.spoiled = true;
-                self.reply().error(&CommandError::Request(error).line());
+                self.refuse(&CommandError::Request(error));
             }
         }
     }
@@ -178,19 +179,19 @@ impl Connection {
         let commands = transaction.commands.iter().map(|(command, frame)| (*command, frame));
         let mut partition = match dispatch::partition_of_all(&table, commands) {
             Ok(partition) => partition,
-            Err(error) => return self.reply().error(&CommandError::Request(error).line()),
+            Err(error) => return self.refuse(&CommandError::Request(error)),
         };
         for watched in &watches {
             let watched = table.partition_of(&RecordKey::new(watched.key(), b""));
             if *partition.get_or_insert(watched) != watched {
-                return self.reply().error(&CommandError::Request(RequestError::CrossPartition).line());
+                return self.refuse(&CommandError::Request(RequestError::CrossPartition));
             }
         }
         let Some(at) = partition else {
             // Nothing in it needs a partition.
             self.reply().array(transaction.commands.len());
             for (command, frame) in &transaction.commands {
-                batch::run_plain(command, frame, self.session.protocol, &mut self.output);
+                batch::run_plain(command, frame, self.session.protocol, self.output.buffer());
             }
             return;
         };
@@ -243,7 +244,7 @@ impl Connection {
                     }
                     self.reply().ok();
                 }
-                Err(error) => self.output.extend_from_slice(&error),
+                Err(outcome) => self.output.push(reply_of(outcome).one()),
             }
             return;
         }
@@ -251,7 +252,7 @@ impl Connection {
             let watch = table.watch(key);
             match exists(&table, key, now) {
                 Ok(existed) => self.session.watches.push(Watched::Here(watch, existed)),
-                Err(error) => return self.reply().error(&error.line()),
+                Err(error) => return self.refuse(&error),
             }
         }
         self.reply().ok();

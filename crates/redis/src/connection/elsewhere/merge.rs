@@ -1,8 +1,10 @@
 //! One reply out of several.
 
 use crate::commands::{Command, FanOut, OUTCOME_UNKNOWN};
+use crate::connection::replies::{OneReply, Replies};
 use crate::number::parse_integer;
-use crate::resp::{Protocol, Reply, reply_length};
+use crate::resp::{Protocol, reply_length};
+use tessera_types::Outcome;
 
 /// How a reply is made of those of the next parts.
 pub(in crate::connection) enum Merge {
@@ -43,24 +45,24 @@ impl Merge {
     /// Takes as many of the replies as become one, and writes that.
     pub(in crate::connection) fn write<'a>(
         &self,
-        replies: &mut impl Iterator<Item = &'a [u8]>,
+        replies: &mut impl Iterator<Item = OneReply<'a>>,
         protocol: Protocol,
-        out: &mut Vec<u8>,
+        out: &mut Replies,
     ) {
         match self {
-            Self::One => out.extend_from_slice(replies.next().expect("a reply for each part")),
+            Self::One => out.push(replies.next().expect("a reply for each part")),
             Self::Sum { parts, is_write } => {
                 let replies: Vec<_> = replies.take(*parts).collect();
                 match error_among(&replies, *is_write) {
-                    Some(error) => out.extend_from_slice(&error),
+                    Some(error) => out.push(error.one()),
                     None => sum(replies.into_iter(), protocol, out),
                 }
             }
             Self::Same { parts } => {
                 let replies: Vec<_> = replies.take(*parts).collect();
                 match error_among(&replies, true) {
-                    Some(error) => out.extend_from_slice(&error),
-                    None => out.extend_from_slice(replies.first().copied().unwrap_or_default()),
+                    Some(error) => out.push(error.one()),
+                    None => replies.first().into_iter().for_each(|reply| out.push(*reply)),
                 }
             }
             Self::Gather(places) => {
@@ -77,63 +79,64 @@ impl Merge {
 
 /// The error that answers a command if one of its parts failed. When others of its parts have changed something, the error must
 /// not say that nothing was done.
-fn error_among(replies: &[&[u8]], is_write: bool) -> Option<Vec<u8>> {
-    let is_error = |reply: &&[u8]| reply.first() == Some(&b'-');
-    let error = *replies.iter().find(|reply| is_error(reply))?;
-    if !is_write || replies.iter().all(is_error) {
+fn error_among(replies: &[OneReply<'_>], is_write: bool) -> Option<Replies> {
+    let error = replies.iter().find(|reply| reply.is_error())?;
+    let mut out = Replies::default();
+    if !is_write || replies.iter().all(OneReply::is_error) {
         // One of which it is not known whether it was done counts for all.
-        let unknown = replies.iter().find(|reply| is_error(reply) && reply.starts_with(OUTCOME_UNKNOWN));
-        return Some(unknown.copied().unwrap_or(error).to_vec());
+        let unknown = replies.iter().find(|reply| reply.failure == Some(Outcome::Unknown));
+        out.push(*unknown.unwrap_or(error));
+    } else {
+        let mut mixed = format!("-ERR {OUTCOME_UNKNOWN}some of the partitions have done their part, another has not: ");
+        mixed += &String::from_utf8_lossy(&error.bytes[1..]);
+        out.push(OneReply { bytes: mixed.as_bytes(), failure: Some(Outcome::Unknown) });
     }
-    let mut mixed = OUTCOME_UNKNOWN.to_vec();
-    mixed.extend_from_slice(b"some of the partitions have done their part, another has not: ");
-    mixed.extend_from_slice(&error[1..]);
-    Some(mixed)
+    Some(out)
 }
 
 /// Adds up integer replies; an error among them is the reply.
-pub(in crate::connection) fn sum<'a>(parts: impl Iterator<Item = &'a [u8]>, protocol: Protocol, out: &mut Vec<u8>) {
+pub(in crate::connection) fn sum<'a>(parts: impl Iterator<Item = OneReply<'a>>, protocol: Protocol, out: &mut Replies) {
     let (mut sum, mut error) = (0, None);
     for part in parts {
-        let integer = || parse_integer(part.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
+        let integer = || parse_integer(part.bytes.strip_prefix(b":")?.strip_suffix(b"\r\n")?);
         match integer() {
             Some(number) => sum += number,
             None => error = Some(part),
         }
     }
     match error {
-        Some(part) => out.extend_from_slice(part),
-        None => Reply::new(out, protocol).integer(sum),
+        Some(part) => out.push(part),
+        None => out.writer(protocol).integer(sum),
     }
 }
 
 /// Puts arrays together so that each element stands where it was asked for; places count from one.
-fn gather(places: &[Vec<usize>], replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+fn gather(places: &[Vec<usize>], replies: &[OneReply<'_>], protocol: Protocol, out: &mut Replies) {
     let count = places.iter().map(Vec::len).sum();
     let mut elements: Vec<&[u8]> = vec![b""; count];
     for (places, reply) in places.iter().zip(replies) {
-        let Some(mut rest) = array_elements(reply).map(|(_, elements)| elements) else {
-            return out.extend_from_slice(reply); // an error
+        let Some(mut rest) = array_elements(reply.bytes).map(|(_, elements)| elements) else {
+            return out.push(*reply); // an error
         };
         for place in places {
             let (element, after) = rest.split_at(reply_length(rest).unwrap_or(rest.len()));
             (elements[place - 1], rest) = (element, after);
         }
     }
-    Reply::new(out, protocol).array(count);
-    elements.into_iter().for_each(|element| out.extend_from_slice(element));
+    out.writer(protocol).array(count);
+    elements.into_iter().for_each(|element| out.buffer().extend_from_slice(element));
 }
 
-fn join_arrays(replies: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+fn join_arrays(replies: &[OneReply<'_>], protocol: Protocol, out: &mut Replies) {
     let mut arrays = Vec::with_capacity(replies.len());
     for reply in replies {
-        match array_elements(reply) {
+        match array_elements(reply.bytes) {
             Some(array) => arrays.push(array),
-            None => return out.extend_from_slice(reply),
+            None => return out.push(*reply),
         }
     }
-    Reply::new(out, protocol).array(arrays.iter().map(|(count, _)| count).sum());
-    arrays.into_iter().for_each(|(_, elements)| out.extend_from_slice(elements));
+    out.writer(protocol).array(arrays.iter().map(|(count, _)| count).sum());
+    arrays.into_iter().for_each(|(_, elements)| out.buffer().extend_from_slice(elements));
 }
 
 /// Number of an array's elements, and their bytes.
@@ -148,24 +151,29 @@ mod tests {
     use super::*;
     use crate::commands;
 
-    fn merged(command: &[u8], replies: &[&str]) -> String {
-        let mut out = Vec::new();
+    fn merged(command: &[u8], replies: &[(&str, Option<Outcome>)]) -> (String, Option<Outcome>) {
+        let mut out = Replies::default();
         let merge = Merge::of(replies.len(), commands::find(command).unwrap());
-        merge.write(&mut replies.iter().map(|reply| reply.as_bytes()), Protocol::Resp2, &mut out);
-        String::from_utf8(out).unwrap()
+        let replies = replies.iter().map(|(reply, failure)| OneReply { bytes: reply.as_bytes(), failure: *failure });
+        merge.write(&mut { replies }, Protocol::Resp2, &mut out);
+        (String::from_utf8(out.bytes().to_vec()).unwrap(), out.failure_at(0))
     }
 
     #[test]
     fn a_command_that_some_partitions_did_is_not_answered_as_not_done() {
-        assert_eq!(merged(b"del", &[":1\r\n", ":2\r\n"]), ":3\r\n");
-        assert_eq!(merged(b"mset", &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
-        assert_eq!(merged(b"del", &["-LOADING x\r\n", "-LOADING x\r\n"]), "-LOADING x\r\n");
-        assert_eq!(merged(b"exists", &[":1\r\n", "-LOADING x\r\n"]), "-LOADING x\r\n");
-        for (command, done) in [("del", ":1\r\n"), ("mset", "+OK\r\n")] {
-            let mixed = merged(command.as_bytes(), &[done, "-LOADING x\r\n"]);
+        let done = |reply| (reply, None);
+        let not_done = ("-LOADING x\r\n", Some(Outcome::NotDone));
+        let unknown = ("-ERR outcome unknown: y\r\n", Some(Outcome::Unknown));
+        assert_eq!(merged(b"del", &[done(":1\r\n"), done(":2\r\n")]), (":3\r\n".into(), None));
+        assert_eq!(merged(b"mset", &[done("+OK\r\n"), done("+OK\r\n")]), ("+OK\r\n".into(), None));
+        for (command, replies) in [(&b"del"[..], [not_done, not_done]), (b"exists", [done(":1\r\n"), not_done])] {
+            assert_eq!(merged(command, &replies), ("-LOADING x\r\n".into(), Some(Outcome::NotDone)));
+        }
+        for (command, reply) in [("del", ":1\r\n"), ("mset", "+OK\r\n")] {
+            let (mixed, failure) = merged(command.as_bytes(), &[done(reply), not_done]);
             assert!(mixed.starts_with("-ERR outcome unknown: ") && mixed.ends_with(": LOADING x\r\n"), "{mixed}");
-            let unknown = merged(command.as_bytes(), &["-LOADING x\r\n", "-ERR outcome unknown: y\r\n"]);
-            assert_eq!(unknown, "-ERR outcome unknown: y\r\n");
+            assert_eq!(failure, Some(Outcome::Unknown));
+            assert_eq!(merged(command.as_bytes(), &[not_done, unknown]), (unknown.0.into(), unknown.1));
         }
     }
 }

@@ -1,11 +1,8 @@
 //! Commands for partitions that other nodes lead.
 //!
 //! A client may ask any node for anything. What concerns partitions led elsewhere gathers as long as keyed commands come
-//! one after the other, then goes to all their nodes at once, as RESP inside of a request between nodes; the other node
-//! carries it out like a pipeline of its own, and the replies come back as they are. Whatever certainly was not done,
-//! because the partition had no leader there, is tried again for a while: this is how requests outlast a failover. A write
-//! of which it is not known whether it was done is never tried again, and neither is a read that comes before it in the pipeline, and
-//! concerns the same partition.
+//! one after the other, then the store's [router](tessera_store::Route) takes it to all their nodes at once, as RESP inside of a
+//! request between nodes; the other node carries it out like a pipeline of its own, and the replies come back as they are.
 
 mod merge;
 mod part;
@@ -13,28 +10,21 @@ mod request;
 
 use super::Connection;
 use super::batch::{Answered, Awaited};
+use super::choices::Choices;
 use super::frame::OwnedFrame;
-use super::session::Session;
-use crate::commands::{Command, FanOut, Keys, NOT_READY, Run, SessionCommand};
+use super::replies::{Replies, outcome_of, reply_of};
+use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
+use crate::server::RedisServer;
 pub(super) use merge::{Merge, sum};
-use part::{Part, by_leader, error_reply, keep_order, take_replies};
+use part::{Commands, Part, answered, part, split_part};
 pub(crate) use request::carry_out;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use tessera_store::{Face, Leader, RequestFailure, Table};
-use tessera_types::{ReadMode, RecordKey, RequestError};
-
-/// How long commands wait for their partition to get a leader.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two tries. A group that rests needs a moment to wake, an election half a second.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// Of a part that concerns none: there are fewer partitions.
-const NO_PARTITION: u32 = u32::MAX;
+use tessera_store::{Face, Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
+use tessera_types::{Outcome, ReadMode, RecordKey};
 
 /// What has gathered.
 #[derive(Default)]
@@ -48,21 +38,41 @@ impl Elsewhere {
         self.replies.is_empty()
     }
 
-    /// Adds a command with its parts.
-    fn add(&mut self, command: &Command, parts: Vec<(u32, OwnedFrame)>, merge: Merge) {
-        parts.into_iter().for_each(|(partition, frame)| self.push(partition, command, frame));
+    /// Adds a command with its parts, of which reads are made as `reads` says.
+    fn add(&mut self, command: &Command, parts: Vec<(u32, OwnedFrame)>, merge: Merge, reads: ReadMode) {
+        parts.into_iter().for_each(|(partition, frame)| self.push(partition, command, frame, reads));
         self.replies.push(merge);
     }
 
-    fn push(&mut self, partition: u32, command: &Command, frame: OwnedFrame) {
-        self.parts.push(Part {
-            partition,
-            is_confined: command.keys == Keys::None,
-            may_repeat: !command.flags.write,
-            may_be_outdated: is_keyed_read(command),
-            commands: vec![frame],
-            reply: None,
-        });
+    fn push(&mut self, partition: u32, command: &Command, frame: OwnedFrame, reads: ReadMode) {
+        let commands = Commands { is_confined: command.keys == Keys::None, frames: vec![frame] };
+        let reads = if is_keyed_read(command) { reads } else { ReadMode::Single };
+        self.parts.push(part(partition, reads, !command.flags.write, commands));
+    }
+}
+
+/// The pipeline of a client, on its way to the nodes that lead what it is about.
+struct Forwarding<'a> {
+    server: &'a Arc<RedisServer>,
+    protocol: Protocol,
+    choices: Choices,
+}
+
+impl Route for Forwarding<'_> {
+    type Work = Commands;
+
+    const FACE: Face = Face::Redis;
+
+    fn request(&self, table: &Table, parts: &[&Part]) -> Vec<u8> {
+        request::encode(table.id(), self.protocol, self.choices, parts)
+    }
+
+    fn carry_out(&self, table: &Table, parts: &[&Part]) -> Outcomes {
+        carry_out(self.server.clone(), self.request(table, parts).into())
+    }
+
+    fn note_forwarded(&self) {
+        self.server.forwarded.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -93,26 +103,26 @@ impl Connection {
             return true;
         }
         self.settle_writes().await;
-        self.elsewhere.add(command, parts, merge);
+        self.elsewhere.add(command, parts, merge, reads);
         true
     }
 
     /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
     /// more, it was not done: then it is taken to where it is led.
     pub(super) fn take_if_not_ready(&mut self, began: usize, command: &'static Command, frame: &OwnedFrame) {
-        if !self.may_forward() || !self.is_not_ready(began) {
+        if !self.may_forward() || !self.was_not_done(began) {
             return;
         }
         let Some(table) = self.session.table() else { return };
         if let Some((parts, merge)) = split(&table, command, frame) {
             self.output.truncate(began);
-            self.elsewhere.add(command, parts, merge);
+            self.elsewhere.add(command, parts, merge, self.session.choices.reads);
         }
     }
 
-    /// Whether the reply that begins there says that nothing was done.
-    pub(super) fn is_not_ready(&self, began: usize) -> bool {
-        self.output[began..].starts_with(NOT_READY)
+    /// Whether the command whose reply begins there was not done, because its partition is not led here.
+    pub(super) fn was_not_done(&self, began: usize) -> bool {
+        self.output.failure_at(began) == Some(Outcome::NotDone)
     }
 
     /// Likewise for GETs, none of which was done.
@@ -122,51 +132,43 @@ impl Connection {
         for key in keys {
             let partition = table.partition_of(&RecordKey::new(&key, b""));
             let frame = OwnedFrame::from_arguments([&b"GET"[..], &key].into_iter());
-            self.elsewhere.add(command, vec![(partition, frame)], Merge::One);
+            self.elsewhere.add(command, vec![(partition, frame)], Merge::One, self.session.choices.reads);
         }
     }
 
     /// Writes were carried out here, some parts of them not, since their partitions turned out not to be led here any more. Those
     /// are taken to where they are led. What was done keeps its reply, and is not done again.
-    pub(super) async fn finish_elsewhere(&mut self, answered: Answered) {
-        let Some(table) = self.session.table() else { return answered.write(&mut self.output) };
-        let (answered, replies) = answered.into_parts();
-        let (mut rest, mut answered) = (Elsewhere::default(), answered.into_iter());
+    pub(super) async fn finish_elsewhere(&mut self, batch: Answered) {
+        let Some(table) = self.session.table() else { return batch.write(&mut self.output) };
+        let (all, replies) = batch.into_parts();
+        let (mut rest, mut all) = (Elsewhere::default(), all.into_iter());
         for awaited in replies {
             match awaited {
                 Awaited::Ready(reply) => {
-                    rest.parts.push(Part::answered(reply));
+                    rest.parts.push(answered(outcome_of(reply)));
                     rest.replies.push(Merge::One);
                 }
                 Awaited::Merged(merge) => {
-                    for (command, frame, reply) in answered.by_ref().take(merge.parts()) {
+                    for (command, frame, outcome) in all.by_ref().take(merge.parts()) {
                         let partition = match super::dispatch::parts(&table, command, frame.clone()) {
                             Ok(parts) => parts[0].0,
-                            Err(error) => return self.reply().error(&error.line()),
+                            Err(error) => return self.refuse(&error),
                         };
-                        rest.push(partition, command, frame);
-                        rest.parts.last_mut().expect("it was just pushed").reply = reply;
+                        rest.push(partition, command, frame, ReadMode::Single);
+                        rest.parts.last_mut().expect("it was just pushed").outcome = outcome;
                     }
                     rest.replies.push(merge);
                 }
             }
         }
-        let all: Vec<usize> = (0..rest.parts.len()).collect();
-        keep_order(&mut rest.parts, &all);
         self.elsewhere = rest;
         self.reach_elsewhere().await;
     }
 
     /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
     pub(super) async fn exec_elsewhere(&mut self, partition: u32, commands: Vec<OwnedFrame>) {
-        self.elsewhere.parts.push(Part {
-            partition,
-            is_confined: false,
-            may_repeat: false,
-            may_be_outdated: false,
-            commands,
-            reply: None,
-        });
+        let commands = Commands { is_confined: false, frames: commands };
+        self.elsewhere.parts.push(part(partition, ReadMode::Single, false, commands));
         self.elsewhere.replies.push(Merge::One);
         self.reach_elsewhere().await;
     }
@@ -174,24 +176,23 @@ impl Connection {
     /// Digests of what is under keys, wherever they are.
     ///
     /// # Errors
-    /// An error's reply.
-    pub(super) async fn digests(&mut self, table: &Arc<Table>, keys: &[&[u8]]) -> Result<Vec<Vec<u8>>, Vec<u8>> {
-        let part = |key: &&[u8]| Part {
-            partition: table.partition_of(&RecordKey::new(key, b"")),
-            is_confined: false,
-            may_repeat: true,
-            may_be_outdated: false,
-            commands: vec![OwnedFrame::from_arguments([&b"OBJECT"[..], b"DIGEST", key].into_iter())],
-            reply: None,
+    /// What became of the first one that could not be had.
+    pub(super) async fn digests(&mut self, table: &Arc<Table>, keys: &[&[u8]]) -> Result<Vec<Vec<u8>>, PartOutcome> {
+        let look = |key: &&[u8]| {
+            let frames = vec![OwnedFrame::from_arguments([&b"OBJECT"[..], b"DIGEST", key].into_iter())];
+            let partition = table.partition_of(&RecordKey::new(key, b""));
+            part(partition, ReadMode::Single, true, Commands { is_confined: false, frames })
         };
-        let mut parts: Vec<Part> = keys.iter().map(part).collect();
-        self.reach(table, &mut parts).await;
-        let digest = |part: Part| {
-            let reply = part.reply.unwrap_or_default();
+        let looks = keys.iter().map(look).collect();
+        let digest = |outcome: PartOutcome| match &outcome {
             // $64, the digits, each followed by a line break.
-            reply.strip_prefix(b"$64\r\n").and_then(|rest| rest.strip_suffix(b"\r\n")).map(<[u8]>::to_vec).ok_or(reply)
+            PartOutcome::Done(reply) => {
+                let digits = reply.strip_prefix(b"$64\r\n").and_then(|rest| rest.strip_suffix(b"\r\n"));
+                digits.map(<[u8]>::to_vec).ok_or(outcome)
+            }
+            PartOutcome::NotDone | PartOutcome::Unknown => Err(outcome),
         };
-        parts.into_iter().map(digest).collect()
+        self.reach(table, looks).await.into_iter().map(digest).collect()
     }
 
     /// Whether another node speaks here.
@@ -206,11 +207,10 @@ impl Connection {
         command: &'static Command,
         frame: &OwnedFrame,
         partitions: Range<u32>,
-    ) -> Vec<Vec<u8>> {
+    ) -> Vec<Replies> {
         let mut gathered = Elsewhere::default();
-        partitions.for_each(|partition| gathered.push(partition, command, frame.clone()));
-        self.reach(table, &mut gathered.parts).await;
-        gathered.parts.into_iter().map(|part| part.reply.unwrap_or_default()).collect()
+        partitions.for_each(|partition| gathered.push(partition, command, frame.clone(), ReadMode::Single));
+        self.reach(table, gathered.parts).await.into_iter().map(reply_of).collect()
     }
 
     /// Sends what has gathered if that is as much as is asked for at a time.
@@ -225,84 +225,46 @@ impl Connection {
         if self.elsewhere.is_empty() {
             return;
         }
-        let mut elsewhere = std::mem::take(&mut self.elsewhere);
+        let Elsewhere { parts, replies } = std::mem::take(&mut self.elsewhere);
         let Some(table) = self.session.table() else {
-            return elsewhere.replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
+            return replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
         };
-        self.reach(&table, &mut elsewhere.parts).await;
-        let (parts, replied) = (elsewhere.parts.len(), self.output.len());
-        merge(elsewhere, self.session.protocol).iter().for_each(|reply| self.output.extend_from_slice(reply));
-        self.turn.note_slice(parts, self.output.len() - replied);
+        let (count, replied) = (parts.len(), self.output.len());
+        let outcomes = self.reach(&table, parts).await;
+        merge(&replies, outcomes, self.session.protocol).iter().for_each(|reply| self.output.push(reply.one()));
+        self.turn.note_slice(count, self.output.len() - replied);
     }
 
     /// Has every part carried out by whoever leads its partition.
-    async fn reach(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
-        let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
-        let mut left = parts.len();
-        let Session { protocol, choices, .. } = self.session;
-        loop {
-            if let Some(successor) = table.successor() {
-                return Box::pin(self.reach_successor(&successor, parts)).await;
-            }
-            let place_of = |partition, is_outdated| match is_outdated {
-                true => self.server.store.outdated_reader_of(table, partition),
-                false => table.leader_of(partition),
-            };
-            let mut asked = Vec::new();
-            for (leader, which) in by_leader(parts, choices.reads, place_of) {
-                self.server.forwarded.fetch_add(u64::from(leader.is_some()), Ordering::Relaxed);
-                let request = request::encode(table.id(), protocol, choices, which.iter().map(|at| &parts[*at]));
-                let server = self.server.clone();
-                asked.push((
-                    which,
-                    tokio::spawn(async move {
-                        match leader {
-                            None => Ok(carry_out(server, request.into()).await),
-                            Some(node) => server.store.ask_face(Face::Redis, node, &request).await,
-                        }
-                    }),
-                ));
-            }
-            for (which, answer) in asked {
-                let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
-                take_replies(parts, &which, answer);
-            }
-            let left_before = std::mem::replace(&mut left, parts.iter().filter(|part| part.reply.is_none()).count());
-            if left == 0 {
-                return;
-            }
-            if left < left_before {
-                // One answer may not have had room for all replies.
-                (began, pause) = (Instant::now(), SHORTEST_PAUSE);
-                continue;
-            }
-            if began.elapsed() >= PATIENCE {
-                for part in parts.iter_mut().filter(|part| part.reply.is_none()) {
-                    part.reply = Some(error_reply(RequestError::NotReady));
-                }
-                return;
-            }
-            self.server.store.another_leader(pause).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
+    async fn reach(&self, table: &Arc<Table>, mut parts: Vec<Part>) -> Vec<PartOutcome> {
+        let server = &self.server;
+        let route = Forwarding { server, protocol: self.session.protocol, choices: self.session.choices };
+        if let Some(successor) = server.store.route(table, &route, &mut parts, PATIENCE).await {
+            Box::pin(self.reach_successor(&successor, &mut parts)).await;
         }
+        parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NotDone)).collect()
     }
 
     /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.
-    async fn reach_successor(&mut self, table: &Arc<Table>, parts: &mut [Part]) {
+    async fn reach_successor(&self, table: &Arc<Table>, parts: &mut [Part]) {
         let (mut again, mut which) = (Elsewhere::default(), Vec::new());
-        for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.reply.is_none()) {
-            match part.split(table) {
+        for (at, part) in parts.iter_mut().enumerate().filter(|(_, part)| part.outcome.is_none()) {
+            match split_part(part, table) {
                 Ok((parts, merge)) => {
                     which.push(at);
                     again.parts.extend(parts);
                     again.replies.push(merge);
                 }
-                Err(error) => part.reply = Some(error_reply(error)),
+                Err(error) => {
+                    let mut reply = Replies::default();
+                    reply.error(self.session.protocol, &error.into());
+                    part.outcome = Some(outcome_of(reply));
+                }
             }
         }
-        self.reach(table, &mut again.parts).await;
-        for (at, reply) in which.into_iter().zip(merge(again, self.session.protocol)) {
-            parts[at].reply = Some(reply);
+        let outcomes = self.reach(table, again.parts).await;
+        for (at, reply) in which.into_iter().zip(merge(&again.replies, outcomes, self.session.protocol)) {
+            parts[at].outcome = Some(outcome_of(reply));
         }
     }
 }
@@ -312,15 +274,16 @@ fn is_keyed_read(command: &Command) -> bool {
     matches!(command.run, Run::Keyed(_)) && !command.flags.write
 }
 
-/// The replies of commands, made of those of their parts.
-fn merge(elsewhere: Elsewhere, protocol: Protocol) -> Vec<Vec<u8>> {
-    let mut parts = elsewhere.parts.iter().map(|part| part.reply.as_deref().expect("every part has a reply by now"));
+/// The replies of commands, made of what became of their parts.
+fn merge(merges: &[Merge], outcomes: Vec<PartOutcome>, protocol: Protocol) -> Vec<Replies> {
+    let replies: Vec<Replies> = outcomes.into_iter().map(reply_of).collect();
+    let mut replies = replies.iter().map(Replies::one);
     let merge = |merge: &Merge| {
-        let mut out = Vec::new();
-        merge.write(&mut parts, protocol, &mut out);
+        let mut out = Replies::default();
+        merge.write(&mut replies, protocol, &mut out);
         out
     };
-    elsewhere.replies.iter().map(merge).collect()
+    merges.iter().map(merge).collect()
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or

@@ -1,7 +1,8 @@
 //! What one node asks another one on behalf of a client.
 //!
-//! `u32 table | u8 protocol | three bytes of choices`, then commands, of which some are confined to a partition:
-//! `u32 partition | u32 length | RESP`. The answer is the replies, one after the other.
+//! `u32 table | u8 protocol | three bytes of choices`, then runs of parts that are all confined to one partition, or to none:
+//! `u32 partition | u32 parts | u32 length | for each part u32 commands | RESP`, the length being that of the RESP. Numbers are
+//! little-endian.
 
 use super::{Confined, Part};
 use crate::clients::Client;
@@ -12,71 +13,78 @@ use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
-use tessera_store::Answer;
+use tessera_store::{Outcomes, PartOutcome};
 use tessera_types::TableId;
 
 /// The commands are not confined to one partition.
 const ANY: u32 = u32::MAX;
 
 /// The request for these parts.
-pub(super) fn encode<'a>(
-    table: TableId,
-    protocol: Protocol,
-    choices: Choices,
-    parts: impl Iterator<Item = &'a Part>,
-) -> Vec<u8> {
+pub(super) fn encode(table: TableId, protocol: Protocol, choices: Choices, parts: &[&Part]) -> Vec<u8> {
+    let confined = |part: &Part| if part.work.is_confined { part.partition } else { ANY };
+    let number = |number: usize| u32::try_from(number).expect("a pipeline is shorter than 4 GiB");
     let mut out = Vec::new();
     out.put_u32_le(table.0);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.put_slice(&choices.encode());
-    let mut open: Option<(u32, usize)> = None;
-    for part in parts {
-        let confined = if part.is_confined { part.partition } else { ANY };
-        if open.is_none_or(|(before, _)| before != confined) {
-            close(&mut out, open);
-            out.put_u32_le(confined);
-            out.put_u32_le(0);
-            open = Some((confined, out.len()));
-        }
-        for command in &part.commands {
-            let args = command.arguments();
+    for run in parts.chunk_by(|one, other| confined(one) == confined(other)) {
+        out.put_u32_le(confined(run[0]));
+        out.put_u32_le(number(run.len()));
+        out.put_u32_le(0);
+        run.iter().for_each(|part| out.put_u32_le(number(part.work.frames.len())));
+        let began = out.len();
+        for frame in run.iter().flat_map(|part| &part.work.frames) {
+            let args = frame.arguments();
             let mut written = Reply::new(&mut out, Protocol::Resp2);
             written.array(args.len());
             args.iter().for_each(|arg| written.bulk(arg));
         }
+        let length = number(out.len() - began).to_le_bytes();
+        let place = began - 4 * run.len() - 4;
+        out[place..place + 4].copy_from_slice(&length);
     }
-    close(&mut out, open);
     out
 }
 
-fn close(out: &mut [u8], open: Option<(u32, usize)>) {
-    if let Some((_, began)) = open {
-        let length = u32::try_from(out.len() - began).expect("a pipeline is shorter than 4 GiB");
-        out[began - 4..began].copy_from_slice(&length.to_le_bytes());
-    }
-}
-
-/// Carries out what [`encode`] wrote. Returns the replies, nothing if the table is not known here.
-pub(crate) fn carry_out(server: Arc<RedisServer>, request: Bytes) -> Answer {
+/// Carries out what [`encode`] wrote.
+pub(crate) fn carry_out(server: Arc<RedisServer>, request: Bytes) -> Outcomes {
     Box::pin(carry_out_now(server, request))
 }
 
-async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Bytes {
+async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Vec<PartOutcome> {
     let mut connection = match session_for(&server, &mut request) {
         Some(session) => Connection::of_another_node(server, session),
-        None => return Bytes::new(),
+        None => return Vec::new(),
     };
-    while let (Ok(confined), Ok(length)) = (request.try_get_u32_le(), request.try_get_u32_le()) {
-        if length as usize > request.len() {
-            break;
-        }
-        connection.confined = Some(confined).filter(|partition| *partition != ANY).map_or(Confined::Here, Confined::To);
-        connection.input = request.split_to(length as usize).to_vec();
+    // How many commands each part has.
+    let mut parts = Vec::new();
+    while let Some((confined, counts, pipeline)) = next_run(&mut request) {
+        parts.extend(counts);
+        connection.confined = confined;
+        connection.input = pipeline.to_vec();
         if connection.process().await.is_err() {
             break;
         }
     }
-    std::mem::take(&mut connection.output).into()
+    let mut outcomes = std::mem::take(&mut connection.output).into_outcomes().into_iter();
+    // The last command's outcome counts. Of what has no reply it is not known whether it was done.
+    let last = |commands: u32| (0..commands).map(|_| outcomes.next().unwrap_or(PartOutcome::Unknown)).last();
+    parts.into_iter().map(last).map(|outcome| outcome.unwrap_or(PartOutcome::Unknown)).collect()
+}
+
+/// To what the commands of the next run are confined, how many commands each part has, and the commands; `None` if there is no
+/// other run, or it cannot be read.
+fn next_run(request: &mut Bytes) -> Option<(Confined, Vec<u32>, Bytes)> {
+    let confined = request.try_get_u32_le().ok().filter(|partition| *partition != ANY);
+    let (parts, length) = (request.try_get_u32_le().ok()?, request.try_get_u32_le().ok()?);
+    if parts as usize > request.len() / 4 {
+        return None;
+    }
+    let counts = (0..parts).map(|_| request.get_u32_le()).collect();
+    if length as usize > request.len() {
+        return None;
+    }
+    Some((confined.map_or(Confined::Here, Confined::To), counts, request.split_to(length as usize)))
 }
 
 fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {

@@ -15,7 +15,7 @@ impl Connection {
                 names.iter().map(|name| commands::find(name)).collect()
             }
         };
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        let mut reply = self.reply();
         match subcommand.as_deref() {
             None => {
                 reply.array(COMMANDS.len());

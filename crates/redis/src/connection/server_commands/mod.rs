@@ -10,7 +10,6 @@ mod slow_log;
 use super::frame::OwnedFrame;
 use super::{Connection, session::Session};
 use crate::commands::{self, Command, CommandError, SessionCommand as S};
-use crate::resp::Reply;
 use std::io;
 use tessera_types::{ReadMode, RecordKey, UnixMillis};
 
@@ -91,7 +90,7 @@ impl Connection {
             }
         };
         if let Err(error) = outcome {
-            self.reply().error(&error.line());
+            self.refuse(&error);
         }
         Ok(())
     }
@@ -119,7 +118,7 @@ impl Connection {
         let key = RecordKey::new(args[2], b"");
         let partition = table.partition_of(&key);
         let mut transaction = tessera_store::Transaction::read_only(&table, partition, ReadMode::Single, now)?;
-        let reply = Reply::new(&mut self.output, self.session.protocol);
+        let reply = self.output.writer(self.session.protocol);
         run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })
     }
 }

@@ -4,7 +4,6 @@ use super::super::Connection;
 use super::unknown_subcommand_named;
 use crate::commands::CommandError;
 use crate::number::parse_integer;
-use crate::resp::Reply;
 use tessera_types::UnixMillis;
 
 impl Connection {
@@ -29,7 +28,7 @@ impl Connection {
                     _ => return Err(CommandError::arity("slowlog|get")),
                 };
                 let entries = self.server.slow_log.newest(count);
-                let mut reply = self.reply();
+                let mut reply = self.output.writer(self.session.protocol);
                 reply.array(entries.len());
                 for entry in entries {
                     reply.array(6);
@@ -51,7 +50,7 @@ impl Connection {
         let slow = self.server.slow_log.newest(160);
         let seconds = |at: UnixMillis| i64::try_from(at.get() / 1_000).unwrap_or(i64::MAX);
         let millis = |took: std::time::Duration| i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
-        let mut reply = Reply::new(&mut self.output, self.session.protocol);
+        let mut reply = self.output.writer(self.session.protocol);
         match &args[1].to_ascii_uppercase()[..] {
             b"LATEST" => match slow.first() {
                 None => reply.array(0),

@@ -1,0 +1,45 @@
+//! Reads of several records of a partition that must all be of one instant.
+//!
+//! A reader does not stop writers. It looks at the partition's [version](Table::version) before and after: if both are the same,
+//! nothing was written between. When writes come too fast for that, the partition's loop makes the read, between two writes.
+
+use crate::table::{Leader, Table};
+use crate::transaction::Transaction;
+use tessera_types::{ReadMode, RequestError, UnixMillis};
+
+/// How often a read that writes overtook is made again before the partition's loop makes it.
+pub const READ_TRIES: usize = 4;
+
+impl Table {
+    /// Makes a read of a partition so that all it sees is of one instant. Returns `None` if writes came between each time: then
+    /// the partition's loop has to make it.
+    ///
+    /// Nobody is promised an instant who asks for what was, of a replica that does not lead.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::read_only`], [`Transaction::check_lease`] and `read`.
+    pub fn read_instant<T, E: From<RequestError>>(
+        &self,
+        partition: u32,
+        reads: ReadMode,
+        now: UnixMillis,
+        mut read: impl FnMut(&mut Transaction<'_>) -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
+        for _ in 0..READ_TRIES {
+            let before = self.version(partition);
+            let mut transaction = Transaction::read_only(self, partition, reads, now)?;
+            let outcome = read(&mut transaction)?;
+            transaction.check_lease()?;
+            if self.is_one_instant(partition, reads, before) {
+                return Ok(Some(outcome));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether what was read since a partition had the version `before` is of one instant, or need not be.
+    pub fn is_one_instant(&self, partition: u32, reads: ReadMode, before: Option<u64>) -> bool {
+        let is_same = before.is_some() && before == self.version(partition);
+        is_same || (reads == ReadMode::Outdated && self.leader_of(partition) != Leader::Here)
+    }
+}

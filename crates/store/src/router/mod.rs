@@ -1,0 +1,157 @@
+//! How a request reaches whoever can carry it out.
+//!
+//! A client may ask any node for anything. The router finds the leader of each part's partition, or a replica where an outdated
+//! answer will do, has the part carried out here or by the other node, and notes what became of it. Whatever certainly was not done,
+//! because the partition had no leader there, is tried again for a while: this is how requests outlast a failover. A write of which
+//! it is not known whether it was done is never tried again, and neither is a read that comes before it and concerns the same
+//! partition.
+//!
+//! What the parts say, and how they travel, is the face's business: it implements [`Route`]. Between nodes an
+//! [envelope] says what became of each part, beside the face's own reply, which the router never looks into.
+
+mod envelope;
+mod instant;
+mod part;
+
+pub use instant::READ_TRIES;
+pub use part::{Part, PartOutcome};
+
+use crate::peers::Face;
+use crate::store::Store;
+use crate::table::{Leader, Table};
+use bytes::Bytes;
+pub(crate) use envelope::encode as encode_outcomes;
+use part::{by_leader, keep_order, take_outcomes};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_transport::RequestFailure;
+use tessera_types::{NodeId, ReadMode};
+
+/// How long a request is tried, if the client does not say how long it waits.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries. A group that hibernates needs a moment to wake, an election half a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// What became of the parts of a request, one outcome for each; empty if the node could not read the request at all, or does not
+/// know the table yet, and so did nothing.
+pub type Outcomes = Pin<Box<dyn Future<Output = Vec<PartOutcome>> + Send>>;
+
+/// What a face adds to the router: how parts are put into words, and how they are carried out.
+pub trait Route {
+    /// What is to be done to one partition.
+    type Work;
+
+    /// The face that takes the request on the other node.
+    const FACE: Face;
+
+    /// The request that has another node carry out these parts.
+    fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8>;
+
+    /// Carries out parts whose partitions are led here, or, of outdated reads, have a replica here.
+    fn carry_out(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes;
+
+    /// Parts go to another node.
+    fn note_forwarded(&self);
+}
+
+impl Store {
+    /// Has every part that has no outcome yet carried out by whoever leads its partition. Parts of one partition take effect in
+    /// the order in which they stand.
+    ///
+    /// Returns `None` when all parts have an outcome: after `patience` without progress those that were not done are
+    /// [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
+    /// done, and belong to the successor's partitions.
+    ///
+    /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
+    pub async fn route<R: Route>(
+        &self,
+        table: &Arc<Table>,
+        route: &R,
+        parts: &mut [Part<R::Work>],
+        patience: Duration,
+    ) -> Option<Arc<Table>> {
+        // Some may have been done already, where this node led their partitions until it lost them.
+        let all: Vec<usize> = (0..parts.len()).collect();
+        keep_order(parts, &all);
+        let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
+        let mut left = part::without_outcome(parts);
+        while left > 0 {
+            if let Some(successor) = table.successor() {
+                return Some(successor);
+            }
+            let place_of = |partition, reads| match reads {
+                ReadMode::Outdated => self.outdated_reader_of(table, partition),
+                ReadMode::Single | ReadMode::Majority => table.leader_of(partition),
+            };
+            let mut asked = Vec::new();
+            for (node, which) in by_leader(parts, place_of) {
+                let these: Vec<_> = which.iter().map(|at| &parts[*at]).collect();
+                let answer = match node {
+                    None => tokio::spawn(answered(route.carry_out(table, &these))),
+                    Some(node) => {
+                        route.note_forwarded();
+                        let (store, request) = (self.clone(), route.request(table, &these));
+                        tokio::spawn(async move { store.ask_face(R::FACE, node, &request).await })
+                    }
+                };
+                asked.push((which, answer));
+            }
+            for (which, answer) in asked {
+                let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
+                take_outcomes(parts, &which, answer);
+                keep_order(parts, &which);
+            }
+            let left_before = std::mem::replace(&mut left, part::without_outcome(parts));
+            if left == 0 {
+                break;
+            }
+            if left < left_before {
+                // One answer may not have had room for all replies.
+                (began, pause) = (Instant::now(), SHORTEST_PAUSE);
+                continue;
+            }
+            if began.elapsed() >= patience {
+                parts.iter_mut().filter(|part| part.outcome.is_none()).for_each(Part::give_up);
+                break;
+            }
+            self.another_leader(pause).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+        None
+    }
+
+    /// Has another node carry out parts of a request that a client made here.
+    async fn ask_face(&self, face: Face, node: NodeId, request: &[u8]) -> Result<Vec<PartOutcome>, RequestFailure> {
+        let answer: Bytes = self.host.transport.request(node, face.service(), request).await?;
+        // What cannot be read says nothing about what was done.
+        envelope::decode(answer).ok_or(RequestFailure::Lost)
+    }
+
+    /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
+    pub(crate) async fn another_leader(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
+    }
+
+    /// Where a read that may be outdated goes: to a replica here, or to the leader, or to any other replica that is heard of.
+    fn outdated_reader_of(&self, table: &Table, partition: u32) -> Leader {
+        let replicas = || {
+            let catalog = self.catalog();
+            let placement = catalog.get(table.id)?.placement.get(partition as usize)?;
+            let mut nodes =
+                placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+            nodes.find(|node| self.is_heard(*node))
+        };
+        match table.reader_of(partition, ReadMode::Outdated) {
+            Leader::Node(node) if self.is_heard(node) => Leader::Node(node),
+            Leader::Here => Leader::Here,
+            _ => replicas().map_or(Leader::Unknown, Leader::Node),
+        }
+    }
+}
+
+async fn answered(outcomes: Outcomes) -> Result<Vec<PartOutcome>, RequestFailure> {
+    Ok(outcomes.await)
+}

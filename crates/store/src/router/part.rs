@@ -1,0 +1,201 @@
+//! A part of a request: what concerns one partition, and what became of it.
+//!
+//! Parts of one partition are in the order of the client's pipeline. Some may be asked again when an answer says that they were not
+//! done, or is lost; never one that comes before a part that was done, or may have been: it would see what came after it, or undo
+//! that.
+
+use crate::table::Leader;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use tessera_transport::RequestFailure;
+use tessera_types::{NodeId, ReadMode, RequestError};
+
+/// What became of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartOutcome {
+    /// It was carried out. The reply is in the face's own words; it may be an error of the command, or a refusal such as of a
+    /// value that is too large, after which nothing was changed.
+    Done(Bytes),
+    /// It certainly had no effect, since nobody who leads its partition could be asked.
+    NotDone,
+    /// It may have taken effect, now or later.
+    Unknown,
+}
+
+impl PartOutcome {
+    /// The failure that this outcome is, or the reply.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`] if it was not done, [`RequestError::Interrupted`] if that is not known.
+    pub fn reply(self) -> Result<Bytes, RequestError> {
+        match self {
+            Self::Done(reply) => Ok(reply),
+            Self::NotDone => Err(RequestError::NotReady),
+            Self::Unknown => Err(RequestError::Interrupted),
+        }
+    }
+}
+
+/// What is to be done to one partition.
+#[derive(Clone, Debug)]
+pub struct Part<W> {
+    pub partition: u32,
+    /// Who may answer a read; only the leader carries out writes, which say [`ReadMode::Single`].
+    pub reads: ReadMode,
+    /// Whether it does no harm twice.
+    pub is_repeatable: bool,
+    pub work: W,
+    /// `None` as long as it is still to be done.
+    pub outcome: Option<PartOutcome>,
+}
+
+impl<W> Part<W> {
+    /// The part will not be tried again.
+    pub(super) fn give_up(&mut self) {
+        self.outcome = Some(PartOutcome::NotDone);
+    }
+}
+
+pub(super) fn without_outcome<W>(parts: &[Part<W>]) -> usize {
+    parts.iter().filter(|part| part.outcome.is_none()).count()
+}
+
+/// Which parts go to whom, this node being `None`. Those whose leader is not known stay out.
+///
+/// All of a partition go to one node: its leader is looked up once, since it may change meanwhile, and of two parts that go
+/// different ways the later one could take effect first. Only outdated reads, of which no order is promised, go their own ways.
+pub(super) fn by_leader<W>(
+    parts: &[Part<W>],
+    mut place_of: impl FnMut(u32, ReadMode) -> Leader,
+) -> BTreeMap<Option<NodeId>, Vec<usize>> {
+    let mut places: BTreeMap<(u32, bool), Leader> = BTreeMap::new();
+    let mut by_leader: BTreeMap<Option<NodeId>, Vec<usize>> = BTreeMap::new();
+    for (at, part) in parts.iter().enumerate().filter(|(_, part)| part.outcome.is_none()) {
+        let is_outdated = part.reads == ReadMode::Outdated;
+        let place = places.entry((part.partition, is_outdated)).or_insert_with(|| place_of(part.partition, part.reads));
+        match *place {
+            Leader::Here => by_leader.entry(None).or_default().push(at),
+            Leader::Node(node) => by_leader.entry(Some(node)).or_default().push(at),
+            Leader::Unknown => {}
+        }
+    }
+    by_leader
+}
+
+/// Notes what an answer says of the parts that it was asked for. Those that certainly were not done stay without an outcome, and so
+/// do those that do no harm twice and of which nobody knows.
+pub(super) fn take_outcomes<W>(
+    parts: &mut [Part<W>],
+    which: &[usize],
+    answer: Result<Vec<PartOutcome>, RequestFailure>,
+) {
+    let mut outcomes = match answer {
+        // Refused as a whole: the other node is just starting, or does not know the table yet.
+        Ok(outcomes) if outcomes.is_empty() => return,
+        Err(RequestFailure::NotSent) => return,
+        Ok(outcomes) => outcomes,
+        Err(RequestFailure::Lost) => Vec::new(),
+    }
+    .into_iter();
+    for at in which {
+        let part = &mut parts[*at];
+        part.outcome = match outcomes.next().unwrap_or(PartOutcome::Unknown) {
+            PartOutcome::NotDone => None,
+            PartOutcome::Unknown if part.is_repeatable => None,
+            outcome => Some(outcome),
+        };
+    }
+}
+
+/// What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came before that
+/// stays undone. So does a read whose answer was lost, if a write that came after it went the same way: asked again, the read could
+/// see that.
+pub(super) fn keep_order<W>(parts: &mut [Part<W>], which: &[usize]) {
+    let mut served = BTreeSet::new();
+    for at in which.iter().rev() {
+        let part = &mut parts[*at];
+        if part.outcome.is_some() {
+            served.insert(part.partition);
+        } else if served.contains(&part.partition) {
+            part.give_up();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(partition: u32, is_repeatable: bool) -> Part<()> {
+        Part { partition, reads: ReadMode::Single, is_repeatable, work: (), outcome: None }
+    }
+
+    fn outcomes(parts: &[Part<()>]) -> Vec<Option<PartOutcome>> {
+        parts.iter().map(|part| part.outcome.clone()).collect()
+    }
+
+    fn take(parts: &mut [Part<()>], answer: Result<Vec<PartOutcome>, RequestFailure>) {
+        let which: Vec<usize> = (0..parts.len()).collect();
+        take_outcomes(parts, &which, answer);
+        keep_order(parts, &which);
+    }
+
+    /// A leader was killed after it had done everything and before it could say so. The read that came first was asked again, and
+    /// its successor answered what the write after it had left.
+    #[test]
+    fn a_read_whose_answer_was_lost_with_that_of_a_later_write_is_not_asked_again() {
+        let (read, write) = (|partition| part(partition, true), |partition| part(partition, false));
+        let mut parts = [read(1), read(2), write(1), read(1), read(2)];
+        take(&mut parts, Err(RequestFailure::Lost));
+        assert_eq!(outcomes(&parts), [Some(PartOutcome::NotDone), None, Some(PartOutcome::Unknown), None, None]);
+    }
+
+    #[test]
+    fn what_came_before_something_done_stays_undone() {
+        let done = PartOutcome::Done(Bytes::from_static(b"1"));
+        let mut parts = [part(1, true), part(1, false), part(1, true)];
+        take(&mut parts, Ok(vec![PartOutcome::NotDone, done.clone(), PartOutcome::NotDone]));
+        assert_eq!(outcomes(&parts), [Some(PartOutcome::NotDone), Some(done), None]);
+    }
+
+    #[test]
+    fn parts_of_which_an_answer_says_nothing_may_have_been_done() {
+        let done = PartOutcome::Done(Bytes::from_static(b"1"));
+        let mut parts = [part(1, false), part(2, false), part(3, true)];
+        take(&mut parts, Ok(vec![done.clone()]));
+        assert_eq!(outcomes(&parts), [Some(done), Some(PartOutcome::Unknown), None]);
+    }
+
+    #[test]
+    fn what_was_not_sent_or_was_refused_as_a_whole_is_tried_again() {
+        for answer in [Err(RequestFailure::NotSent), Ok(Vec::new())] {
+            let mut parts = [part(1, false), part(2, true)];
+            take(&mut parts, answer);
+            assert_eq!(without_outcome(&parts), 2);
+        }
+    }
+
+    /// Each part once went to whoever led when its turn came.
+    #[test]
+    fn parts_of_one_partition_go_to_one_node_whoever_leads_meanwhile() {
+        let parts = [part(1, true), part(2, true), part(1, false), part(2, false), part(1, true)];
+        let mut looks = 0;
+        let by_leader = by_leader(&parts, |_, _| {
+            looks += 1;
+            Leader::Node(NodeId(looks))
+        });
+        let which: Vec<_> = by_leader.into_values().collect();
+        assert_eq!(which, [vec![0, 2, 4], vec![1, 3]]);
+    }
+
+    #[test]
+    fn outdated_reads_go_their_own_way() {
+        let outdated = Part { reads: ReadMode::Outdated, ..part(1, true) };
+        let parts = [part(1, true), outdated];
+        let by_leader = by_leader(&parts, |_, reads| match reads {
+            ReadMode::Outdated => Leader::Here,
+            _ => Leader::Unknown,
+        });
+        assert_eq!(by_leader.into_iter().collect::<Vec<_>>(), [(None, vec![1])]);
+    }
+}
