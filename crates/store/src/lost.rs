@@ -138,6 +138,7 @@ mod tests {
     use super::*;
     use crate::test_node::TestNode;
     use tessera_cluster::{CatalogCommand, Changed, Site};
+    use tessera_consensus::Inconsistent;
     use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
 
     /// A table of two replicas and a witness, and how the witness sees its group when it leads.
@@ -253,5 +254,33 @@ mod tests {
         let (term, index) = host.last_entry(&table, 0, placement.members[0], placement);
         assert!(term > 0, "the records remember the term");
         assert_eq!(index, table.engine.applied_index(0));
+    }
+
+    /// Others count on what it had acknowledged, so it may not go on because it has the longest log of those that are left.
+    #[tokio::test]
+    async fn a_replica_that_lacks_what_it_acknowledged_never_goes_on_by_itself() {
+        let node = TestNode::start(|_| {});
+        let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;
+        let (host, group) = (&node.store.host, group_of(table.id, 0));
+        // As if it were one of three.
+        let mut catalog = Catalog::clone(&host.catalog.load());
+        let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
+        for node in [2, 3].map(NodeId) {
+            apply(CatalogCommand::AddNode { site: Site::default(), token: None });
+            apply(CatalogCommand::Arrived { node });
+        }
+        apply(CatalogCommand::SetReplicas { name: "t".into(), replicas: 3 });
+        let nodes = [1, 2, 3].map(NodeId).to_vec();
+        apply(CatalogCommand::Place { table: table.id, partition: 0, nodes, witness: None });
+        let placement = catalog.get(table.id).unwrap().placement[0].clone();
+        catalog.apply(&CatalogCommand::moved(table.id, 0, &placement), &Limits::default()).unwrap();
+        host.catalog.store(std::sync::Arc::new(catalog));
+        let reasons =
+            [(Inconsistent::Forgotten { had: 9, has: 3 }, true), (Inconsistent::Entry("damaged".into()), false)];
+        for (reason, is_overtaken) in reasons {
+            host.replicas.set_aside(group, &reason);
+            let lost = host.lost_here();
+            assert_eq!(lost.iter().map(|lost| lost.is_overtaken).collect::<Vec<_>>(), [is_overtaken], "{reason}");
+        }
     }
 }
