@@ -211,6 +211,15 @@ impl ClusterInfo {
                 None => format!("node {} has not been heard of", node.id),
             });
         }
+        let is_away = |node: &&NodeInfo| node.is_silent && !node.is_expected;
+        let (away, arrived) = (self.nodes.iter().filter(is_away), self.nodes.iter().filter(|node| !node.is_expected));
+        let (away, arrived) = (away.count(), arrived.count());
+        if 2 * away >= arrived && away > 0 && self.tables.iter().any(|table| table.leaderless > 0) {
+            issues.push(format!(
+                "{away} of {arrived} nodes are away, and those that are left are too few to elect leaders; if the others are gone for \
+                 good, `tessera recover` has those that are left go on (`tessera recover --help`)"
+            ));
+        }
         for table in &self.tables {
             let TablePlacement { name, partitions, replicas, .. } = table;
             if table.leaderless > 0 {
@@ -320,4 +329,56 @@ pub(crate) async fn placement(
         fetches: fetches(&server.store, entry.id, partition),
     });
     Ok(Json(json!(partitions.collect::<Vec<_>>())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u32, is_silent: bool, is_expected: bool) -> NodeInfo {
+        NodeInfo {
+            id: NodeId(id),
+            peer: String::new(),
+            redis: String::new(),
+            admin: String::new(),
+            zone: String::new(),
+            is_draining: false,
+            is_expected,
+            silent_seconds: is_silent.then_some(9.0),
+            is_silent,
+            replicas: 1,
+            leaders: 0,
+            bytes: 0,
+            units_per_second: 0,
+        }
+    }
+
+    fn info(nodes: Vec<NodeInfo>, leaderless: usize) -> ClusterInfo {
+        let table = TablePlacement {
+            number: TableNumber(0),
+            name: "t".into(),
+            partitions: 4,
+            replicas: 2,
+            leaderless,
+            growing_leaderless: 0,
+            under_replicated: 0,
+            moving: 0,
+            awaiting_word: 0,
+            split: None,
+            hot: Vec::new(),
+        };
+        let (cluster, node) = (ClusterId(1), NodeId(1));
+        ClusterInfo { cluster, node, catalog_leader: None, nodes, tables: vec![table], recoveries: Vec::new() }
+    }
+
+    #[test]
+    fn whoever_is_left_with_too_few_is_told_of_the_way_on() {
+        let is_told = |info: ClusterInfo| info.issues().iter().any(|issue| issue.contains("`tessera recover`"));
+        assert!(is_told(info(vec![node(1, false, false), node(2, true, false)], 4)));
+        assert!(!is_told(info(vec![node(1, false, false), node(2, false, false)], 4)), "an election is under way");
+        assert!(!is_told(info(vec![node(1, false, false), node(2, true, false)], 0)), "all goes on");
+        assert!(!is_told(info(vec![node(1, false, false), node(2, true, true)], 1)), "it has never been there");
+        let three = vec![node(1, false, false), node(2, false, false), node(3, true, false)];
+        assert!(!is_told(info(three, 1)), "two of three will elect");
+    }
 }
