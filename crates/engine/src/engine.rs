@@ -126,7 +126,8 @@ pub trait Engine: Send + Sync {
     /// nothing does. It may be too early, not too late by more than a minute.
     fn next_expiry(&self, partition: u32) -> Option<UnixMillis>;
 
-    /// Removes some records that had expired by the partition's [`time`](Self::time), doing bounded work. Returns how many.
+    /// Removes some records that had expired by the partition's [`time`](Self::time), doing bounded work, and frees some of what
+    /// was removed before. Returns how many have expired.
     fn remove_expired(&self, partition: u32) -> usize;
 
     /// Takes over the settings that concern engines.

@@ -9,7 +9,7 @@ use tessera_engine::mutation::{encode_delete, encode_delete_hash_key, encode_put
 use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, WhenFull};
 
 fn open_memory(directory: &Path) -> Box<dyn Engine> {
     let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 4 << 30 }));
@@ -173,4 +173,116 @@ fn a_sweep_of_a_large_hash_key_takes_many_bounded_steps() {
     assert_eq!(removed.iter().sum::<usize>(), RECORDS as usize);
     assert!(removed.iter().all(|removed| *removed <= 20_000), "{removed:?}");
     assert_eq!(pages(&*engine, 0, PageLimit::of_records(1_000), Visit::NextRecord).0.len(), RECORDS as usize / 1_000);
+}
+
+fn delete_large(engine: &dyn Engine) {
+    let mut payload = BytesMut::new();
+    encode_delete_hash_key(&mut payload, &RecordKey::new(b"large", b""));
+    write(engine, 0, &mut payload);
+}
+
+/// All of it was once freed under one hold of the lock, by the worker that applied the deletion.
+#[test]
+fn a_large_hash_key_is_deleted_at_once_and_freed_bit_by_bit() {
+    const RECORDS: u32 = 50_000;
+    let directory = TempDir::new().unwrap();
+    let engine = open_memory(directory.path());
+    let bytes = || engine.statistics().memory_bytes;
+    with_large_hash_key(&*engine, 10, Expiry::NEVER);
+    delete_large(&*engine);
+    let mut payload = BytesMut::new();
+    for number in (0..RECORDS).step_by(1_000) {
+        encode(&mut payload, &number.to_be_bytes(), b"", Expiry::NEVER);
+    }
+    write(&*engine, 0, &mut payload);
+    let without = bytes();
+    with_large_hash_key(&*engine, RECORDS, Expiry::NEVER);
+    let with = bytes();
+    assert!(with > without + u64::from(RECORDS) * 50);
+    delete_large(&*engine);
+    assert_eq!(engine.statistics().records, u64::from(RECORDS) / 1_000, "nobody finds any of them");
+    assert!(bytes() > without + (with - without) / 2, "they take memory until they are freed");
+    // Writes free some, and sweeps the rest.
+    let after_one = bytes();
+    encode(&mut payload, &0u32.to_be_bytes(), b"", Expiry::NEVER);
+    write(&*engine, 0, &mut payload);
+    assert!(bytes() < after_one && bytes() > without);
+    engine.remove_expired(0);
+    assert_eq!(bytes(), without);
+}
+
+/// It once went as a whole, and readers waited for as long as that took.
+#[test]
+fn a_large_hash_key_is_evicted_at_once_and_freed_bit_by_bit() {
+    const LIMIT: u64 = 8 << 20;
+    let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: LIMIT }));
+    let engine = MemoryEngine::open(1, budget, None).unwrap();
+    engine.apply_settings(&TableSettings { when_full: WhenFull::Evict, ..TableSettings::default() }).unwrap();
+    with_large_hash_key(&engine, 100_000, Expiry::NEVER);
+    let mut payload = BytesMut::new();
+    let mut before = 0;
+    for number in 0..100_000u32 {
+        encode(
+            &mut payload,
+            &[b"n", &(number / 20_000).to_be_bytes()[..]].concat(),
+            &number.to_be_bytes(),
+            Expiry::NEVER,
+        );
+        if number % 10 != 0 {
+            continue;
+        }
+        write(&engine, 0, &mut payload);
+        let bytes = engine.statistics().memory_bytes;
+        assert!(bytes <= LIMIT + 100_000, "{bytes}");
+        assert!(bytes + (256 << 10) >= before, "{bytes} after {before}: a write freed too much");
+        before = bytes;
+    }
+    assert!(engine.statistics().evicted >= 100_000);
+}
+
+/// What hash keys take is counted as their records come and go.
+#[test]
+fn memory_is_counted_as_if_it_were_counted_anew() {
+    let open = || {
+        let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
+        MemoryEngine::open(1, budget, None).unwrap()
+    };
+    let (engine, mut payload, mut dice) = (open(), BytesMut::new(), 7u64);
+    let mut model = BTreeMap::new();
+    for _ in 0..50_000 {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (hash_key, sort_key) = ([b'h', (dice >> 40) as u8 % 20], [(dice >> 33) as u8 % 40; 3]);
+        let value = vec![0; (dice >> 50) as usize % 60];
+        let key = RecordKey::new(&hash_key, &sort_key);
+        match dice >> 60 {
+            0 => {
+                encode_delete_hash_key(&mut payload, &RecordKey::new(&hash_key, b""));
+                model.retain(|(known, _), _| *known != hash_key);
+            }
+            1..7 => {
+                let _ = encode_delete(&mut payload, &key);
+                model.remove(&(hash_key, sort_key));
+            }
+            _ => {
+                encode_put(
+                    &mut payload,
+                    &key,
+                    &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &value },
+                );
+                model.insert((hash_key, sort_key), value);
+            }
+        }
+        write(&engine, 0, &mut payload);
+    }
+    let anew = open();
+    for ((hash_key, sort_key), value) in &model {
+        let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value };
+        encode_put(&mut payload, &RecordKey::new(hash_key, sort_key), &stored);
+    }
+    write(&anew, 0, &mut payload);
+    let counted = |engine: &MemoryEngine| (engine.statistics().records, engine.statistics().hash_keys);
+    assert_eq!(counted(&engine), counted(&anew));
+    // The index itself may have grown for hash keys that have gone.
+    let (bytes, expected) = (engine.statistics().memory_bytes, anew.statistics().memory_bytes);
+    assert!(bytes.abs_diff(expected) <= 4_096, "{bytes} and {expected}");
 }

@@ -34,7 +34,7 @@ fn add(digester: &mut Digester<'_>, key: &RecordKey<'_>, slot: &Slot, slice: &Sl
             // A slice that begins among the fields of a large hash key does not look at those before.
             let first = slice.first().filter(|first| first.hash() == key.hash() && first.hash_key == key.hash_key);
             let sort_key = first.map_or(&b""[..], |first| first.sort_key);
-            let mut records = fields.records.range::<[u8], _>((Bound::Included(sort_key), Bound::Unbounded));
+            let mut records = fields.records().range::<[u8], _>((Bound::Included(sort_key), Bound::Unbounded));
             let of = |sort_key| RecordKey::with_hash(key.hash(), key.hash_key, sort_key);
             records.all(|(sort_key, value)| digester.add(&of(sort_key), value))
         }

@@ -263,9 +263,9 @@ mod tests {
 
     /// Inserts a key that counts as one of this hash: for splitting it is the hash that a slot keeps that matters.
     fn insert_hash(index: &mut Index, hash: u64) {
-        let (hash_key, sort_key): (Box<[u8]>, Box<[u8]>) = (hash.to_be_bytes().into(), Box::default());
-        let records = std::collections::BTreeMap::from([(sort_key, Box::default())]);
-        index.insert(hash, Slot::fields(Box::new(Fields { hash, hash_key, records })));
+        let mut fields = Fields::new(hash, &hash.to_be_bytes());
+        fields.put(b"", b"");
+        index.insert(hash, Slot::fields(Box::new(fields)));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod budget;
 mod checkpoint;
 mod digest;
+mod doomed;
 mod durability;
 mod index;
 mod partition;
@@ -170,7 +171,9 @@ impl Engine for MemoryEngine {
     }
 
     fn remove_expired(&self, partition: u32) -> usize {
-        self.partition(partition).remove_expired()
+        let partition = self.partition(partition);
+        let _ = (0..doomed::STEPS).find(|_| !partition.free_doomed());
+        partition.remove_expired()
     }
 
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {

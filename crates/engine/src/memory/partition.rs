@@ -1,15 +1,15 @@
 //! One partition's records: the lock, the counts, and what is done under them.
 
 use super::MemoryBudget;
+use super::doomed::Doomed;
 use super::durability::Durability;
 use super::index::{Found, Index};
 use super::record::Record;
-use super::slot::{FIELD_OVERHEAD, Fields, Slot, SlotRef};
+use super::slot::{Field, Fields, Slot, SlotRef};
 use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
 use crate::{Applied, EngineError, EngineStatistics, Order, PageLimit, Position, SortKeyRange, Visit};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +36,9 @@ pub(super) struct Partition {
 
 struct State {
     index: Index,
-    /// Bytes behind the slots.
+    /// Bytes behind the slots, and of what is doomed.
     heap_bytes: usize,
+    doomed: Doomed,
     records: usize,
     budget: Arc<MemoryBudget>,
 }
@@ -50,7 +51,7 @@ impl Drop for State {
 
 impl Partition {
     pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
-        let state = State { index: Index::new(), heap_bytes: 0, records: 0, budget };
+        let state = State { index: Index::new(), heap_bytes: 0, doomed: Doomed::default(), records: 0, budget };
         state.budget.change(0, state.bytes());
         Self {
             state: RwLock::new(state),
@@ -114,7 +115,7 @@ impl Partition {
             }
             SlotRef::Fields(fields) => {
                 let mut visit_until = |(sort_key, value): (&[u8], &[u8])| visit(sort_key, value) == Visit::NextRecord;
-                let mut entries = fields.records.range::<[u8], _>(range).map(|(key, value)| (&**key, &**value));
+                let mut entries = fields.records().range::<[u8], _>(range).map(|(key, value)| (&**key, &**value));
                 match order {
                     Order::Ascending => _ = entries.all(&mut visit_until),
                     Order::Descending => _ = entries.rev().all(&mut visit_until),
@@ -202,11 +203,14 @@ impl Partition {
                 }
             }
         }
+        let freed = state.free_some();
         state.budget.change(before, state.bytes());
         if let Some(noted) = noted {
             self.expiries.take(&noted);
         }
         self.set_applied_index(applied.index);
+        drop(state);
+        drop(freed);
         Ok(())
     }
 
@@ -247,6 +251,19 @@ impl Partition {
         let mut noted = Noted::default();
         noted.clear();
         self.expiries.take(&noted);
+    }
+
+    /// Frees a step of what was removed, without the lock. Returns whether there was something.
+    pub(super) fn free_doomed(&self) -> bool {
+        if self.state.read().doomed.is_empty() {
+            return false;
+        }
+        let mut state = self.state.write();
+        let before = state.bytes();
+        let freed = state.free_some();
+        state.budget.change(before, state.bytes());
+        drop(state);
+        !freed.is_empty()
     }
 
     /// Looks at some pages.
@@ -300,9 +317,21 @@ impl Partition {
     /// Second-chance eviction: the hand passes over segments, spares what was read since it last came by, and drops
     /// the rest until the node is within its budget or the hand has seen the whole partition twice.
     pub(super) fn evict(&self) {
-        let mut state = self.state.write();
         let mut rounds = 0;
-        while state.budget.is_exceeded() && rounds < 2 {
+        while rounds < 2 {
+            // Taken anew for each segment, so that readers wait for one at most.
+            let mut state = self.state.write();
+            if !state.budget.is_exceeded() {
+                break;
+            }
+            let before = state.bytes();
+            let doomed = state.free_some();
+            if !doomed.is_empty() {
+                state.budget.change(before, state.bytes());
+                drop(state);
+                drop(doomed);
+                continue;
+            }
             let (slots, next) = state.index.segment_at(self.hand_from.load(Ordering::Relaxed));
             let victims: Vec<Found> = slots
                 .filter(|(_, slot)| match slot.get() {
@@ -314,7 +343,6 @@ impl Partition {
                 })
                 .map(|(found, _)| found)
                 .collect();
-            let before = state.bytes();
             let mut freed = 0;
             // Another table's or partition's writer may have freed enough meanwhile.
             let over = state.budget.used_bytes().saturating_sub(state.budget.limit_bytes()) as usize;
@@ -322,12 +350,9 @@ impl Partition {
                 if freed > over {
                     break;
                 }
-                let slot = state.index.remove(found);
-                let bytes = slot.bytes();
+                let (records, bytes) = state.remove(found);
                 freed += bytes;
-                state.heap_bytes -= bytes;
-                state.records -= slot.records();
-                self.evicted.fetch_add(slot.records() as u64, Ordering::Relaxed);
+                self.evicted.fetch_add(records as u64, Ordering::Relaxed);
             }
             state.budget.change(before, state.bytes());
             self.hand_from.store(next.unwrap_or(0), Ordering::Relaxed);
@@ -429,7 +454,7 @@ impl State {
                 record.mark_referenced();
                 (record.sort_key() == key.sort_key).then(|| record.value())
             }
-            SlotRef::Fields(fields) => fields.records.get(key.sort_key).map(|value| &**value),
+            SlotRef::Fields(fields) => fields.records().get(key.sort_key).map(|value| &**value),
         }
     }
 
@@ -473,26 +498,16 @@ impl State {
             self.heap_bytes -= before;
             return;
         }
+        let before = slot.bytes();
         if let SlotRef::Record(first) = slot.get() {
-            let before = slot.bytes();
-            let records = BTreeMap::from([(first.sort_key().into(), first.value().into())]);
-            *slot = Slot::fields(Box::new(Fields { hash: key.hash(), hash_key: key.hash_key.into(), records }));
-            self.heap_bytes += slot.bytes();
-            self.heap_bytes -= before;
+            let mut fields = Fields::new(key.hash(), key.hash_key);
+            fields.put(first.sort_key(), first.value());
+            *slot = Slot::fields(Box::new(fields));
         }
-        let fields = slot.fields_mut().expect("just made so");
-        match fields.records.get_mut(key.sort_key) {
-            Some(old) => {
-                self.heap_bytes += value.len();
-                self.heap_bytes -= old.len();
-                *old = value.into();
-            }
-            None => {
-                fields.records.insert(key.sort_key.into(), value.into());
-                self.heap_bytes += key.sort_key.len() + value.len() + FIELD_OVERHEAD;
-                self.records += 1;
-            }
-        }
+        let is_new = slot.fields_mut().expect("just made so").put(key.sort_key, value);
+        self.records += usize::from(is_new);
+        self.heap_bytes += slot.bytes();
+        self.heap_bytes -= before;
     }
 
     fn delete(&mut self, key: &RecordKey<'_>) {
@@ -506,28 +521,46 @@ impl State {
             }
             return;
         };
-        let Some(value) = fields.records.remove(key.sort_key) else { return };
-        self.heap_bytes -= key.sort_key.len() + value.len() + FIELD_OVERHEAD;
+        let before = fields.bytes();
+        if !fields.remove(key.sort_key) {
+            return;
+        }
         self.records -= 1;
-        if fields.records.len() == 1 {
-            let (sort_key, value) = fields.records.pop_first().expect("one is left");
-            // What the emptied fields still counted.
-            self.heap_bytes -= size_of::<Fields>() + key.hash_key.len() + sort_key.len() + value.len() + FIELD_OVERHEAD;
+        if fields.records().len() == 1 {
+            let (sort_key, value) = fields.take(1).pop().expect("one is left");
             let last = RecordKey::with_hash(key.hash(), key.hash_key, &sort_key);
             *slot = Slot::record(Record::new(&last, &value));
-            self.heap_bytes += slot.bytes();
         }
+        self.heap_bytes += slot.bytes();
+        self.heap_bytes -= before;
     }
 
     fn delete_hash_key(&mut self, key: &RecordKey<'_>) {
-        let Some(found) = self.index.find(key) else { return };
+        if let Some(found) = self.index.find(key) {
+            self.remove(found);
+        }
+    }
+
+    /// Removes a hash key with all of its records. Returns how many these were, and the bytes that they took, or take until they
+    /// are freed.
+    fn remove(&mut self, found: Found) -> (usize, usize) {
         let slot = self.index.remove(found);
-        self.heap_bytes -= slot.bytes();
-        self.records -= slot.records();
+        let (records, bytes) = (slot.records(), slot.bytes());
+        self.records -= records;
+        self.heap_bytes -= self.doomed.add_or_drop(slot);
+        (records, bytes)
+    }
+
+    /// Takes a step of what is doomed out, to be dropped without the lock.
+    fn free_some(&mut self) -> Vec<Field> {
+        let (records, bytes) = self.doomed.take_some();
+        self.heap_bytes -= bytes;
+        records
     }
 
     fn clear(&mut self) {
         self.index = Index::new();
+        self.doomed = Doomed::default();
         self.heap_bytes = 0;
         self.records = 0;
     }

@@ -7,16 +7,62 @@ use std::ops::Bound;
 use std::ptr::NonNull;
 use tessera_types::RecordKey;
 
+/// A sort key and a stored value.
+pub(super) type Field = (Box<[u8]>, Box<[u8]>);
+
 /// The records of a hash key that has several, ordered by sort key.
 pub(super) struct Fields {
     pub(super) hash: u64,
     pub(super) hash_key: Box<[u8]>,
-    pub(super) records: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    records: BTreeMap<Box<[u8]>, Box<[u8]>>,
+    /// What the records take. Counted as they come and go: there may be millions.
+    record_bytes: usize,
 }
 
 /// Bytes that a record of [`Fields`] takes besides its sort key and value: two fat pointers at the typical fill of a
 /// B-tree node, and allocation headers.
-pub(super) const FIELD_OVERHEAD: usize = 48;
+const FIELD_OVERHEAD: usize = 48;
+
+impl Fields {
+    pub(super) fn new(hash: u64, hash_key: &[u8]) -> Self {
+        Self { hash, hash_key: hash_key.into(), records: BTreeMap::new(), record_bytes: 0 }
+    }
+
+    pub(super) fn records(&self) -> &BTreeMap<Box<[u8]>, Box<[u8]>> {
+        &self.records
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.hash_key.len() + self.record_bytes
+    }
+
+    /// Returns whether the record is a new one.
+    pub(super) fn put(&mut self, sort_key: &[u8], value: &[u8]) -> bool {
+        if let Some(old) = self.records.get_mut(sort_key) {
+            self.record_bytes += value.len();
+            self.record_bytes -= old.len();
+            *old = value.into();
+            return false;
+        }
+        self.records.insert(sort_key.into(), value.into());
+        self.record_bytes += sort_key.len() + value.len() + FIELD_OVERHEAD;
+        true
+    }
+
+    /// Returns whether there was such a record.
+    pub(super) fn remove(&mut self, sort_key: &[u8]) -> bool {
+        let Some(value) = self.records.remove(sort_key) else { return false };
+        self.record_bytes -= sort_key.len() + value.len() + FIELD_OVERHEAD;
+        true
+    }
+
+    /// Takes the first records out, so many at most.
+    pub(super) fn take(&mut self, records: usize) -> Vec<Field> {
+        let taken: Vec<_> = std::iter::from_fn(|| self.records.pop_first()).take(records).collect();
+        self.record_bytes -= taken.iter().map(|(key, value)| key.len() + value.len() + FIELD_OVERHEAD).sum::<usize>();
+        taken
+    }
+}
 
 /// An owning pointer to a [`Record`] (bit 0 clear) or to [`Fields`] (bit 0 set).
 pub(super) struct Slot(NonNull<u8>);
@@ -114,7 +160,7 @@ impl Slot {
             SlotRef::Fields(fields) => (None, Some(fields)),
         };
         let range = (Bound::Included(sort_key), Bound::Unbounded);
-        let fields = fields.into_iter().flat_map(move |fields| fields.records.range::<[u8], _>(range));
+        let fields = fields.into_iter().flat_map(move |fields| fields.records().range::<[u8], _>(range));
         let fields = fields.map(|(sort_key, value)| (&**sort_key, &**value));
         record.map(|record| (record.sort_key(), record.value())).into_iter().chain(fields)
     }
@@ -138,12 +184,18 @@ impl Slot {
     pub(super) fn bytes(&self) -> usize {
         match self.get() {
             SlotRef::Record(record) => record.bytes(),
-            SlotRef::Fields(fields) => {
-                let records: usize =
-                    fields.records.iter().map(|(key, value)| key.len() + value.len() + FIELD_OVERHEAD).sum();
-                size_of::<Fields>() + fields.hash_key.len() + records
-            }
+            SlotRef::Fields(fields) => fields.bytes(),
         }
+    }
+
+    /// The fields, if there are more of them than that.
+    pub(super) fn into_many_fields(self, records: usize) -> Result<Fields, Self> {
+        if !self.is_fields() || self.records() <= records {
+            return Err(self);
+        }
+        let slot = ManuallyDrop::new(self);
+        // SAFETY: the pointer came from `Box::leak`, and `slot` is not dropped.
+        Ok(*unsafe { Box::from_raw(slot.fields_ptr().as_ptr()) })
     }
 
     pub(super) fn into_record(self) -> Option<Record> {
