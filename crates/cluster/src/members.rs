@@ -131,8 +131,9 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
         return heirs.iter().find(|heir| members.may_lead(heir)).map_or(Step::Wait, |heir| Step::HandOver(*heir));
     }
     if goes {
-        // The others must have votes first.
-        goers.clear();
+        // The others must have votes first. A member that is not there is of no use to them meanwhile, and no witness may come
+        // while one stays that lacks entries.
+        goers.retain(|goer| !members.is_there(goer));
     }
     if comers.is_empty() && goers.is_empty() {
         let first = wanted[0];

@@ -235,6 +235,26 @@ fn what_a_move_added_does_not_keep_what_it_replaces() {
     assert_eq!(next_step(&group, &placement, &present([1, 2, 3])), remove, "there were two copies before");
 }
 
+/// A group takes in no witness while a voter stays that lacks entries: it once waited for ever for one that was never to come back,
+/// since a leader that goes kept all that were to go with it.
+#[test]
+fn who_is_not_there_goes_before_a_leader_that_goes() {
+    // The first node's replica has forgotten its votes, and another one is to take its place; node 2 leads and is to go.
+    let renewed = ReplicaId { node: NodeId(1), incarnation: 9 };
+    let wanted = [renewed, replica(3), witness(4)];
+    let mut group = GroupView { replica: replica(2), ..view(&nodes(&[2, 1, 3]), &[renewed, witness(4)]) };
+    set(&mut group, ghost(replica(1)));
+    let placement = moving(&nodes(&[1, 2, 3]), &wanted);
+    let come = [MemberChange::Voter(renewed), MemberChange::Voter(witness(4))];
+    let with = |goer: Option<ReplicaId>| {
+        let goers = goer.map(MemberChange::Remove);
+        Step::Change(come.iter().copied().chain(goers).collect())
+    };
+    assert_eq!(next_step(&group, &placement, &present(1..=4)), with(Some(replica(1))));
+    set(&mut group, sound(replica(1)));
+    assert_eq!(next_step(&group, &placement, &present(1..=4)), with(None), "one that is there stays with the leader");
+}
+
 #[test]
 fn a_node_that_is_drained_has_no_say_in_the_catalog_where_the_others_bear_as_much() {
     let replicas: Vec<_> = (1..=4).map(|node| catalog_replica(NodeId(node))).collect();
