@@ -2,6 +2,7 @@
 
 use crate::cluster::SplitInfo;
 use crate::doors::{self, Nothing};
+use crate::listener::Patience;
 use crate::{AdminListener, cluster, compaction, comparison, metrics, traffic};
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -192,15 +193,8 @@ impl AdminServer {
     }
 
     /// Serves until `stop` is ready.
-    ///
-    /// # Errors
-    /// If the listener fails.
-    pub async fn serve(
-        self,
-        listener: AdminListener,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).with_graceful_shutdown(stop).await
+    pub async fn serve(self, listener: AdminListener, stop: impl Future<Output = ()> + Send + 'static) {
+        listener.serve(self.router(), Patience::default(), stop).await;
     }
 
     fn router(self) -> Router {

@@ -1,5 +1,17 @@
-use std::net::SocketAddr;
-use std::pin::Pin;
+//! Connections to the admin port.
+//!
+//! Whoever reaches the port may connect before a token is asked for, so what a connection may cost is bounded: there are
+//! [`CONNECTIONS`] at one time, and each has to send the head and the body of a request within [`Patience`].
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,13 +25,33 @@ pub struct AdminListener {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     /// Handshakes under way, each of which may come to nothing.
-    handshakes: JoinSet<Option<(AdminStream, SocketAddr)>>,
+    handshakes: JoinSet<Option<AdminStream>>,
 }
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Handshakes at one time; who comes then waits.
 const HANDSHAKES: usize = 64;
+
+/// Connections at one time; who comes then waits until one of them ends.
+const CONNECTIONS: usize = 512;
+/// The longest body of a request.
+const BODY_BYTES: usize = 2 << 20;
+
+/// How long a client may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// To send the head of a request, the first one or the next.
+    pub head: Duration,
+    /// To send its body.
+    pub body: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { head: Duration::from_secs(30), body: Duration::from_secs(30) }
+    }
+}
 
 impl AdminListener {
     pub fn new(listener: TcpListener, tls: Option<TlsAcceptor>) -> Self {
@@ -33,23 +65,54 @@ pub enum AdminStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl axum::serve::Listener for AdminListener {
-    type Io = AdminStream;
-    type Addr = SocketAddr;
+impl AdminListener {
+    /// Serves until `stop` is ready, and then until the requests under way are answered.
+    pub(crate) async fn serve(mut self, router: Router, patience: Patience, stop: impl Future<Output = ()>) {
+        let router =
+            router.layer(axum::middleware::from_fn(move |request: Request, next: axum::middleware::Next| async move {
+                match whole(request, patience.body).await {
+                    Ok(request) => next.run(request).await,
+                    Err(refusal) => refusal,
+                }
+            }));
+        let graceful = hyper_util::server::graceful::GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        let mut stop = pin!(stop);
+        loop {
+            let stream = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = connections.join_next() => continue,
+                stream = self.accept(), if connections.len() < CONNECTIONS => stream,
+            };
+            let service = TowerToHyperService::new(router.clone());
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(patience.head)
+                .serve_connection(TokioIo::new(stream), service);
+            let connection = graceful.watch(connection);
+            connections.spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "an admin connection was lost");
+                }
+            });
+        }
+        drop(self);
+        graceful.shutdown().await;
+    }
 
-    async fn accept(&mut self) -> (AdminStream, SocketAddr) {
+    async fn accept(&mut self) -> AdminStream {
         loop {
             let accepted = tokio::select! {
                 Some(outcome) = self.handshakes.join_next() => match outcome {
-                    Ok(Some(connection)) => return connection,
+                    Ok(Some(stream)) => return stream,
                     Ok(None) | Err(_) => continue,
                 },
                 accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => accepted,
             };
             match accepted {
-                Ok((stream, address)) => match self.tls.clone() {
-                    None => return (AdminStream::Plain(stream), address),
-                    Some(acceptor) => _ = self.handshakes.spawn(handshake(acceptor, stream, address)),
+                Ok((stream, _)) => match self.tls.clone() {
+                    None => return AdminStream::Plain(stream),
+                    Some(acceptor) => _ = self.handshakes.spawn(handshake(acceptor, stream)),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "an admin connection could not be accepted");
@@ -58,15 +121,24 @@ impl axum::serve::Listener for AdminListener {
             }
         }
     }
-
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
 }
 
-async fn handshake(acceptor: TlsAcceptor, stream: TcpStream, address: SocketAddr) -> Option<(AdminStream, SocketAddr)> {
+async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> Option<AdminStream> {
     let stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await.ok()?.ok()?;
-    Some((AdminStream::Tls(Box::new(stream)), address))
+    Some(AdminStream::Tls(Box::new(stream)))
+}
+
+/// The request with its whole body.
+///
+/// # Errors
+/// What to answer if the body is too long or does not come in time.
+async fn whole(request: Request, patience: Duration) -> Result<Request, Response> {
+    let (head, body) = request.into_parts();
+    match tokio::time::timeout(patience, to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
+        Ok(Err(_)) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or was cut off\n").into_response()),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n").into_response()),
+    }
 }
 
 impl AsyncRead for AdminStream {
@@ -98,5 +170,66 @@ impl AsyncWrite for AdminStream {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// What a connection has been answered when the server ends it.
+    async fn answer(address: std::net::SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_string(&mut answer)).await;
+        read.expect("the server ends the connection").unwrap();
+        answer
+    }
+
+    /// They were kept for ever, until the process had no descriptors left.
+    #[tokio::test]
+    async fn requests_that_do_not_come_are_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/slow", get(|| tokio::time::sleep(Duration::from_millis(500))))
+            .route("/echo", post(|body: String| async { body }));
+        let patience = Patience { head: Duration::from_millis(200), body: Duration::from_millis(200) };
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let stopped = async { _ = stopped.await };
+        let server = tokio::spawn(AdminListener::new(listener, None).serve(router, patience, stopped));
+        assert_eq!(answer(address, "GET /slow HTTP/1.1\r\nHost: half").await, "");
+        let late =
+            answer(address, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 9\r\n\r\nhalf")
+                .await;
+        assert!(late.starts_with("HTTP/1.1 408 "), "{late}");
+        // What takes the server long is not the client's fault, and one that kept its connection for another request may go.
+        let done = answer(address, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(done.starts_with("HTTP/1.1 200 "), "{done}");
+        let whole =
+            answer(address, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nwhat")
+                .await;
+        assert!(whole.starts_with("HTTP/1.1 200 ") && whole.ends_with("what"), "{whole}");
+        stop.send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(20), server).await.unwrap().unwrap();
+    }
+
+    /// Requests that are answered still come through while others hold as many connections as there may be.
+    #[tokio::test]
+    async fn connections_are_bounded_and_make_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let patience = Patience { head: Duration::from_millis(300), ..Patience::default() };
+        tokio::spawn(AdminListener::new(listener, None).serve(router, patience, std::future::pending()));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS + 1 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let served = answer(address, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        assert!(served.ends_with("here"), "{served}");
     }
 }
