@@ -260,7 +260,8 @@ impl Rounds {
 const HAND_OVER: Duration = Duration::from_secs(3);
 
 impl Store {
-    /// Lets other nodes lead what this one leads, as far as they can, so that clients notice nothing when it stops.
+    /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
+    /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
     pub async fn hand_over(&self) {
         let began = Instant::now();
         self.host.transport.broadcast(peers::STOPS, &[]);
@@ -268,6 +269,32 @@ impl Store {
         while began.elapsed() < HAND_OVER && self.hand_over_once(&mut asked).await {
             tokio::time::sleep(ROUND / 50).await;
         }
+        while began.elapsed() < HAND_OVER && self.owes_answers().await {
+            tokio::time::sleep(ROUND / 50).await;
+        }
+        self.have_nobody_ask().await;
+    }
+
+    async fn owes_answers(&self) -> bool {
+        for inbox in &self.host.inboxes {
+            if look(inbox).await.iter().any(|view| view.owes_answers) {
+                return true;
+            }
+        }
+        look(&self.host.catalog_inbox).await.iter().any(|view| view.owes_answers)
+    }
+
+    /// Returns when no other node asks this one anything, and all have the answers to what they had asked; or after a while.
+    /// A request that is still on its way when the process ends would otherwise count as one that may have been carried out.
+    async fn have_nobody_ask(&self) {
+        let others =
+            self.catalog().nodes().map(|node| node.id).filter(|node| self.host.may_lead(*node)).collect::<Vec<_>>();
+        let mut asked = tokio::task::JoinSet::new();
+        for node in others {
+            let transport = self.host.transport.clone();
+            asked.spawn(async move { transport.request(node, peers::ASK_NO_MORE, &[]).await });
+        }
+        let _ = tokio::time::timeout(HAND_OVER, asked.join_all()).await;
     }
 
     /// Returns whether there was something that another node could lead.

@@ -179,6 +179,7 @@ mod tests {
                 term: 2,
                 leader: Some(witness),
                 is_serving: false,
+                owes_answers: false,
                 voters,
                 learners: Vec::new(),
                 is_changing: false,

@@ -59,6 +59,8 @@ pub(crate) const COMPACTION: u8 = 9;
 pub(crate) const TAKE_PART: u8 = 10;
 /// To compare the replicas of partitions, or to tell what came of that.
 pub(crate) const COMPARE: u8 = 11;
+/// To ask the sender, which is about to go, nothing more. Answered when what it was asked has been answered.
+pub(crate) const ASK_NO_MORE: u8 = 12;
 
 /// A protocol whose requests nodes hand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +196,10 @@ impl Handler for PeerHandler {
                 (COMPACTION, Some(_)) => json(&compactions::answer(&store.host, &payload)),
                 (TAKE_PART, Some(_)) => json(&comparison::take_part(&store.host, &payload)),
                 (COMPARE, Some(_)) => json(&comparison::answer(&store, &payload)),
+                (ASK_NO_MORE, Some(from)) => {
+                    store.host.transport.ask_no_more(from).await;
+                    Bytes::new()
+                }
                 (HOT_KEYS, Some(_)) => json(&hot_keys::answer(&store.host, &payload).await),
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,

@@ -34,6 +34,9 @@ const REQUESTS_UNDER_WAY: usize = 65_536;
 /// keys are asked for; a request of which nothing can come any more fails at once.
 const ANSWER: Duration = Duration::from_secs(180);
 
+/// How often it is looked whether a node that is about to go has answered everything.
+const LAST_ANSWERS: Duration = Duration::from_millis(2);
+
 /// An answer that is on its way.
 pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
@@ -183,6 +186,16 @@ impl Transport {
     pub fn broadcast(&self, kind: u8, payload: &[u8]) {
         for peer in self.peers.read().values() {
             peer.send(kind, &[payload], |payload, out| out.extend_from_slice(payload));
+        }
+    }
+
+    /// Asks a node nothing more, until it is connected anew: further requests are [`RequestFailure::NotSent`]. Returns when those
+    /// that it was asked are answered or lost.
+    pub async fn ask_no_more(&self, node: NodeId) {
+        let Some(peer) = self.peer(node) else { return };
+        peer.ask_no_more();
+        while peer.waiting() > 0 {
+            tokio::time::sleep(LAST_ANSWERS).await;
         }
     }
 

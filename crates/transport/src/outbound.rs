@@ -64,6 +64,8 @@ struct State {
     /// The next number at some times, oldest first: requests below it are at least that old.
     ages: VecDeque<(Instant, u64)>,
     is_connected: bool,
+    /// It is about to go, and is asked nothing more over this connection.
+    is_leaving: bool,
     is_closed: bool,
 }
 
@@ -77,6 +79,7 @@ impl Peer {
             handed_over: 0,
             ages: VecDeque::new(),
             is_connected: false,
+            is_leaving: false,
             is_closed: false,
         };
         Arc::new(Self {
@@ -100,8 +103,12 @@ impl Peer {
         }
     }
 
+    /// Asks nothing more until there is another connection.
+    pub(crate) fn ask_no_more(&self) {
+        self.state.lock().is_leaving = true;
+    }
+
     /// Requests that have no answer yet.
-    #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting.len()
     }
@@ -161,7 +168,7 @@ impl Peer {
         {
             let mut state = self.state.lock();
             let is_full = state.queue.len() > QUEUE_BYTES || state.waiting.len() >= REQUESTS_UNDER_WAY;
-            if !state.is_connected || is_full || payload.len() + HEAD > WHOLE_BYTES {
+            if !state.is_connected || state.is_leaving || is_full || payload.len() + HEAD > WHOLE_BYTES {
                 return Err(RequestFailure::NotSent);
             }
             let number = state.next_number;
@@ -190,6 +197,7 @@ impl Peer {
         let mut state = self.state.lock();
         state.queue.clear();
         state.ages.clear();
+        state.is_leaving = false;
         state.is_connected = true;
     }
 

@@ -6,6 +6,7 @@ struct Echo {
     messages: Mutex<Vec<(NodeId, u8, Bytes)>>,
     known: Mutex<HashMap<NodeId, Generation>>,
     overtaken: Mutex<Vec<(NodeId, u64)>>,
+    may_answer: Arc<tokio::sync::Notify>,
 }
 
 impl Handler for Echo {
@@ -35,10 +36,12 @@ impl Handler for Echo {
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
+        let may_answer = self.may_answer.clone();
         Box::pin(async move {
             match service {
                 8 => panic!("a defect"),
                 9 => std::future::pending::<()>().await,
+                10 => may_answer.notified().await,
                 _ => {}
             }
             let who = from.map_or_else(|| "a stranger".into(), |node| node.to_string());
@@ -132,6 +135,30 @@ async fn a_request_that_gets_no_answer_ends() {
     assert!(began.elapsed() < Duration::from_secs(1), "told at once");
     assert_eq!(one.transport.request(NodeId(2), 9, b"").await, Err(RequestFailure::Lost), "no answer ever comes");
     assert!(one.transport.request(NodeId(2), 1, b"").await.is_ok(), "the connection is the same");
+}
+
+/// A request that reached a node as it went was lost, and counted as one that may have been carried out.
+#[tokio::test]
+async fn a_node_that_is_about_to_go_is_asked_no_more_and_answers_what_it_was_asked() {
+    let (one, two) = (node(7, 1, "127.0.0.1:0"), node(7, 2, "127.0.0.1:0"));
+    knows(&one, &two);
+    until(async || one.transport.request(NodeId(2), 1, b"").await.ok()).await;
+    let (asking, leaving) = (one.transport.clone(), one.transport.clone());
+    let asking = tokio::spawn(async move { asking.request(NodeId(2), 10, b"").await });
+    let peer = one.transport.peer(NodeId(2)).unwrap();
+    until(async || (peer.waiting() == 1).then_some(())).await;
+    let leaving = tokio::spawn(async move { leaving.ask_no_more(NodeId(2)).await });
+    until(async || (one.transport.request(NodeId(2), 1, b"").await == Err(RequestFailure::NotSent)).then_some(()))
+        .await;
+    assert!(!leaving.is_finished(), "it has not answered yet");
+    two.echo.may_answer.notify_one();
+    leaving.await.unwrap();
+    assert_eq!(asking.await.unwrap(), Ok(Bytes::from_static(b"1 ")));
+    // It was started again.
+    peer.close();
+    one.transport.set_peers(&HashMap::new());
+    knows(&one, &two);
+    until(async || one.transport.request(NodeId(2), 1, b"").await.ok()).await;
 }
 
 #[tokio::test]

@@ -30,6 +30,7 @@ fn view(voters: &[ReplicaId], learners: &[ReplicaId]) -> GroupView {
         term: 1,
         leader: Some(voters[0]),
         is_serving: true,
+        owes_answers: false,
         voters: voters.to_vec(),
         learners: learners.to_vec(),
         is_changing: false,

@@ -138,6 +138,7 @@ impl Group {
             term: 1,
             leader: Some(leader),
             is_serving: true,
+            owes_answers: false,
             others: others.collect(),
             voters,
             learners: self.learners.clone(),

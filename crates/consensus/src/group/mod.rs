@@ -161,6 +161,8 @@ pub struct GroupView {
     /// As far as this replica knows.
     pub leader: Option<ReplicaId>,
     pub is_serving: bool,
+    /// Whether there are commands that were taken here and are not answered yet.
+    pub owes_answers: bool,
     pub voters: Vec<ReplicaId>,
     pub learners: Vec<ReplicaId>,
     /// Whether a change of members is under way.
@@ -427,6 +429,7 @@ impl<T> Group<T> {
             term: raft.term,
             leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(from_raft),
             is_serving: self.is_serving(),
+            owes_answers: self.owes_answers(),
             voters,
             learners,
             is_changing: self.is_changing(),
@@ -435,6 +438,10 @@ impl<T> Group<T> {
             owed_bytes: self.owed_bytes(),
             stranded: self.stranded(),
         }
+    }
+
+    fn owes_answers(&self) -> bool {
+        !(self.tickets.is_empty() && self.building_tickets.is_empty() && self.orphans.is_empty())
     }
 
     /// Whether there is no other member.
