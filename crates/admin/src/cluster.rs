@@ -146,7 +146,8 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             for replica in placement.members.iter().filter(|replica| !replica.is_witness()) {
                 held.entry(replica.node).or_default().0 += bytes;
             }
-            match info.leader {
+            // What is known of a leader stays known when its node falls silent.
+            match info.leader.filter(|leader| !is_silent(*leader)) {
                 Some(leader) => {
                     *leaders.entry(leader).or_default() += 1;
                     held.entry(leader).or_default().1 += per_second.units();

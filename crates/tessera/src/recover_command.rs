@@ -14,22 +14,24 @@ use tessera_store::{
 use tessera_types::{Acks, NodeId};
 
 pub const HELP: &str = "\
-A cluster agrees on everything by majorities. If a majority of the nodes that hold a partition, or the catalog, is gone for good
-(one of two nodes has lost its disk, for instance), nobody can lead it any more. This command makes the nodes that are left
-go on alone. It is to be given with the node stopped, says what may be lost, and changes nothing without --yes.
+A cluster agrees on everything by majorities. If a majority of the nodes that hold a partition,
+or the catalog, is gone for good (one of two nodes has lost its disk, for instance), nobody can
+lead it any more. This command makes the nodes that are left go on alone. It is to be given with
+the node stopped, says what may be lost, and changes nothing without --yes.
 
 One node is left:
-  tessera recover --data-dir data1 --lost 2            says what would be done
-  tessera recover --data-dir data1 --lost 2 --yes      writes it down; the next start carries it out
+  tessera recover --data-dir data1 --lost 2         says what would be done
+  tessera recover --data-dir data1 --lost 2 --yes   writes it down; the next start carries it out
   tessera start --data-dir data1
 
-Several nodes are left: with all of them stopped, write a survey of each, copy all surveys to each, and give the same command on
-each before any is started:
+Several nodes are left: with all of them stopped, write a survey of each, copy all surveys to
+each, and give the same command on each before any is started:
   tessera recover --data-dir data1 --write-survey 1.json
-  tessera recover --data-dir data1 --lost 4 --lost 5 --lost 6 --survey 1.json --survey 2.json --survey 3.json --yes
+  tessera recover --data-dir data1 --lost 3 --lost 4 --survey 1.json --survey 2.json --yes
 
-The nodes named as lost can never come back with the data that they had: the cluster gets another name, and refuses them. Start
-them with empty data directories to have them join as new nodes. See docs/guide/operations.md.";
+The nodes named as lost can never come back with the data that they had: the cluster gets another
+name, and refuses them. Start them with empty data directories to have them join as new nodes.
+See docs/guide/operations.md.";
 
 /// How long a node that is said to be lost may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
