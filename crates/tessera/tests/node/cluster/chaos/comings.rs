@@ -17,14 +17,11 @@ use std::time::{Duration, Instant};
 type Kind = fn(&mut Comings, &mut Cluster, &mut StdRng);
 
 /// What is done.
-const KINDS: &[Kind] = &[
-    Comings::join,
-    Comings::die_in_the_join,
-    Comings::retire,
-    Comings::lose_disk,
-    Comings::move_house,
-    Comings::copy_or_put_back,
-];
+const KINDS: &[Kind] =
+    &[Comings::join, Comings::die_in_the_join, Comings::retire, Comings::lose_disk, Comings::move_house, PUT_BACK];
+
+/// Where there is an older copy, it is put back; else one is made.
+const PUT_BACK: Kind = Comings::copy_or_put_back;
 
 /// How long a disk that is to be lost waits until nothing else is missing.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,7 +61,9 @@ impl Comings {
 
     pub fn disturb(&mut self, cluster: &mut Cluster, random: &mut StdRng) {
         self.tidy(cluster);
-        let kind = KINDS.choose(random).expect("there are some");
+        // It takes two turns: else most runs would end before a copy is put back.
+        let puts_back = random.random_bool(if self.copied.is_some() { 0.6 } else { 0.3 });
+        let kind = if puts_back { &PUT_BACK } else { KINDS.choose(random).expect("there are some") };
         kind(self, cluster, random);
         std::thread::park_timeout(Duration::from_millis(random.random_range(0..1_500)));
     }
