@@ -1,5 +1,7 @@
 //! What every engine must do, checked against a model that is a `BTreeMap`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use bytes::BytesMut;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

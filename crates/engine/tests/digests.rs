@@ -1,5 +1,7 @@
 //! Digests of slices, on both engines.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

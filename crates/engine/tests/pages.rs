@@ -1,5 +1,7 @@
 //! Scans go by pages, also inside of a hash key that has a million records, and none looks at more than it may.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use bytes::BytesMut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! What readers find of records that the RocksDB engine keeps in its record cache while they are written: never an older
 //! value than one that a read which had ended before has found.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use bytes::BytesMut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

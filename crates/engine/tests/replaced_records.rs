@@ -1,5 +1,7 @@
 //! What is on disk of a memory table's partition while, and after, its records are replaced by a snapshot's.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The storeys of the house, as ARCHITECTURE.md draws them: a crate uses crates below it only.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -222,8 +222,8 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
         let dialled =
             tokio::time::timeout(DIAL, dial(&address, &peer.secret, Some((peer.own, peer.node, &handler)))).await;
         peer.was_tried.store(true, Ordering::Release);
-        match dialled {
-            Ok(Ok(stream)) => {
+        match dialled.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))) {
+            Ok(stream) => {
                 last_error.clear();
                 peer.connected();
                 peer.heard();
@@ -234,9 +234,8 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
                     tracing::debug!(node = %peer.node, %error, "the connection to a node broke");
                 }
             }
-            outcome => {
-                let error =
-                    outcome.map_or_else(|_| "no answer in time".to_string(), |error| error.unwrap_err().to_string());
+            Err(error) => {
+                let error = error.to_string();
                 if error != last_error {
                     tracing::warn!(node = %peer.node, address, error, "a node cannot be reached; trying on");
                     last_error = error;

@@ -1,5 +1,7 @@
 //! Tests of real processes, over real connections.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 mod cluster;
 mod connections;
 mod crash;
