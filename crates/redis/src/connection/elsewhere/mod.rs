@@ -12,7 +12,7 @@ use super::Connection;
 use super::batch::{Answered, Awaited};
 use super::choices::Choices;
 use super::frame::OwnedFrame;
-use super::replies::{Replies, outcome_of, reply_of};
+use super::replies::{OneReply, Replies, outcome_of, reply_of};
 use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
 use crate::server::RedisServer;
@@ -231,7 +231,7 @@ impl Connection {
         };
         let (count, replied) = (parts.len(), self.output.len());
         let outcomes = self.reach(&table, parts).await;
-        merge(&replies, outcomes, self.session.protocol).iter().for_each(|reply| self.output.push(reply.one()));
+        merge(&replies, &outcomes, self.session.protocol, &mut self.output, |_| {});
         self.turn.note_slice(count, self.output.len() - replied);
     }
 
@@ -263,9 +263,12 @@ impl Connection {
             }
         }
         let outcomes = self.reach(table, again.parts).await;
-        for (at, reply) in which.into_iter().zip(merge(&again.replies, outcomes, self.session.protocol)) {
-            parts[at].outcome = Some(outcome_of(reply));
-        }
+        let mut which = which.into_iter();
+        merge(&again.replies, &outcomes, self.session.protocol, &mut Replies::default(), |reply| {
+            if let Some(at) = which.next() {
+                parts[at].outcome = Some(outcome_of(std::mem::take(reply)));
+            }
+        });
     }
 }
 
@@ -274,16 +277,24 @@ fn is_keyed_read(command: &Command) -> bool {
     matches!(command.run, Run::Keyed(_)) && !command.flags.write
 }
 
-/// The replies of commands, made of what became of their parts.
-fn merge(merges: &[Merge], outcomes: Vec<PartOutcome>, protocol: Protocol) -> Vec<Replies> {
-    let replies: Vec<Replies> = outcomes.into_iter().map(reply_of).collect();
-    let mut replies = replies.iter().map(Replies::one);
-    let merge = |merge: &Merge| {
-        let mut out = Replies::default();
-        merge.write(&mut replies, protocol, &mut out);
-        out
-    };
-    merges.iter().map(merge).collect()
+/// Appends the replies of commands, made of what became of their parts. `each` is called after each of them.
+fn merge(
+    merges: &[Merge],
+    outcomes: &[PartOutcome],
+    protocol: Protocol,
+    out: &mut Replies,
+    mut each: impl FnMut(&mut Replies),
+) {
+    let (not_done, unknown) = (reply_of(PartOutcome::NotDone), reply_of(PartOutcome::Unknown));
+    let mut replies = outcomes.iter().map(|outcome| match outcome {
+        PartOutcome::Done(reply) => OneReply { bytes: reply, failure: None },
+        PartOutcome::NotDone => not_done.one(),
+        PartOutcome::Unknown => unknown.one(),
+    });
+    for merge in merges {
+        merge.write(&mut replies, protocol, out);
+        each(out);
+    }
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
