@@ -489,11 +489,19 @@ fn memory_is_accounted_evicted_and_given_back() {
     engine.apply_settings(&TableSettings { when_full: WhenFull::Evict, ..Default::default() }).unwrap();
     assert_eq!(engine.spare_bytes(), None);
     let hot = RecordKey::new(b"hot", b"");
-    put(&engine, 0, &hot, &value, Expiry::NEVER);
+    let fields =
+        [b"hot hash".as_slice(), b"idle hash"].map(|hash| [b"1", b"2"].map(|field| RecordKey::new(hash, field)));
+    let [hot_fields, idle_fields] = &fields;
+    for key in fields.iter().flatten().chain([&hot]) {
+        put(&engine, 0, key, &value, Expiry::NEVER);
+    }
     for next in number..number + 2_000 {
         put(&engine, next % PARTITIONS, &RecordKey::new(&next.to_be_bytes(), b""), &value, Expiry::NEVER);
         assert!(read(&engine, 0, &hot).is_some(), "a record that is read all the time stays");
+        assert!(read(&engine, 0, &hot_fields[0]).is_some(), "so does a hash with all of its fields");
     }
+    assert!(read(&engine, 0, &hot_fields[1]).is_some());
+    assert!(idle_fields.iter().all(|key| read(&engine, 0, key).is_none()), "a hash that nobody reads goes");
     let statistics = engine.statistics();
     assert!(statistics.evicted > 1_500, "{statistics:?}");
     assert!(budget.used_bytes() < (256 << 10) + 4_000);

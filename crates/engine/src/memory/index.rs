@@ -48,7 +48,7 @@ struct Split {
 }
 
 /// Where a hash key's slot is. Valid until the index is next changed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Found {
     segment: usize,
     place: Place,

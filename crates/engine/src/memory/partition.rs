@@ -29,9 +29,8 @@ pub(super) struct Partition {
     expiries: Expiries,
     expired_removed: AtomicU64,
     evicted: AtomicU64,
-    /// Where the next sweep for expired records goes on, and the hash at which the eviction hand does.
+    /// Where the next sweep for expired records goes on.
     sweep_from: Mutex<Position>,
-    hand_from: AtomicU64,
 }
 
 struct State {
@@ -40,7 +39,15 @@ struct State {
     heap_bytes: usize,
     doomed: Doomed,
     records: usize,
+    hand: Hand,
     budget: Arc<MemoryBudget>,
+}
+
+/// Where eviction goes on: behind this slot of the segment that holds this hash.
+#[derive(Clone, Copy, Default)]
+struct Hand {
+    segment: u64,
+    behind: Option<Found>,
 }
 
 impl Drop for State {
@@ -51,7 +58,8 @@ impl Drop for State {
 
 impl Partition {
     pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
-        let state = State { index: Index::new(), heap_bytes: 0, doomed: Doomed::default(), records: 0, budget };
+        let (index, doomed, hand) = (Index::new(), Doomed::default(), Hand::default());
+        let state = State { index, heap_bytes: 0, doomed, records: 0, hand, budget };
         state.budget.change(0, state.bytes());
         Self {
             state: RwLock::new(state),
@@ -62,7 +70,6 @@ impl Partition {
             expired_removed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             sweep_from: Mutex::default(),
-            hand_from: AtomicU64::new(0),
         }
     }
 
@@ -114,6 +121,7 @@ impl Partition {
                 }
             }
             SlotRef::Fields(fields) => {
+                fields.mark_referenced();
                 let mut visit_until = |(sort_key, value): (&[u8], &[u8])| visit(sort_key, value) == Visit::NextRecord;
                 let mut entries = fields.records().range::<[u8], _>(range).map(|(key, value)| (&**key, &**value));
                 match order {
@@ -314,8 +322,8 @@ impl Partition {
         removed
     }
 
-    /// Second-chance eviction: the hand passes over segments, spares what was read since it last came by, and drops
-    /// the rest until the node is within its budget or the hand has seen the whole partition twice.
+    /// Second-chance eviction: the hand passes over the slots, spares what was used since it last came by, and drops the
+    /// rest until the node is within its budget or the hand has come by the end of the partition twice.
     pub(super) fn evict(&self) {
         let mut rounds = 0;
         while rounds < 2 {
@@ -332,31 +340,33 @@ impl Partition {
                 drop(doomed);
                 continue;
             }
-            let (slots, next) = state.index.segment_at(self.hand_from.load(Ordering::Relaxed));
-            let victims: Vec<Found> = slots
-                .filter(|(_, slot)| match slot.get() {
-                    // What no client can have written is needed.
-                    SlotRef::Record(record) if record.hash_key().len() > Limits::HASH_KEY_BYTES_CEILING => false,
-                    SlotRef::Record(record) => !record.take_referenced(),
-                    // Fields carry no clock bit: they get one round of grace.
-                    SlotRef::Fields(_) => rounds > 0,
-                })
-                .map(|(found, _)| found)
-                .collect();
-            let mut freed = 0;
             // Another table's or partition's writer may have freed enough meanwhile.
             let over = state.budget.used_bytes().saturating_sub(state.budget.limit_bytes()) as usize;
-            for found in victims {
-                if freed > over {
-                    break;
+            let Hand { segment, behind } = state.hand;
+            let (slots, next) = state.index.segment_at(segment);
+            let mut slots = slots.filter(|(found, _)| behind.is_none_or(|behind| *found > behind));
+            let (mut victims, mut victims_bytes) = (Vec::new(), 0);
+            let hand = loop {
+                let Some((found, slot)) = slots.next() else {
+                    rounds += usize::from(next.is_none());
+                    break Hand { segment: next.unwrap_or(0), behind: None };
+                };
+                if is_needed(slot) || slot.take_referenced() {
+                    continue;
                 }
-                let (records, bytes) = state.remove(found);
-                freed += bytes;
+                victims.push(found);
+                victims_bytes += slot.bytes();
+                if victims_bytes > over {
+                    break Hand { segment, behind: Some(found) };
+                }
+            };
+            drop(slots);
+            state.hand = hand;
+            for found in victims {
+                let records = state.remove(found);
                 self.evicted.fetch_add(records as u64, Ordering::Relaxed);
             }
             state.budget.change(before, state.bytes());
-            self.hand_from.store(next.unwrap_or(0), Ordering::Relaxed);
-            rounds += usize::from(next.is_none());
         }
     }
 
@@ -430,6 +440,11 @@ pub(super) fn multi_get(
     }
 }
 
+/// Whether eviction spares the slot whatever its use: nobody but the node itself writes hash keys that are so long.
+fn is_needed(slot: &Slot) -> bool {
+    matches!(slot.get(), SlotRef::Record(record) if record.hash_key().len() > Limits::HASH_KEY_BYTES_CEILING)
+}
+
 fn has_ended(value: &[u8], time: UnixMillis) -> bool {
     StoredValue::decode(value).is_some_and(|stored| !stored.is_live(time))
 }
@@ -454,7 +469,10 @@ impl State {
                 record.mark_referenced();
                 (record.sort_key() == key.sort_key).then(|| record.value())
             }
-            SlotRef::Fields(fields) => fields.records().get(key.sort_key).map(|value| &**value),
+            SlotRef::Fields(fields) => {
+                fields.mark_referenced();
+                fields.records().get(key.sort_key).map(|value| &**value)
+            }
         }
     }
 
@@ -541,14 +559,13 @@ impl State {
         }
     }
 
-    /// Removes a hash key with all of its records. Returns how many these were, and the bytes that they took, or take until they
-    /// are freed.
-    fn remove(&mut self, found: Found) -> (usize, usize) {
+    /// Removes a hash key with all of its records. Returns how many these were.
+    fn remove(&mut self, found: Found) -> usize {
         let slot = self.index.remove(found);
-        let (records, bytes) = (slot.records(), slot.bytes());
+        let records = slot.records();
         self.records -= records;
         self.heap_bytes -= self.doomed.add_or_drop(slot);
-        (records, bytes)
+        records
     }
 
     /// Takes a step of what is doomed out, to be dropped without the lock.

@@ -18,7 +18,7 @@ pub(super) struct Segment {
 }
 
 /// A place in a segment that holds a slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     group: usize,
     at: usize,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Bound;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_types::RecordKey;
 
 /// A sort key and a stored value.
@@ -17,6 +18,8 @@ pub(super) struct Fields {
     records: BTreeMap<Box<[u8]>, Box<[u8]>>,
     /// What the records take. Counted as they come and go: there may be millions.
     record_bytes: usize,
+    /// The clock bit of eviction, as [`Record`] has one. A write of a field sets it too: a hash that grows is in use.
+    referenced: AtomicBool,
 }
 
 /// Bytes that a record of [`Fields`] takes besides its sort key and value: two fat pointers at the typical fill of a
@@ -25,7 +28,15 @@ const FIELD_OVERHEAD: usize = 48;
 
 impl Fields {
     pub(super) fn new(hash: u64, hash_key: &[u8]) -> Self {
-        Self { hash, hash_key: hash_key.into(), records: BTreeMap::new(), record_bytes: 0 }
+        let referenced = AtomicBool::new(true);
+        Self { hash, hash_key: hash_key.into(), records: BTreeMap::new(), record_bytes: 0, referenced }
+    }
+
+    pub(super) fn mark_referenced(&self) {
+        // A store only when it changes something: the line may be shared with another core's readers.
+        if !self.referenced.load(Ordering::Relaxed) {
+            self.referenced.store(true, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn records(&self) -> &BTreeMap<Box<[u8]>, Box<[u8]>> {
@@ -38,6 +49,7 @@ impl Fields {
 
     /// Returns whether the record is a new one.
     pub(super) fn put(&mut self, sort_key: &[u8], value: &[u8]) -> bool {
+        *self.referenced.get_mut() = true;
         if let Some(old) = self.records.get_mut(sort_key) {
             self.record_bytes += value.len();
             self.record_bytes -= old.len();
@@ -134,6 +146,14 @@ impl Slot {
                 record.hash_key() == key.hash_key && (!key.hash_key.is_empty() || record.sort_key() == key.sort_key)
             }
             SlotRef::Fields(fields) => *fields.hash_key == *key.hash_key,
+        }
+    }
+
+    /// Clears the clock bit of eviction and returns what it was.
+    pub(super) fn take_referenced(&self) -> bool {
+        match self.get() {
+            SlotRef::Record(record) => record.take_referenced(),
+            SlotRef::Fields(fields) => fields.referenced.swap(false, Ordering::Relaxed),
         }
     }
 
