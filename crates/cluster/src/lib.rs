@@ -15,6 +15,8 @@ mod rules;
 #[cfg(test)]
 mod simulation;
 mod succession;
+#[cfg(test)]
+mod test_schema;
 
 pub use catalog::{
     Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, JoinToken, LostReplica, NodeEntry,

@@ -36,10 +36,10 @@ pub struct Survey {
     pub has_lost_tail: bool,
     /// Whether the data is older than what the node had.
     pub is_older_copy: bool,
-    /// With all that the log holds, committed or not.
+    /// The catalog as it is once everything in the log is applied, committed or not.
     pub catalog: CatalogFile,
     pub catalog_replica: SurveyedReplica,
-    /// By group.
+    /// The node's replicas of partitions, by the number of their group.
     pub replicas: BTreeMap<u64, SurveyedReplica>,
 }
 

@@ -18,7 +18,7 @@ pub struct StoreStatistics {
     pub memory_limit_bytes: u64,
     /// Partitions that this node began to lead.
     pub elections_won: u64,
-    /// Of the node's RocksDB instance, which all tables on RocksDB share.
+    /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
     pub tables: Vec<TableStatistics>,
 }

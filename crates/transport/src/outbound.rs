@@ -22,7 +22,7 @@ const DIAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often another node is told that this one lives, and says so of itself.
 const ALIVE: Duration = Duration::from_millis(500);
-/// Of so many times that a node told what its clock says the one that took the least time to come counts.
+/// How many of the latest messages about a node's clock are kept. The one that took the least time to come counts.
 const CLOCKS: usize = 4;
 /// A connection on which nothing has come for so long is of no use: whoever waits for an answer is told.
 const DEAD: Duration = Duration::from_secs(2);

@@ -1,6 +1,7 @@
 use super::*;
+use crate::test_schema::schema_of;
 use crate::{Changed, Site};
-use tessera_types::{Durability, EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+use tessera_types::{Durability, EngineKind, Limits, TableSettings};
 
 pub(super) fn cluster(nodes: u32) -> Catalog {
     let mut catalog = Catalog::of_new_cluster(Site::default());
@@ -19,14 +20,7 @@ pub(super) fn apply(catalog: &mut Catalog, command: CatalogCommand) {
 }
 
 pub(super) fn create(catalog: &mut Catalog, partitions: u32, replicas: u8) {
-    let schema = TableSchema {
-        engine: EngineKind::Rocksdb,
-        partitions,
-        partitioner: Partitioner::Crc64,
-        model: Model::Kv,
-        durability: Durability::Hard,
-        replicas,
-    };
+    let schema = schema_of(EngineKind::Rocksdb, Durability::Hard, partitions, replicas);
     let settings = TableSettings::default();
     apply(
         catalog,

@@ -1,6 +1,7 @@
 use super::*;
+use crate::test_schema::schema_of;
 use crate::{CatalogCommand, Site};
-use tessera_types::{EngineKind, Limits, Model, Partitioner, TableSchema, TableSettings};
+use tessera_types::{EngineKind, Limits, TableSettings};
 
 const FROM: ClusterId = ClusterId(77);
 
@@ -26,14 +27,7 @@ impl World {
             apply(CatalogCommand::AddNode { site: Site::default(), token: None });
             apply(CatalogCommand::Arrived { node });
         }
-        let schema = TableSchema {
-            engine: EngineKind::Memory,
-            partitions: 4,
-            partitioner: Partitioner::Crc64,
-            model: Model::Kv,
-            durability,
-            replicas,
-        };
+        let schema = schema_of(EngineKind::Memory, durability, 4, replicas);
         let (name, settings, absent) = ("t".into(), TableSettings::default(), BTreeSet::new());
         apply(CatalogCommand::Create { name, schema, settings, absent });
         let surveys = (1..=nodes).map(|node| Self::survey(&catalog, NodeId(node), nodes)).collect();

@@ -20,7 +20,7 @@ enum Record {
     Removed,
 }
 
-/// Whose records the engine has, if any.
+/// The replica whose records the engine holds, if it holds any.
 type Records = Option<ReplicaId>;
 
 #[derive(Debug, Default)]

@@ -1,12 +1,11 @@
 //! Nodes that come, die, lose their disks, are drained and removed; the catalog that they share; and the groups on them.
 
 use super::group::{Copy, Group};
+use crate::test_schema::schema_of;
 use crate::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tessera_consensus::{GroupView, MemberChange};
-use tessera_types::{
-    Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableSchema, TableSettings,
-};
+use tessera_types::{Durability, EngineKind, Limits, NodeId, ReplicaId, TableId, TableSettings};
 
 /// Rounds of silence after which a node counts as [`Standing::Silent`], [`Away`](Standing::Away), [`Lost`](Standing::Lost),
 /// and rounds of presence after which it is [`Steady`](Standing::Steady). A round is half a second.
@@ -396,14 +395,7 @@ impl World {
     }
 
     pub(super) fn create(&mut self, name: &str, partitions: u32, replicas: u8) -> bool {
-        let schema = TableSchema {
-            engine: EngineKind::Rocksdb,
-            partitions,
-            partitioner: Partitioner::Crc64,
-            model: Model::Kv,
-            durability: Durability::Hard,
-            replicas,
-        };
+        let schema = schema_of(EngineKind::Rocksdb, Durability::Hard, partitions, replicas);
         let presence = self.presence();
         let absent = presence.below(Standing::Here, self.catalog.nodes().map(|node| node.id));
         // A table made on a node that died a moment ago would begin without it, which is nobody's fault.

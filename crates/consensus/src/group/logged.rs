@@ -79,7 +79,7 @@ pub enum Lack {
     TakingSnapshot,
 }
 
-/// With whom a group goes on.
+/// The replica that a group goes on with when others are lost for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heir {
     /// A majority is left, so it elects by itself.

@@ -71,7 +71,7 @@ impl Connection {
                 self.turn.note_bytes(bytes);
                 self.turn.end().await;
             }
-            if before.is_some() && before == table.version(partition) {
+            if table.is_one_instant(partition, self.session.choices.reads, before) {
                 let mut reply = self.reply();
                 match asked {
                     Asked::Both => reply.map(fields),
