@@ -10,6 +10,7 @@ use std::path::Path;
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("engine", &["types"]),
+    ("document", &[]),
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),

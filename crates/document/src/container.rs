@@ -1,0 +1,238 @@
+//! Arrays and objects. Each knows how deeply it is nested, and none is nested deeper than [`MAX_DEPTH`]: so whatever
+//! walks a value by recursion, its destructor too, needs a bounded stack.
+
+use crate::{Value, ValueError, pseudo_type};
+use std::sync::Arc;
+
+/// How deeply arrays and objects may be nested. Drivers refuse more than 20; the largest in RethinkDB is bounded by its
+/// memory only. Walking such a value takes less than 200 KiB of stack.
+pub const MAX_DEPTH: usize = 500;
+
+/// The depth of something that holds `values`.
+fn depth_over<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u16, ValueError> {
+    let depth = 1 + values.map(Value::depth).max().unwrap_or(0);
+    if depth > MAX_DEPTH {
+        return Err(ValueError::TooDeep { limit: MAX_DEPTH });
+    }
+    Ok(u16::try_from(depth).expect("the limit is below 65,536"))
+}
+
+/// An array of values, shared when cloned.
+#[derive(Clone, Debug)]
+pub struct Array(Arc<Elements>);
+
+#[derive(Clone, Debug)]
+struct Elements {
+    depth: u16,
+    values: Vec<Value>,
+}
+
+impl Array {
+    /// # Errors
+    /// [`ValueError::TooDeep`] if an element is nested as deeply as is allowed.
+    pub fn new(values: Vec<Value>) -> Result<Self, ValueError> {
+        let depth = depth_over(values.iter())?;
+        Ok(Self(Arc::new(Elements { depth, values })))
+    }
+
+    /// The elements, without copying them if nobody else holds the array.
+    pub fn into_vec(self) -> Vec<Value> {
+        Arc::unwrap_or_clone(self.0).values
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.0.depth.into()
+    }
+}
+
+impl Default for Array {
+    fn default() -> Self {
+        Self(Arc::new(Elements { depth: 1, values: Vec::new() }))
+    }
+}
+
+impl std::ops::Deref for Array {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.0.values
+    }
+}
+
+/// Keys with values, ordered by the keys' bytes, each key once; shared when cloned.
+#[derive(Clone, Debug)]
+pub struct Object(Arc<Fields>);
+
+#[derive(Clone, Debug)]
+struct Fields {
+    depth: u16,
+    fields: Vec<(Arc<str>, Value)>,
+}
+
+impl Object {
+    /// `fields` are ordered by key, without equal keys.
+    pub(crate) fn from_sorted(fields: Vec<(Arc<str>, Value)>) -> Result<Self, ValueError> {
+        debug_assert!(fields.is_sorted_by(|(one, _), (next, _)| one < next));
+        let depth = depth_over(fields.iter().map(|(_, value)| value))?;
+        Ok(Self(Arc::new(Fields { depth, fields })))
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.position(key).map(|at| &self.0.fields[at].1)
+    }
+
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    fn position(&self, key: &str) -> Option<usize> {
+        self.0.fields.binary_search_by(|(own, _)| (**own).cmp(key)).ok()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.fields.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.fields.is_empty()
+    }
+
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+        self.0.fields.iter().map(|(key, _)| key)
+    }
+
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> {
+        self.0.fields.iter().map(|(_, value)| value)
+    }
+
+    /// The fields in the order of their keys.
+    pub fn fields(&self) -> &[(Arc<str>, Value)] {
+        &self.0.fields
+    }
+
+    /// The fields, without copying them if nobody else holds the object.
+    pub fn into_fields(self) -> Vec<(Arc<str>, Value)> {
+        Arc::unwrap_or_clone(self.0).fields
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.0.depth.into()
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Self(Arc::new(Fields { depth: 1, fields: Vec::new() }))
+    }
+}
+
+impl<'a> IntoIterator for &'a Object {
+    type Item = &'a (Arc<str>, Value);
+    type IntoIter = std::slice::Iter<'a, (Arc<str>, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.fields.iter()
+    }
+}
+
+/// Collects fields in any order and makes a value out of them.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectBuilder {
+    fields: Vec<(Arc<str>, Value)>,
+}
+
+/// What becomes of a key that was inserted twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EqualKeys {
+    LastCounts,
+    Refused,
+}
+
+impl ObjectBuilder {
+    pub fn with_capacity(fields: usize) -> Self {
+        Self { fields: Vec::with_capacity(fields) }
+    }
+
+    pub fn insert(&mut self, key: impl Into<Arc<str>>, value: Value) {
+        self.fields.push((key.into(), value));
+    }
+
+    /// The value with the fields inserted; of equal keys the last one counts. Fields with a `$reql_type$` become what
+    /// they stand for.
+    ///
+    /// # Errors
+    /// If the `$reql_type$` is unknown, or fields are not those that it wants; [`ValueError::TooDeep`] if a value is
+    /// nested as deeply as is allowed.
+    pub fn finish(self) -> Result<Value, ValueError> {
+        pseudo_type::from_object(self.into_object(EqualKeys::LastCounts)?, false)
+    }
+
+    /// As [`ObjectBuilder::finish`], but a `LITERAL` is allowed: it stays an object.
+    ///
+    /// # Errors
+    /// As [`ObjectBuilder::finish`].
+    pub fn finish_with_literal(self) -> Result<Value, ValueError> {
+        pseudo_type::from_object(self.into_object(EqualKeys::LastCounts)?, true)
+    }
+
+    /// As [`ObjectBuilder::finish_with_literal`], for JSON text, where keys must not be equal.
+    ///
+    /// # Errors
+    /// As [`ObjectBuilder::finish`], and [`ValueError::DuplicateKey`].
+    pub(crate) fn finish_unique(self) -> Result<Value, ValueError> {
+        pseudo_type::from_object(self.into_object(EqualKeys::Refused)?, true)
+    }
+
+    fn into_object(self, equal_keys: EqualKeys) -> Result<Object, ValueError> {
+        let mut fields = self.fields;
+        if fields.is_sorted_by(|(one, _), (next, _)| one < next) {
+            return Object::from_sorted(fields);
+        }
+        // A stable sort: of equal keys, the one that was inserted last stands last.
+        fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+        if equal_keys == EqualKeys::Refused
+            && let Some(pair) = fields.windows(2).find(|pair| pair[0].0 == pair[1].0)
+        {
+            let mut key = Vec::new();
+            crate::json::write_json_string(&pair[0].0, &mut key);
+            return Err(ValueError::DuplicateKey { key: String::from_utf8_lossy(&key).into_owned() });
+        }
+        fields.dedup_by(|next, kept| {
+            let is_equal = next.0 == kept.0;
+            if is_equal {
+                std::mem::swap(next, kept);
+            }
+            is_equal
+        });
+        Object::from_sorted(fields)
+    }
+}
+
+impl From<Object> for ObjectBuilder {
+    fn from(object: Object) -> Self {
+        Self { fields: object.into_fields() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_keys_the_last_one_counts() {
+        let value = Value::object([("b", 1), ("a", 2), ("b", 3), ("b", 4)].map(|(key, number)| (key, number.into())));
+        assert_eq!(value.unwrap().to_json().unwrap(), r#"{"a":2,"b":4}"#);
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let mut value = Value::empty_array();
+        for _ in 1..MAX_DEPTH {
+            value = Value::array(vec![value]).unwrap();
+        }
+        assert_eq!(value.depth(), MAX_DEPTH);
+        assert_eq!(value.clone(), value);
+        assert_eq!(Value::array(vec![value.clone()]).unwrap_err(), ValueError::TooDeep { limit: MAX_DEPTH });
+        assert_eq!(Value::object([("a", value)]).unwrap_err(), ValueError::TooDeep { limit: MAX_DEPTH });
+    }
+}

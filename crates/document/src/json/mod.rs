@@ -1,0 +1,6 @@
+//! Values as JSON text.
+
+mod read;
+mod write;
+
+pub use write::{JSON_TRUNCATED_BYTES, write_json_string};

@@ -1,0 +1,167 @@
+//! Writing JSON as RethinkDB does: compact in answers, and in error messages with tabs.
+
+use crate::container::Object;
+use crate::{PSEUDO_TYPE_KEY, Time, Value, ValueError, base64};
+
+/// How long a value's text may be in error messages that cut it, the three dots at its end included.
+pub const JSON_TRUNCATED_BYTES: usize = 300;
+
+impl Value {
+    /// Appends the value as compact JSON.
+    ///
+    /// # Errors
+    /// [`ValueError::ExtremumToJson`]; the text is then incomplete.
+    pub fn write_json(&self, out: &mut Vec<u8>) -> Result<(), ValueError> {
+        write(self, None, out)
+    }
+
+    /// The value as compact JSON.
+    ///
+    /// # Errors
+    /// [`ValueError::ExtremumToJson`].
+    pub fn to_json(&self) -> Result<String, ValueError> {
+        let mut out = Vec::new();
+        self.write_json(&mut out)?;
+        Ok(into_text(out))
+    }
+
+    /// The value as RethinkDB prints it in error messages: a line for each element and field, indented by tabs.
+    ///
+    /// # Errors
+    /// [`ValueError::ExtremumToJson`]. RethinkDB then answers this error in place of the one it was about to.
+    pub fn to_pretty_json(&self) -> Result<String, ValueError> {
+        let mut out = Vec::new();
+        write(self, Some(0), &mut out)?;
+        Ok(into_text(out))
+    }
+
+    /// As [`Value::to_pretty_json`], cut to [`JSON_TRUNCATED_BYTES`].
+    ///
+    /// # Errors
+    /// As [`Value::to_pretty_json`].
+    pub fn to_truncated_json(&self) -> Result<String, ValueError> {
+        let mut text = self.to_pretty_json()?;
+        if text.len() > JSON_TRUNCATED_BYTES {
+            text.truncate(text.floor_char_boundary(JSON_TRUNCATED_BYTES - 3));
+            text.push_str("...");
+        }
+        Ok(text)
+    }
+}
+
+fn into_text(out: Vec<u8>) -> String {
+    String::from_utf8(out).expect("JSON is written as whole characters")
+}
+
+/// `indent` is the number of tabs before the line on which the value stands; `None` for compact JSON.
+fn write(value: &Value, indent: Option<usize>, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    match value {
+        Value::MinVal => return Err(ValueError::ExtremumToJson { is_max: false }),
+        Value::MaxVal => return Err(ValueError::ExtremumToJson { is_max: true }),
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => number.write_json(out),
+        Value::String(text) => write_json_string(text, out),
+        Value::Binary(bytes) => write_binary(bytes, out),
+        Value::Array(array) => {
+            out.push(b'[');
+            for (place, element) in array.iter().enumerate() {
+                begin_line(place, indent, out);
+                write(element, indent.map(|tabs| tabs + 1), out)?;
+            }
+            end_lines(array.len(), indent, out);
+            out.push(b']');
+        }
+        Value::Object(object) | Value::Geometry(object) => write_object(object, indent, out)?,
+        Value::Time(time) => match indent {
+            None => write_time(time, out),
+            Some(_) => write_object(&time.to_object(), indent, out)?,
+        },
+    }
+    Ok(())
+}
+
+fn write_object(object: &Object, indent: Option<usize>, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    out.push(b'{');
+    for (place, (key, value)) in object.into_iter().enumerate() {
+        begin_line(place, indent, out);
+        write_json_string(key, out);
+        out.push(b':');
+        if indent.is_some() {
+            out.push(b'\t');
+        }
+        write(value, indent.map(|tabs| tabs + 1), out)?;
+    }
+    end_lines(object.len(), indent, out);
+    out.push(b'}');
+    Ok(())
+}
+
+fn begin_line(place: usize, indent: Option<usize>, out: &mut Vec<u8>) {
+    if place > 0 {
+        out.push(b',');
+    }
+    if let Some(tabs) = indent {
+        out.push(b'\n');
+        out.resize(out.len() + tabs + 1, b'\t');
+    }
+}
+
+fn end_lines(count: usize, indent: Option<usize>, out: &mut Vec<u8>) {
+    if let Some(tabs) = indent.filter(|_| count > 0) {
+        out.push(b'\n');
+        out.resize(out.len() + tabs, b'\t');
+    }
+}
+
+/// Appends the object that a binary is in JSON. RethinkDB does not indent it in error messages.
+fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(PSEUDO_TYPE_KEY.as_bytes());
+    out.extend_from_slice(b"\":\"BINARY\",\"data\":\"");
+    base64::encode(bytes, b"\\r\\n", out);
+    out.extend_from_slice(b"\"}");
+}
+
+/// Appends the object that a time is in JSON.
+fn write_time(time: &Time, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"");
+    out.extend_from_slice(PSEUDO_TYPE_KEY.as_bytes());
+    out.extend_from_slice(b"\":\"TIME\",\"epoch_time\":");
+    time.number().write_json(out);
+    out.extend_from_slice(b",\"timezone\":\"");
+    out.extend_from_slice(time.timezone().as_str().as_bytes());
+    out.extend_from_slice(b"\"}");
+}
+
+/// Whether a byte cannot stand in JSON text as it is. RethinkDB escapes nothing else: neither `/` nor what is above
+/// ASCII.
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..0x20)
+}
+
+/// Appends a text as a JSON string, in quotes.
+pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
+        out.extend_from_slice(&rest[..at]);
+        let byte = rest[at];
+        out.push(b'\\');
+        match byte {
+            b'"' | b'\\' => out.push(byte),
+            0x08 => out.push(b'b'),
+            0x0C => out.push(b'f'),
+            b'\n' => out.push(b'n'),
+            b'\r' => out.push(b'r'),
+            b'\t' => out.push(b't'),
+            _ => out.extend_from_slice(&[b'u', b'0', b'0', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]),
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}

@@ -1,0 +1,24 @@
+//! Documents: the values of ReQL, the query language of RethinkDB, in memory, as JSON, on disk and as keys.
+//!
+//! Pure: nothing here knows queries, partitions or sockets. Read first: [`Value`] (a decoded value and the order of
+//! values).
+
+mod base64;
+mod container;
+mod error;
+mod json;
+mod number;
+mod order;
+mod pseudo_type;
+mod time;
+mod utf8;
+mod value;
+
+pub use container::{Array, MAX_DEPTH, Object, ObjectBuilder};
+pub use error::{ErrorClass, JsonFault, ValueError};
+pub use json::{JSON_TRUNCATED_BYTES, write_json_string};
+pub use number::{MAX_EXACT_INTEGER, Number, reconstructable};
+pub use pseudo_type::PSEUDO_TYPE_KEY;
+pub use time::{Time, Timezone};
+pub use utf8::text_from_utf8;
+pub use value::Value;
