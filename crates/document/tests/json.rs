@@ -1,5 +1,7 @@
 //! JSON text, read and written.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 mod common;
 
 use common::value;

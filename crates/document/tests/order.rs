@@ -1,5 +1,7 @@
 //! The order of values.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 mod common;
 
 use common::value;
