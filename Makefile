@@ -75,6 +75,6 @@ failover: test-deps ## Measure how long clients wait when a node is killed, 20 t
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
-	cd fuzz && for target in resp pegasus log peer; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+	cd fuzz && for target in resp pegasus log peer document; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
 .PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri fuzz

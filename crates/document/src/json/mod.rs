@@ -4,3 +4,4 @@ mod read;
 mod write;
 
 pub use write::{JSON_TRUNCATED_BYTES, write_json_string};
+pub(crate) use write::{is_plain, write_binary, write_bytes, write_time};

@@ -116,7 +116,7 @@ fn end_lines(count: usize, indent: Option<usize>, out: &mut Vec<u8>) {
 }
 
 /// Appends the object that a binary is in JSON. RethinkDB does not indent it in error messages.
-fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"");
     out.extend_from_slice(PSEUDO_TYPE_KEY.as_bytes());
     out.extend_from_slice(b"\":\"BINARY\",\"data\":\"");
@@ -125,7 +125,7 @@ fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends the object that a time is in JSON.
-fn write_time(time: &Time, out: &mut Vec<u8>) {
+pub(crate) fn write_time(time: &Time, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"");
     out.extend_from_slice(PSEUDO_TYPE_KEY.as_bytes());
     out.extend_from_slice(b"\":\"TIME\",\"epoch_time\":");
@@ -141,12 +141,23 @@ fn needs_escape(byte: u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
+/// Whether a text stands in JSON as it is.
+pub(crate) fn is_plain(text: &[u8]) -> bool {
+    // Without a branch for each byte, the compiler looks at many at once.
+    !text.iter().fold(false, |found, &byte| found | needs_escape(byte))
+}
+
 /// Appends a text as a JSON string, in quotes.
 pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
+    write_bytes(text.as_bytes(), out);
+}
+
+/// Appends a text, given as its bytes, as a JSON string.
+pub(crate) fn write_bytes(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.reserve(text.len() + 2);
     out.push(b'"');
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
         out.extend_from_slice(&rest[..at]);
         let byte = rest[at];

@@ -1,0 +1,262 @@
+//! Encoded values, read in place.
+
+use super::{
+    ARRAY, BINARY, ESCAPED_KEYS, FALSE, GEOMETRY, INTEGER, MAX_VAL, MIN_VAL, MINUS, NULL, NUMBER, OBJECT, PLAIN_STRING,
+    STRING, TIME, TINY_INTEGER, TRUE, width,
+};
+use crate::number::Number;
+use crate::time::{Time, Timezone};
+
+/// An encoded value, read where it lies; see the [module](super) for the format.
+///
+/// Reading never panics and never leaves the slice, whatever the bytes are. Bytes that may be no encoding (those of a
+/// client or of a file that was not checked otherwise) go through [`EncodedValue::check`] first. Damaged bytes that do
+/// not are read as some other value, mostly null.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedValue<'a>(pub(super) &'a [u8]);
+
+/// What an encoded value is.
+#[derive(Clone, Copy, Debug)]
+pub enum View<'a> {
+    MinVal,
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(EncodedText<'a>),
+    Binary(&'a [u8]),
+    Array(EncodedArray<'a>),
+    Object(EncodedObject<'a>),
+    Time(Time),
+    Geometry(EncodedObject<'a>),
+    MaxVal,
+}
+
+impl<'a> EncodedValue<'a> {
+    /// `bytes` are one encoded value, by whoever keeps them.
+    pub fn trusted(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub fn view(self) -> View<'a> {
+        let Some((&tag, body)) = self.0.split_first() else { return View::Null };
+        match tag {
+            TINY_INTEGER.. => View::Number(Number::from(u32::from(tag - TINY_INTEGER))),
+            PLAIN_STRING | STRING => View::String(EncodedText { bytes: body, is_plain: tag == PLAIN_STRING }),
+            INTEGER => View::Number(integer(body)),
+            NUMBER => View::Number(number(body)),
+            ARRAY..FALSE => View::Array(EncodedArray(Parts::new(body, tag - ARRAY, 1))),
+            OBJECT..GEOMETRY => View::Object(EncodedObject::new(tag - OBJECT, body)),
+            GEOMETRY..MAX_VAL => View::Geometry(EncodedObject::new(tag - GEOMETRY, body)),
+            FALSE | TRUE => View::Bool(tag == TRUE),
+            BINARY => View::Binary(body),
+            TIME => View::Time(time(body)),
+            MIN_VAL => View::MinVal,
+            MAX_VAL => View::MaxVal,
+            _ => View::Null,
+        }
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0 == [NULL]
+    }
+
+    pub fn as_number(self) -> Option<f64> {
+        if let View::Number(number) = self.view() { Some(number.get()) } else { None }
+    }
+
+    pub fn as_text(self) -> Option<EncodedText<'a>> {
+        if let View::String(text) = self.view() { Some(text) } else { None }
+    }
+
+    pub fn as_array(self) -> Option<EncodedArray<'a>> {
+        if let View::Array(array) = self.view() { Some(array) } else { None }
+    }
+
+    /// The fields of an object or a geometry.
+    pub fn as_object(self) -> Option<EncodedObject<'a>> {
+        if let View::Object(object) | View::Geometry(object) = self.view() { Some(object) } else { None }
+    }
+
+    /// The field of an object or a geometry, found by binary search.
+    pub fn get_field(self, key: &str) -> Option<EncodedValue<'a>> {
+        self.as_object()?.get(key)
+    }
+}
+
+fn number(body: &[u8]) -> Number {
+    let bits = body.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Number::new(f64::from_bits(bits)).unwrap_or(Number::ZERO)
+}
+
+fn integer(body: &[u8]) -> Number {
+    Number::new(integer_of(body) as f64).unwrap_or(Number::ZERO)
+}
+
+/// Reads two's complement of up to eight bytes.
+pub(super) fn integer_of(body: &[u8]) -> i64 {
+    let length = body.len().min(8);
+    let mut bytes = [0; 8];
+    bytes[..length].copy_from_slice(&body[..length]);
+    let unused_bits = 64 - 8 * length.max(1);
+    i64::from_le_bytes(bytes) << unused_bits >> unused_bits
+}
+
+fn time(body: &[u8]) -> Time {
+    let offset = body.get(8..).and_then(|rest| rest.first_chunk::<2>()).map_or(0, |bytes| u16::from_le_bytes(*bytes));
+    let timezone = Timezone::from_offset(offset & MINUS != 0, offset & !MINUS).unwrap_or(Timezone::UTC);
+    Time::from_number(number(body), timezone)
+}
+
+/// A string or a key.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedText<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Whether the text stands in JSON as it is.
+    pub(super) is_plain: bool,
+}
+
+impl<'a> EncodedText<'a> {
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The text; empty if the bytes are damaged.
+    pub fn as_str(self) -> &'a str {
+        std::str::from_utf8(self.bytes).unwrap_or_default()
+    }
+}
+
+/// The elements of an array.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedArray<'a>(pub(super) Parts<'a>);
+
+impl<'a> EncodedArray<'a> {
+    pub fn len(self) -> usize {
+        self.0.count
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0.count == 0
+    }
+
+    pub fn get(self, place: usize) -> Option<EncodedValue<'a>> {
+        (place < self.0.count).then(|| EncodedValue(self.0.get(place)))
+    }
+
+    pub fn iter(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
+        (0..self.0.count).map(move |place| EncodedValue(self.0.get(place)))
+    }
+}
+
+/// The fields of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedObject<'a> {
+    /// The keys, then the values.
+    pub(super) parts: Parts<'a>,
+    count: usize,
+    pub(super) keys_are_plain: bool,
+}
+
+impl<'a> EncodedObject<'a> {
+    /// `kind` is the tag above that of an object of width 1.
+    fn new(kind: u8, body: &'a [u8]) -> Self {
+        let parts = Parts::new(body, kind & (ESCAPED_KEYS - 1), 2);
+        Self { parts, count: parts.count / 2, keys_are_plain: kind & ESCAPED_KEYS == 0 }
+    }
+
+    pub fn len(self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.count == 0
+    }
+
+    pub fn get(self, key: &str) -> Option<EncodedValue<'a>> {
+        self.position(key.as_bytes()).ok().map(|place| self.value_at(place))
+    }
+
+    pub fn contains_key(self, key: &str) -> bool {
+        self.position(key.as_bytes()).is_ok()
+    }
+
+    /// Where the key stands, or would stand.
+    pub(super) fn position(self, key: &[u8]) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.parts.get(middle).cmp(key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    pub(super) fn value_at(self, place: usize) -> EncodedValue<'a> {
+        EncodedValue(self.parts.get(self.count + place))
+    }
+
+    pub fn keys(self) -> impl ExactSizeIterator<Item = EncodedText<'a>> {
+        (0..self.count).map(move |place| EncodedText { bytes: self.parts.get(place), is_plain: self.keys_are_plain })
+    }
+
+    pub fn values(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
+        (0..self.count).map(move |place| self.value_at(place))
+    }
+
+    /// The fields in the order of their keys.
+    pub fn fields(self) -> impl ExactSizeIterator<Item = (EncodedText<'a>, EncodedValue<'a>)> {
+        self.keys().zip(self.values())
+    }
+}
+
+/// The table of a container, and what it divides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) count: usize,
+    width: usize,
+    ends: &'a [u8],
+    pub(super) data: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Reads the table of a container of `width_index`, with `per_entry` parts for each that it counts. A container
+    /// whose table is not there is read as empty.
+    fn new(body: &'a [u8], width_index: u8, per_entry: usize) -> Self {
+        Self::parse(body, width_index, per_entry).unwrap_or(Self { count: 0, width: 1, ends: &[], data: &[] })
+    }
+
+    pub(super) fn parse(body: &'a [u8], width_index: u8, per_entry: usize) -> Option<Self> {
+        let width = width(width_index);
+        let (count, rest) = body.split_at_checked(width)?;
+        let count = read(count, width).checked_mul(per_entry)?;
+        let (ends, data) = rest.split_at_checked(count.checked_mul(width)?)?;
+        Some(Self { count, width, ends, data })
+    }
+
+    pub(super) fn end(self, place: usize) -> usize {
+        self.ends.get(place * self.width..).map_or(0, |rest| read(rest, self.width))
+    }
+
+    #[inline]
+    pub(super) fn get(self, place: usize) -> &'a [u8] {
+        let start = if place == 0 { 0 } else { self.end(place - 1) };
+        self.data.get(start..self.end(place)).unwrap_or_default()
+    }
+}
+
+/// Reads the number of `width` bytes at the start of `bytes`, which is 0 if there are fewer.
+#[inline]
+fn read(bytes: &[u8], width: usize) -> usize {
+    match width {
+        1 => bytes.first().map_or(0, |byte| usize::from(*byte)),
+        2 => bytes.first_chunk().map_or(0, |bytes| usize::from(u16::from_le_bytes(*bytes))),
+        _ => bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize),
+    }
+}
