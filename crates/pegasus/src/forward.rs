@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Face, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
+use tessera_store::{Envelope, Face, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
 use tessera_types::{Admitted, ReadMode, TableNumber};
 
 /// After news of a split, before the table is looked for again.
@@ -38,7 +38,7 @@ impl Route for Forwarding<'_> {
             for call in &calls {
                 outcomes.push(carry_out_here(&server, call).await);
             }
-            outcomes
+            outcomes.into_iter().collect()
         })
     }
 
@@ -48,9 +48,11 @@ impl Route for Forwarding<'_> {
 }
 
 /// Carries out a request that came to another node. There is no outcome if it cannot be understood here, and nothing was done.
-pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Vec<PartOutcome> {
+pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Envelope {
     let mut request = BytesMut::from(&request[..]);
-    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else { return Vec::new() };
+    let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else {
+        return Envelope::default();
+    };
     let outcome = match understand(server, &frame, Instant::now()) {
         Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
@@ -62,9 +64,9 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> Ve
         // The node that asks knows the table: this one will.
         Some(Understood::NoTable(..)) => PartOutcome::NotDone,
         Some(Understood::Refused(reply)) => PartOutcome::Done(reply.into()),
-        Some(Understood::Meta(_)) | None => return Vec::new(),
+        Some(Understood::Meta(_)) | None => return Envelope::default(),
     };
-    vec![outcome]
+    std::iter::once(outcome).collect()
 }
 
 /// Carries out a request for a table that is not known here: another node may just have created it.

@@ -60,7 +60,7 @@ pub use machine::{Operation, Verdict, WriteOptions};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use peers::Face;
 pub use recovery::{RecoverError, StoppedNode};
-pub use router::{Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
+pub use router::{Envelope, Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
 pub use rules::RulesApplied;
 pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};

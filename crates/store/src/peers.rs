@@ -5,7 +5,7 @@ use crate::comparison;
 use crate::host::Host;
 use crate::hot_keys;
 use crate::identity::{JoinRequest, Welcome};
-use crate::router::{Outcomes, encode_outcomes};
+use crate::router::Outcomes;
 use crate::snapshot::Progress;
 use crate::split;
 use crate::store::Store;
@@ -227,7 +227,7 @@ impl Handler for PeerHandler {
 
 async fn ask(store: &Store, face: Face, request: Bytes) -> Bytes {
     match store.host.faces[face as usize].get() {
-        Some(serve) => encode_outcomes(serve(request).await),
+        Some(serve) => serve(request).await.encode(),
         None => Bytes::new(),
     }
 }

@@ -11,7 +11,7 @@ use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOp
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
 use crate::replicas::{Aside, Replicas};
-use crate::router::Outcomes;
+use crate::router::{Envelope, Outcomes};
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::statistics::{self, StoreStatistics};
 use crate::table::{Table, group_of, partition_of_group};
@@ -373,7 +373,7 @@ impl Store {
         let serving = Arc::downgrade(server);
         let serve: ServeFace = Arc::new(move |request| match serving.upgrade() {
             Some(server) => serve(server, request),
-            None => Box::pin(std::future::ready(Vec::new())),
+            None => Box::pin(std::future::ready(Envelope::default())),
         });
         assert!(self.host.faces[face as usize].set(serve).is_ok(), "there is one of each face");
     }

@@ -3,9 +3,8 @@
 
 use crate::commands::CommandError;
 use crate::resp::{Protocol, Reply, reply_length};
-use bytes::Bytes;
 use tessera_face::buffers;
-use tessera_store::PartOutcome;
+use tessera_store::{Envelope, PartOutcome};
 use tessera_types::Outcome;
 
 /// Replies, one after the other.
@@ -93,20 +92,31 @@ impl Replies {
         OneReply { failure: self.failure_at(range.start), bytes: &self.bytes[range] }
     }
 
-    /// What became of each command that is answered here.
-    pub(super) fn into_outcomes(self) -> Vec<PartOutcome> {
-        let (mut failures, mut outcomes, mut at) = (self.failures.into_iter().peekable(), Vec::new(), 0);
-        let mut rest = Bytes::from(self.bytes);
-        while let Some(length) = reply_length(&rest) {
-            let reply = rest.split_to(length);
-            outcomes.push(match failures.next_if(|(began, _)| *began == at) {
-                None => PartOutcome::Done(reply),
-                Some((_, Outcome::NotDone)) => PartOutcome::NotDone,
-                Some((_, Outcome::Unknown)) => PartOutcome::Unknown,
-            });
-            at += length;
+    /// What became of parts of a request, of which each has this many commands. A part's last command decides, and if it has no
+    /// reply, nobody knows what became of it.
+    pub(super) fn into_envelope(self, parts: &[u32]) -> Envelope {
+        let Self { mut bytes, failures } = self;
+        let (mut failures, mut read, mut kept) = (failures.into_iter().peekable(), 0, 0);
+        let mut outcomes = Vec::with_capacity(parts.len());
+        for commands in parts {
+            let mut last = (read, Err(Outcome::Unknown));
+            for _ in 0..*commands {
+                let failure = failures.next_if(|(began, _)| *began == read).map(|(_, failure)| failure);
+                let length = reply_length(&bytes[read..]);
+                last = (read, length.ok_or(Outcome::Unknown).and_then(|length| failure.map_or(Ok(length), Err)));
+                read += length.unwrap_or_default();
+            }
+            let (began, outcome) = last;
+            if let Ok(length) = outcome {
+                if began > kept {
+                    bytes.copy_within(began..began + length, kept);
+                }
+                kept += length;
+            }
+            outcomes.push(outcome);
         }
-        outcomes
+        bytes.truncate(kept);
+        Envelope::new(bytes, outcomes)
     }
 
     /// Gives this room if it has none.
@@ -146,7 +156,12 @@ pub(super) fn outcome_of(replies: Replies) -> PartOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use tessera_types::RequestError;
+
+    fn outcomes(replies: Replies, parts: &[u32]) -> Vec<PartOutcome> {
+        replies.into_envelope(parts).into_outcomes().unwrap()
+    }
 
     fn some() -> Replies {
         let mut replies = Replies::default();
@@ -160,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_became_of_each_command_is_known_whatever_the_replies_say() {
-        let outcomes = some().into_outcomes();
+        let outcomes = outcomes(some(), &[1; 5]);
         let [
             PartOutcome::Done(_),
             PartOutcome::NotDone,
@@ -175,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_command_of_a_part_decides() {
+        let done = |reply| PartOutcome::Done(Bytes::from_static(reply));
+        let of = |parts: &[u32]| outcomes(some(), parts);
+        assert_eq!(
+            of(&[1, 2, 0, 2]),
+            [
+                done(b":1\r\n"),
+                done(b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+                PartOutcome::Unknown,
+                done(b"$24\r\n-LOADING this is a value\r\n"),
+            ]
+        );
+        // The replies end before the commands do.
+        assert_eq!(of(&[4, 2]), [PartOutcome::Unknown, PartOutcome::Unknown]);
+        assert_eq!(of(&[2, 3]), [PartOutcome::NotDone, done(b"$24\r\n-LOADING this is a value\r\n")]);
+    }
+
+    #[test]
     fn failures_follow_their_replies() {
         let whole = some();
         let second = whole.failures[0].0;
@@ -182,14 +215,14 @@ mod tests {
         let mut first = some();
         let rest = first.split_off(second);
         assert_eq!(rest.failure_at(0), Some(Outcome::NotDone));
-        assert_eq!(first.into_outcomes().len(), 1);
-        assert_eq!(rest.into_outcomes().len(), 4);
+        assert_eq!(first.failures, []);
+        assert_eq!(rest.failures.len(), 2);
         let mut cut = some();
         cut.truncate(second);
         cut.push(whole.part(0..second));
         cut.push(OneReply { bytes: b":2\r\n", failure: Some(Outcome::Unknown) });
         let one = PartOutcome::Done(Bytes::from_static(b":1\r\n"));
-        assert_eq!(cut.into_outcomes(), [one.clone(), one, PartOutcome::Unknown]);
+        assert_eq!(outcomes(cut, &[1; 3]), [one.clone(), one, PartOutcome::Unknown]);
     }
 
     #[test]

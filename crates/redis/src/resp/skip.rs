@@ -7,7 +7,8 @@ pub fn reply_length(bytes: &[u8]) -> Option<usize> {
     let mut left = 1u64;
     while left > 0 {
         left -= 1;
-        let line = memchr::memmem::find(&bytes[at..], b"\r\n")?;
+        // Neither of the two bytes that end a line stands within one.
+        let line = memchr::memchr(b'\r', &bytes[at..]).filter(|line| bytes.get(at + line + 1) == Some(&b'\n'))?;
         let (kind, text) = bytes[at..at + line].split_first()?;
         at += line + 2;
         let number = || std::str::from_utf8(text).ok()?.parse::<i64>().ok();

@@ -1,77 +1,119 @@
-//! What one node answers another one about the parts of a request: for each part `u8 what became of it`, and, if it was done,
-//! `u32 length | the face's reply`. Numbers are little-endian. An answer without parts means that nothing was done.
+//! What one node answers another one about the parts of a request: the face's replies to the parts that were done, one after the
+//! other, then for each part `u32` the length of its reply, [`NOT_DONE`] or [`UNKNOWN`], then `u32` how many parts there are. Numbers
+//! are little-endian. What became of the parts comes last, so that the buffer that the face wrote its replies to becomes the message.
 
 use super::PartOutcome;
 use bytes::{Buf, BufMut, Bytes};
+use tessera_types::Outcome;
 
-const DONE: u8 = 0;
-const NOT_DONE: u8 = 1;
-const UNKNOWN: u8 = 2;
+const NOT_DONE: u32 = u32::MAX - 1;
+const UNKNOWN: u32 = u32::MAX;
+/// Bytes of a mark.
+const MARK: usize = 4;
 
-pub(crate) fn encode(outcomes: Vec<PartOutcome>) -> Bytes {
-    let length = |outcome: &PartOutcome| match outcome {
-        PartOutcome::Done(reply) => 5 + reply.len(),
-        PartOutcome::NotDone | PartOutcome::Unknown => 1,
-    };
-    let mut out = Vec::with_capacity(outcomes.iter().map(length).sum());
-    for outcome in outcomes {
-        match outcome {
-            // A frame between nodes is shorter than 4 GiB, so nobody could be told of a longer one.
-            PartOutcome::Done(reply) => match u32::try_from(reply.len()) {
-                Ok(length) => {
-                    out.put_u8(DONE);
-                    out.put_u32_le(length);
-                    out.put_slice(&reply);
-                }
-                Err(_) => out.put_u8(UNKNOWN),
-            },
-            PartOutcome::NotDone => out.put_u8(NOT_DONE),
-            PartOutcome::Unknown => out.put_u8(UNKNOWN),
-        }
-    }
-    out.into()
+/// What became of the parts of a request, in the order of the parts. One without parts means that nothing was done.
+#[derive(Debug, Default)]
+pub struct Envelope {
+    /// The replies to the parts that were done, one after the other.
+    replies: Vec<u8>,
+    /// For each part the length of its reply, [`NOT_DONE`] or [`UNKNOWN`].
+    marks: Vec<u32>,
 }
 
-/// The outcomes, without copying replies; `None` if this is no answer.
-pub(super) fn decode(mut answer: Bytes) -> Option<Vec<PartOutcome>> {
-    let mut outcomes = Vec::new();
-    while let Ok(kind) = answer.try_get_u8() {
-        outcomes.push(match kind {
-            DONE => {
-                let length = answer.try_get_u32_le().ok()? as usize;
-                if length > answer.len() {
-                    return None;
-                }
-                PartOutcome::Done(answer.split_to(length))
-            }
-            NOT_DONE => PartOutcome::NotDone,
-            UNKNOWN => PartOutcome::Unknown,
-            _ => return None,
-        });
+impl Envelope {
+    /// The replies to the parts that were done, one after the other; the outcomes, with the lengths of these replies, are the
+    /// parts' in their order.
+    pub fn new(replies: Vec<u8>, outcomes: impl IntoIterator<Item = Result<usize, Outcome>>) -> Self {
+        let mark = |outcome| match outcome {
+            // The reader takes a message whose lengths do not fit its replies for one that got lost.
+            Ok(length) => u32::try_from(length).unwrap_or(NOT_DONE - 1).min(NOT_DONE - 1),
+            Err(Outcome::NotDone) => NOT_DONE,
+            Err(Outcome::Unknown) => UNKNOWN,
+        };
+        Self { replies, marks: outcomes.into_iter().map(mark).collect() }
     }
-    Some(outcomes)
+
+    /// The outcomes, without copying replies; `None` if the lengths do not fit the replies.
+    pub fn into_outcomes(self) -> Option<Vec<PartOutcome>> {
+        outcomes(self.replies.into(), self.marks.into_iter())
+    }
+
+    pub(crate) fn encode(self) -> Bytes {
+        let Self { mut replies, marks } = self;
+        replies.reserve(MARK * (marks.len() + 1));
+        marks.iter().for_each(|mark| replies.put_u32_le(*mark));
+        replies.put_u32_le(u32::try_from(marks.len()).expect("a request has fewer than 2^32 parts"));
+        replies.into()
+    }
+}
+
+impl FromIterator<PartOutcome> for Envelope {
+    fn from_iter<I: IntoIterator<Item = PartOutcome>>(outcomes: I) -> Self {
+        let mut replies = Vec::new();
+        let add = |outcome| match outcome {
+            PartOutcome::Done(reply) => {
+                replies.extend_from_slice(&reply);
+                Ok(reply.len())
+            }
+            PartOutcome::NotDone => Err(Outcome::NotDone),
+            PartOutcome::Unknown => Err(Outcome::Unknown),
+        };
+        let outcomes: Vec<_> = outcomes.into_iter().map(add).collect();
+        Self::new(replies, outcomes)
+    }
+}
+
+/// The outcomes that a message tells of, without copying replies; `None` if it cannot be read. An empty one tells of none.
+pub(super) fn decode(mut message: Bytes) -> Option<Vec<PartOutcome>> {
+    if message.is_empty() {
+        return Some(Vec::new());
+    }
+    let parts = message.split_off(message.len().checked_sub(MARK)?).get_u32_le() as usize;
+    let marks = message.split_off(message.len().checked_sub(parts.checked_mul(MARK)?)?);
+    outcomes(message, marks.chunks_exact(MARK).map(|mut mark| mark.get_u32_le()))
+}
+
+fn outcomes(mut replies: Bytes, marks: impl Iterator<Item = u32>) -> Option<Vec<PartOutcome>> {
+    let outcome = |mark| match mark {
+        NOT_DONE => Some(PartOutcome::NotDone),
+        UNKNOWN => Some(PartOutcome::Unknown),
+        length if length as usize <= replies.len() => Some(PartOutcome::Done(replies.split_to(length as usize))),
+        _ => None,
+    };
+    let outcomes = marks.map(outcome).collect::<Option<_>>()?;
+    replies.is_empty().then_some(outcomes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn some() -> Envelope {
+        Envelope::new(b"reply".to_vec(), [Ok(5), Err(Outcome::NotDone), Err(Outcome::Unknown), Ok(0)])
+    }
+
     #[test]
     fn outcomes_come_back_and_what_is_cut_off_is_no_answer() {
-        let outcomes = vec![
-            PartOutcome::Done(Bytes::from_static(b"reply")),
-            PartOutcome::NotDone,
-            PartOutcome::Unknown,
-            PartOutcome::Done(Bytes::new()),
-        ];
-        let encoded = encode(outcomes.clone());
+        let outcomes = some().into_outcomes().unwrap();
+        let done = |reply| PartOutcome::Done(Bytes::from_static(reply));
+        assert_eq!(outcomes, [done(b"reply"), PartOutcome::NotDone, PartOutcome::Unknown, done(b"")]);
+        let encoded = some().encode();
         assert_eq!(decode(encoded.clone()), Some(outcomes));
         assert_eq!(decode(Bytes::new()), Some(Vec::new()));
-        let whole_outcomes = [0, 10, 11, 12, 17];
-        for length in 0..encoded.len() {
-            let decoded = decode(encoded.slice(..length));
-            assert_eq!(decoded.is_some(), whole_outcomes.contains(&length), "cut at {length}");
+        assert_eq!(decode(Envelope::default().encode()), Some(Vec::new()));
+        for length in 1..encoded.len() {
+            assert_eq!(decode(encoded.slice(..length)), None, "cut at {length}");
         }
-        assert_eq!(decode(Bytes::from_static(&[3])), None);
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_the_replies_are_no_answer() {
+        for length in [0, 4, 6, NOT_DONE as usize, usize::MAX] {
+            let envelope = || Envelope::new(b"reply".to_vec(), [Ok(length)]);
+            assert_eq!(envelope().into_outcomes(), None, "{length}");
+            assert_eq!(decode(envelope().encode()), None, "{length}");
+        }
+        // A count of parts for which the message has no room.
+        assert_eq!(decode(Bytes::from_static(&[255; 8])), None);
     }
 }

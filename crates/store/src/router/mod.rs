@@ -13,6 +13,7 @@ mod envelope;
 mod instant;
 mod part;
 
+pub use envelope::Envelope;
 pub use instant::READ_TRIES;
 pub use part::{Part, PartOutcome};
 
@@ -20,7 +21,6 @@ use crate::peers::Face;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use bytes::Bytes;
-pub(crate) use envelope::encode as encode_outcomes;
 use part::{by_leader, keep_order, take_outcomes};
 use std::future::Future;
 use std::pin::Pin;
@@ -35,9 +35,9 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What became of the parts of a request, one outcome for each; empty if the node could not read the request at all, or does not
+/// What becomes of the parts of a request, one outcome for each; none if the node could not read the request at all, or does not
 /// know the table yet, and so did nothing.
-pub type Outcomes = Pin<Box<dyn Future<Output = Vec<PartOutcome>> + Send>>;
+pub type Outcomes = Pin<Box<dyn Future<Output = Envelope> + Send>>;
 
 /// What a face adds to the router: how parts are put into words, and how they are carried out.
 pub trait Route {
@@ -153,5 +153,5 @@ impl Store {
 }
 
 async fn answered(outcomes: Outcomes) -> Result<Vec<PartOutcome>, RequestFailure> {
-    Ok(outcomes.await)
+    outcomes.await.into_outcomes().ok_or(RequestFailure::Lost)
 }

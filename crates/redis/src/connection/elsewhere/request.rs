@@ -13,7 +13,7 @@ use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
-use tessera_store::{Outcomes, PartOutcome};
+use tessera_store::{Envelope, Outcomes};
 use tessera_types::TableId;
 
 /// The commands are not confined to one partition.
@@ -51,10 +51,10 @@ pub(crate) fn carry_out(server: Arc<RedisServer>, request: Bytes) -> Outcomes {
     Box::pin(carry_out_now(server, request))
 }
 
-async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Vec<PartOutcome> {
+async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Envelope {
     let mut connection = match session_for(&server, &mut request) {
         Some(session) => Connection::of_another_node(server, session),
-        None => return Vec::new(),
+        None => return Envelope::default(),
     };
     // How many commands each part has.
     let mut parts = Vec::new();
@@ -66,10 +66,7 @@ async fn carry_out_now(server: Arc<RedisServer>, mut request: Bytes) -> Vec<Part
             break;
         }
     }
-    let mut outcomes = std::mem::take(&mut connection.output).into_outcomes().into_iter();
-    // The last command's outcome counts. Of what has no reply it is not known whether it was done.
-    let last = |commands: u32| (0..commands).map(|_| outcomes.next().unwrap_or(PartOutcome::Unknown)).last();
-    parts.into_iter().map(last).map(|outcome| outcome.unwrap_or(PartOutcome::Unknown)).collect()
+    std::mem::take(&mut connection.output).into_envelope(&parts)
 }
 
 /// To what the commands of the next run are confined, how many commands each part has, and the commands; `None` if there is no
