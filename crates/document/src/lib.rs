@@ -1,13 +1,15 @@
 //! Documents: the values of ReQL, the query language of RethinkDB, in memory, as JSON, on disk and as keys.
 //!
 //! Pure: nothing here knows queries, partitions or sockets. Read first: [`Value`] (a decoded value and the order of
-//! values) and `encoding` (a value as bytes, read in place by [`EncodedValue`]).
+//! values) and `encoding` (a value as bytes, read in place by [`EncodedValue`]), `key` (a
+//! value as bytes that sort).
 
 mod base64;
 mod container;
 mod encoding;
 mod error;
 mod json;
+mod key;
 mod merge;
 mod number;
 mod order;
@@ -22,6 +24,10 @@ pub use encoding::{
 };
 pub use error::{ErrorClass, JsonFault, ValueError};
 pub use json::{JSON_TRUNCATED_BYTES, write_json_string};
+pub use key::{
+    EntryKey, KeyError, KeyRange, MAX_PRIMARY_KEY_BYTES, MAX_SECONDARY_KEY_BYTES, SecondaryKey, SecondaryRange,
+    decode_key, entry_key, primary_key, primary_range, secondary_range,
+};
 pub use number::{MAX_EXACT_INTEGER, Number, reconstructable};
 pub use pseudo_type::PSEUDO_TYPE_KEY;
 pub use time::{Time, Timezone};

@@ -10,10 +10,10 @@ use crate::number::{MAX_EXACT_INTEGER, Number};
 use crate::time::Timezone;
 use crate::{MAX_DEPTH, PSEUDO_TYPE_KEY};
 
-/// Bytes that are not the encoding of a value.
+/// Bytes that are not the encoding of a value, or not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are not an encoded value: {0}")]
-pub struct Damage(pub(super) &'static str);
+#[error("the bytes are not what they are taken for: {0}")]
+pub struct Damage(pub(crate) &'static str);
 
 impl<'a> EncodedValue<'a> {
     /// Looks at every byte: what passes is the encoding of a value, and the only one it has.

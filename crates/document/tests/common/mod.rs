@@ -45,6 +45,21 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Any value that may be a secondary key.
+#[allow(dead_code, reason = "not every test has keys")]
+pub fn keyable() -> impl Strategy<Value = Value> {
+    let long = ("[ab]{0,2}", 225..260usize).prop_map(|(end, length)| Value::from("x".repeat(length) + &end));
+    let scalar = prop_oneof![
+        1 => any::<bool>().prop_map(Value::Bool),
+        3 => number(),
+        3 => text().prop_map(Value::from),
+        1 => vec(prop_oneof![Just(0u8), Just(1), Just(2), any::<u8>()], 0..5).prop_map(Value::binary),
+        1 => time(),
+        1 => long,
+    ];
+    scalar.prop_recursive(3, 12, 4, |inner| vec(inner, 0..4).prop_map(|elements| Value::array(elements).unwrap()))
+}
+
 /// Any value that a document may hold.
 pub fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(4, 40, 8, |inner| {
