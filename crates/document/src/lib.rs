@@ -8,6 +8,7 @@ mod base64;
 mod container;
 mod encoding;
 mod error;
+mod index;
 mod json;
 mod key;
 mod merge;
@@ -23,6 +24,7 @@ pub use encoding::{
     Damage, Document, EncodedArray, EncodedObject, EncodedText, EncodedValue, View, assemble_array, assemble_object,
 };
 pub use error::{ErrorClass, JsonFault, ValueError};
+pub use index::{EntryChanges, IndexShape};
 pub use json::{JSON_TRUNCATED_BYTES, write_json_string};
 pub use key::{
     EntryKey, KeyError, KeyRange, MAX_PRIMARY_KEY_BYTES, MAX_SECONDARY_KEY_BYTES, SecondaryKey, SecondaryRange,
