@@ -8,6 +8,7 @@ mod crash;
 mod differential;
 mod disk;
 mod doors;
+mod formats;
 mod operations;
 mod pegasus;
 mod resp_client;
