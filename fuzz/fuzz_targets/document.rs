@@ -1,10 +1,10 @@
 #![no_main]
-//! Encoded documents and JSON text. Bytes that pass the check are the one encoding of a value; those that do not may be read,
+//! Encoded documents, keys and JSON text. Bytes that pass the check are the one encoding of a value; those that do not may be read,
 //! compared, edited and written all the same, and what comes of it is nonsense but no panic.
 
 use libfuzzer_sys::fuzz_target;
 use std::hash::{BuildHasher, RandomState};
-use tessera_document::{EncodedValue, Value};
+use tessera_document::{EncodedValue, EntryKey, SecondaryKey, Value, decode_key, primary_key};
 
 fn use_up(bytes: &[u8], other: EncodedValue<'_>) {
     let value = EncodedValue::trusted(bytes);
@@ -25,7 +25,21 @@ fn use_up(bytes: &[u8], other: EncodedValue<'_>) {
     }
 }
 
+/// A key that is read is the one that its value has.
+fn use_key(bytes: &[u8]) {
+    let _ = EntryKey::decode(bytes);
+    let Ok(value) = decode_key(bytes) else { return };
+    let mut encoded = Vec::new();
+    value.encode(&mut encoded).expect("a small value");
+    let key = SecondaryKey::of_search(EncodedValue::trusted(&encoded)).expect("it was a key");
+    if !key.is_cut() {
+        assert_eq!(key.bytes(), bytes);
+    }
+}
+
 fuzz_target!(|bytes: &[u8]| {
+    use_key(bytes);
+    let _ = primary_key(EncodedValue::trusted(bytes), &mut Vec::new());
     let (one, other) = bytes.split_at(bytes.len() / 2);
     use_up(bytes, EncodedValue::trusted(one));
     use_up(one, EncodedValue::trusted(other));
@@ -35,6 +49,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(back, value);
         let mut encoded = Vec::new();
         value.encode(&mut encoded).expect("a small value");
-        assert_eq!(EncodedValue::check(&encoded).expect("what was encoded passes the check").to_json().ok(), Some(text));
+        assert_eq!(
+            EncodedValue::check(&encoded).expect("what was encoded passes the check").to_json().ok(),
+            Some(text)
+        );
     }
 });

@@ -23,9 +23,10 @@ impl Number {
     }
 
     /// The number as an integer, if it is one that a double holds exactly (at most 2^53).
-    #[allow(clippy::cast_possible_truncation, reason = "the range is checked before")]
     pub fn as_integer(self) -> Option<i64> {
-        (self.0.abs() <= MAX_EXACT_INTEGER && self.0.trunc() == self.0).then_some(self.0 as i64)
+        // The conversion saturates and drops fractions, so what comes back the same was an integer.
+        let integer = self.0 as i64;
+        (integer as f64 == self.0 && self.0.abs() <= MAX_EXACT_INTEGER).then_some(integer)
     }
 
     /// Appends the number as JSON, as RethinkDB prints it: integers up to 2^53 without a fraction, others with their

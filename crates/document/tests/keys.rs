@@ -182,6 +182,7 @@ fn damaged_keys_are_refused() {
     }
     assert!(decode_key(&[0x20; 1_000_000]).is_err());
     assert!(decode_key(b"\x40\xff\xff\xff\xff\xff\xff\xff\xff").is_err());
+    assert!(decode_key(b"\x40\x7f\xff\xff\xff\xff\xff\xff\xff").is_err());
     for key in [&b""[..], b"\0", b"\x01\0", b"\0\x04", b"\0\0\0\0\x02"] {
         assert!(EntryKey::decode(key).is_err(), "{key:02x?}");
     }
@@ -305,7 +306,10 @@ proptest! {
         let is_key = primary(&value).is_ok();
         let refused = matches!(value, Value::Null | Value::Object(_) | Value::Geometry(_));
         prop_assert!(!(is_key && refused));
-        let _ = decode_key(&bytes);
+        if let Ok(value) = decode_key(&bytes) {
+            let again = SecondaryKey::of_search(document(&value).value()).unwrap();
+            prop_assert_eq!(again.bytes(), &bytes[..], "a value has two keys");
+        }
         let _ = EntryKey::decode(&bytes);
         let _ = primary_key(EncodedValue::trusted(&bytes), &mut Vec::new());
     }

@@ -134,7 +134,10 @@ impl<'a> EncodedObject<'a> {
     /// # Errors
     /// As [`assemble_object`].
     pub fn pluck(self, keys: &[&str], out: &mut Vec<u8>) -> Result<(), ValueError> {
-        assemble_object(self.fields().filter(|(key, _)| keys.iter().any(|kept| kept.as_bytes() == key.bytes)), out)
+        let mut places: Vec<_> = keys.iter().filter_map(|key| self.position(key.as_bytes()).ok()).collect();
+        places.sort_unstable();
+        places.dedup();
+        assemble_object(places.into_iter().map(|place| (self.key_at(place), self.value_at(place))), out)
     }
 
     /// Appends an object with the fields whose keys are not among `keys`.
@@ -150,7 +153,13 @@ impl<'a> EncodedObject<'a> {
     /// # Errors
     /// As [`assemble_object`].
     pub fn with_field(self, key: &str, value: EncodedValue<'_>, out: &mut Vec<u8>) -> Result<(), ValueError> {
-        assemble_object(self.fields().chain(std::iter::once((EncodedText::new(key), value))), out)
+        let mut fields = Vec::with_capacity(self.len() + 1);
+        fields.extend(self.fields());
+        match self.position(key.as_bytes()) {
+            Ok(place) => fields[place].1 = value,
+            Err(place) => fields.insert(place, (EncodedText::new(key), value)),
+        }
+        finish_object(&fields, out)
     }
 }
 
@@ -175,8 +184,13 @@ pub fn assemble_object<'a>(
             is_equal
         });
     }
+    finish_object(&fields, out)
+}
+
+/// `fields` are ordered by key, and each key is there once.
+fn finish_object(fields: &[(EncodedText<'_>, EncodedValue<'_>)], out: &mut Vec<u8>) -> Result<(), ValueError> {
     if fields.binary_search_by(|(key, _)| key.bytes.cmp(PSEUDO_TYPE_KEY.as_bytes())).is_err() {
-        return put_object(&fields, out);
+        return put_object(fields, out);
     }
     let mut builder = ObjectBuilder::with_capacity(fields.len());
     for (key, value) in fields {

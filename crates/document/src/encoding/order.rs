@@ -93,6 +93,9 @@ impl EncodedValue<'_> {
 
 impl Ord for EncodedValue<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
+        if self.0 == other.0 {
+            return Ordering::Equal;
+        }
         compare::<false>(*self, *other, 0)
     }
 }
@@ -105,7 +108,7 @@ impl PartialOrd for EncodedValue<'_> {
 
 impl PartialEq for EncodedValue<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0 || self.cmp(other).is_eq()
+        self.cmp(other).is_eq()
     }
 }
 

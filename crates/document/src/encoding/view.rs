@@ -41,6 +41,7 @@ impl<'a> EncodedValue<'a> {
         self.0
     }
 
+    #[inline]
     pub fn view(self) -> View<'a> {
         let Some((&tag, body)) = self.0.split_first() else { return View::Null };
         match tag {
@@ -148,7 +149,7 @@ impl<'a> EncodedArray<'a> {
     }
 
     pub fn iter(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
-        (0..self.0.count).map(move |place| EncodedValue(self.0.get(place)))
+        self.0.iter(0, self.0.count).map(EncodedValue)
     }
 }
 
@@ -186,10 +187,20 @@ impl<'a> EncodedObject<'a> {
 
     /// Where the key stands, or would stand.
     pub(super) fn position(self, key: &[u8]) -> Result<usize, usize> {
+        // A search for each width, so that none asks for the width at every step.
+        match self.parts.width {
+            1 => self.search(key, |place| self.parts.end_of::<1>(place)),
+            2 => self.search(key, |place| self.parts.end_of::<2>(place)),
+            _ => self.search(key, |place| self.parts.end_of::<4>(place)),
+        }
+    }
+
+    fn search(self, key: &[u8], end: impl Fn(usize) -> usize) -> Result<usize, usize> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = usize::midpoint(low, high);
-            match self.parts.get(middle).cmp(key) {
+            let start = if middle == 0 { 0 } else { end(middle - 1) };
+            match self.parts.data.get(start..end(middle)).unwrap_or_default().cmp(key) {
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,
                 std::cmp::Ordering::Equal => return Ok(middle),
@@ -198,16 +209,21 @@ impl<'a> EncodedObject<'a> {
         Err(low)
     }
 
+    pub(super) fn key_at(self, place: usize) -> EncodedText<'a> {
+        EncodedText { bytes: self.parts.get(place), is_plain: self.keys_are_plain }
+    }
+
     pub(super) fn value_at(self, place: usize) -> EncodedValue<'a> {
         EncodedValue(self.parts.get(self.count + place))
     }
 
     pub fn keys(self) -> impl ExactSizeIterator<Item = EncodedText<'a>> {
-        (0..self.count).map(move |place| EncodedText { bytes: self.parts.get(place), is_plain: self.keys_are_plain })
+        let is_plain = self.keys_are_plain;
+        self.parts.iter(0, self.count).map(move |bytes| EncodedText { bytes, is_plain })
     }
 
     pub fn values(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
-        (0..self.count).map(move |place| self.value_at(place))
+        self.parts.iter(self.count, self.parts.count).map(EncodedValue)
     }
 
     /// The fields in the order of their keys.
@@ -241,7 +257,17 @@ impl<'a> Parts<'a> {
     }
 
     pub(super) fn end(self, place: usize) -> usize {
-        self.ends.get(place * self.width..).map_or(0, |rest| read(rest, self.width))
+        match self.width {
+            1 => self.end_of::<1>(place),
+            2 => self.end_of::<2>(place),
+            _ => self.end_of::<4>(place),
+        }
+    }
+
+    /// As [`Parts::end`], where the width is `WIDTH`.
+    #[inline]
+    fn end_of<const WIDTH: usize>(self, place: usize) -> usize {
+        self.ends.get(place * WIDTH..).map_or(0, |rest| read(rest, WIDTH))
     }
 
     #[inline]
@@ -249,10 +275,21 @@ impl<'a> Parts<'a> {
         let start = if place == 0 { 0 } else { self.end(place - 1) };
         self.data.get(start..self.end(place)).unwrap_or_default()
     }
+
+    /// The parts from `first` on, up to but without `last`.
+    fn iter(self, first: usize, last: usize) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        let mut start = if first == 0 { 0 } else { self.end(first - 1) };
+        (first..last).map(move |place| {
+            let end = self.end(place);
+            let part = self.data.get(start..end).unwrap_or_default();
+            start = end;
+            part
+        })
+    }
 }
 
 /// Reads the number of `width` bytes at the start of `bytes`, which is 0 if there are fewer.
-#[inline]
+#[inline(always)]
 fn read(bytes: &[u8], width: usize) -> usize {
     match width {
         1 => bytes.first().map_or(0, |byte| usize::from(*byte)),

@@ -3,6 +3,7 @@
 
 use crate::container::{MAX_DEPTH, ObjectBuilder};
 use crate::error::JsonFault;
+use crate::json::is_plain;
 use crate::number::Number;
 use crate::{Value, ValueError};
 use std::sync::Arc;
@@ -145,7 +146,10 @@ impl<'a> Reader<'a> {
     /// The characters up to the next quotation mark, backslash or control character.
     fn plain_characters(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
-        let length = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
+        let mut length = memchr::memchr2(b'"', b'\\', rest.as_bytes()).unwrap_or(rest.len());
+        if !is_plain(&rest.as_bytes()[..length]) {
+            length = rest.bytes().position(|byte| byte < 0x20).unwrap_or(length);
+        }
         self.at += length;
         &rest[..length]
     }

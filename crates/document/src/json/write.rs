@@ -157,6 +157,11 @@ pub(crate) fn write_bytes(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     out.reserve(text.len() + 2);
     out.push(b'"');
+    if is_plain(text) {
+        out.extend_from_slice(text);
+        out.push(b'"');
+        return;
+    }
     let mut rest = text;
     while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
         out.extend_from_slice(&rest[..at]);

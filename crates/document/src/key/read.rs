@@ -44,7 +44,11 @@ fn take(rest: &mut &[u8], depth: usize) -> Result<Value, Damage> {
 fn take_number(rest: &mut &[u8]) -> Result<Number, Damage> {
     let (bits, after) = rest.split_first_chunk::<8>().ok_or(Damage("a key is cut off"))?;
     *rest = after;
-    Number::new(number_of(u64::from_be_bytes(*bits))).map_err(|_| Damage("a key's number is not finite"))
+    let number = number_of(u64::from_be_bytes(*bits));
+    if number == 0.0 && number.is_sign_negative() {
+        return Err(Damage("a key's number is negative zero"));
+    }
+    Number::new(number).map_err(|_| Damage("a key's number is not finite"))
 }
 
 fn take_escaped(rest: &mut &[u8]) -> Result<Vec<u8>, Damage> {
