@@ -74,7 +74,10 @@ miri: deps ## Run the memory engine's unit tests under Miri; needs a nightly too
 failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
-fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
-	cd fuzz && for target in resp pegasus log peer document; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+oracle: deps ## Compare answers to ReQL queries with those of RethinkDB; ORACLE_ONLY=area ORACLE_SHOW=20
+	$(CARGO) test --locked --release -p tessera-reql --test oracle -- --nocapture
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri fuzz
+fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
+	cd fuzz && for target in resp pegasus log peer document reql; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
+
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri fuzz oracle

@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("engine", &["types"]),
     ("document", &[]),
+    ("reql", &["document"]),
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),

@@ -1,0 +1,225 @@
+//! A term being evaluated: its arguments, evaluated when the term asks for them.
+
+use std::sync::Arc;
+
+use crate::env::Env;
+use crate::error::{Error, FrameId, Result};
+use crate::function::{Function, Scope};
+use crate::plan::{self, CallNode, Grouping, Node};
+use crate::stream::Stream;
+use crate::term::code;
+use crate::val::{Groups, Kind, Shortcut, Val};
+use crate::value::{Value, ValueExt as _};
+
+/// An argument after `r.args` has been spread.
+enum Slot<'a> {
+    Node(&'a Arc<Node>),
+    Value(Value),
+}
+
+pub struct Call<'a> {
+    pub node: &'a Arc<Node>,
+    pub call: &'a CallNode,
+    pub scope: &'a Scope,
+    /// The arguments, if `r.args` stands among them.
+    spread: Option<Vec<Slot<'a>>>,
+    first: Option<Val>,
+    /// Whether markers of `r.literal` may come out.
+    pub literals: bool,
+    /// Whether the term is called for an object inside of the sequence that it was given.
+    pub inside_sequence: bool,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn run(
+        node: &'a Arc<Node>,
+        call: &'a CallNode,
+        env: &Env,
+        scope: &'a Scope,
+        literals: bool,
+    ) -> Result<Val> {
+        let mut this = Self { node, call, scope, spread: None, first: None, literals, inside_sequence: false };
+        this.spread_args(env)?;
+        let definition = call.definition;
+        if definition.grouping == Grouping::Ignored || this.count() == 0 {
+            return (definition.evaluate)(&mut this, env);
+        }
+        let first = this.evaluate_slot(env, 0, literals || definition.literals)?;
+        let groups = match first.kind {
+            Kind::Grouped(groups) => groups,
+            Kind::Stream(stream) if definition.grouping == Grouping::Each && stream.is_grouped() => {
+                stream.into_groups(env)?
+            }
+            kind => {
+                this.first = Some(Val { frame: first.frame, kind });
+                return (definition.evaluate)(&mut this, env);
+            }
+        };
+        let mut out = Groups::default();
+        for (group, value) in groups.into_iter() {
+            this.first = Some(Val::datum(node.frame, value));
+            let result = (definition.evaluate)(&mut this, env)?.into_datum()?;
+            out.insert(group, result);
+        }
+        Ok(Val { frame: node.frame, kind: Kind::Grouped(out) })
+    }
+
+    /// Evaluates the term with `value` in the place of its first argument, as part of a sequence.
+    pub(crate) fn run_again(node: &Arc<Node>, env: &Env, scope: &Scope, value: Value) -> Result<Val> {
+        let Some(call) = node.call() else { return plan::evaluate(node, env, scope, false) };
+        env.step()?;
+        let mut this = Call { node, call, scope, spread: None, first: None, literals: false, inside_sequence: true };
+        this.spread_args(env)?;
+        this.first = Some(Val::datum(node.frame, value));
+        (call.definition.evaluate)(&mut this, env).map_err(|error| error.at(node.frame))
+    }
+
+    fn spread_args(&mut self, env: &Env) -> Result<()> {
+        if !self.call.has_spread {
+            return Ok(());
+        }
+        let mut slots = Vec::new();
+        for arg in &self.call.args {
+            if arg.code != code::ARGS {
+                slots.push(Slot::Node(arg));
+                continue;
+            }
+            let list = plan::evaluate(arg, env, self.scope, self.literals || self.call.definition.literals)?;
+            let list = list.into_datum()?;
+            slots.extend(list.to_items()?.iter().cloned().map(Slot::Value));
+        }
+        self.call.definition.arity.check(slots.len())?;
+        self.spread = Some(slots);
+        Ok(())
+    }
+
+    pub fn frame(&self) -> FrameId {
+        self.node.frame
+    }
+
+    pub fn count(&self) -> usize {
+        self.spread.as_ref().map_or(self.call.args.len(), Vec::len)
+    }
+
+    fn evaluate_slot(&self, env: &Env, at: usize, literals: bool) -> Result<Val> {
+        match &self.spread {
+            None => plan::evaluate(&self.call.args[at], env, self.scope, literals),
+            Some(slots) => match &slots[at] {
+                Slot::Node(node) => plan::evaluate(node, env, self.scope, literals),
+                Slot::Value(value) => Ok(Val::datum(self.node.frame, value.clone())),
+            },
+        }
+    }
+
+    /// The argument at this position. Each one is asked for once.
+    pub fn arg(&mut self, env: &Env, at: usize) -> Result<Val> {
+        self.arg_with(env, at, self.call.definition.literals)
+    }
+
+    pub fn arg_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
+        if at == 0
+            && let Some(first) = self.first.take()
+        {
+            return Ok(first);
+        }
+        self.evaluate_slot(env, at, literals)
+    }
+
+    pub fn datum(&mut self, env: &Env, at: usize) -> Result<Value> {
+        self.arg(env, at)?.into_datum()
+    }
+
+    pub fn string(&mut self, env: &Env, at: usize) -> Result<Arc<str>> {
+        self.arg(env, at)?.as_string()
+    }
+
+    pub fn number(&mut self, env: &Env, at: usize) -> Result<f64> {
+        self.arg(env, at)?.as_number()
+    }
+
+    pub fn integer(&mut self, env: &Env, at: usize) -> Result<i64> {
+        self.arg(env, at)?.as_integer()
+    }
+
+    /// An integer of 32 bits.
+    pub fn small_integer(&mut self, env: &Env, at: usize) -> Result<i32> {
+        self.arg(env, at)?.as_small_integer()
+    }
+
+    pub fn stream(&mut self, env: &Env, at: usize) -> Result<Stream> {
+        self.arg(env, at)?.into_stream(env)
+    }
+
+    pub fn function(&mut self, env: &Env, at: usize, shortcut: Shortcut) -> Result<Arc<Function>> {
+        self.arg(env, at)?.into_function(shortcut)
+    }
+
+    /// The term of an argument, to see what stands there before it is evaluated.
+    pub fn term_code(&self, at: usize) -> Option<i32> {
+        match &self.spread {
+            None => self.call.args.get(at).map(|node| node.code),
+            Some(slots) => match slots.get(at) {
+                Some(Slot::Node(node)) => Some(node.code),
+                _ => None,
+            },
+        }
+    }
+
+    pub fn optarg_node(&self, name: &str) -> Option<&'a Arc<Node>> {
+        self.call.optargs.iter().find(|(optarg, _)| &**optarg == name).map(|(_, node)| node)
+    }
+
+    /// The optional argument of this name, of the term or else of the whole query.
+    pub fn optarg(&self, env: &Env, name: &str) -> Result<Option<Val>> {
+        match self.optarg_node(name) {
+            Some(node) => plan::evaluate(node, env, self.scope, false).map(Some),
+            None => env.global_optarg(name),
+        }
+    }
+
+    pub fn optarg_bool(&self, env: &Env, name: &str) -> Result<Option<bool>> {
+        self.optarg(env, name)?.map(|value| value.as_bool()).transpose()
+    }
+
+    /// A result of this term.
+    pub fn value(&self, value: Value) -> Result<Val> {
+        Ok(Val::datum(self.node.frame, value))
+    }
+
+    pub fn bool(&self, value: bool) -> Result<Val> {
+        self.value(Value::Bool(value))
+    }
+
+    pub fn result(&self, kind: Kind) -> Val {
+        Val { frame: self.node.frame, kind }
+    }
+
+    /// A stream as result: one that is an array in disguise becomes an array.
+    pub fn sequence(&self, env: &Env, stream: Stream) -> Result<Val> {
+        Val::from_stream(env, self.node.frame, stream)
+    }
+
+    /// This term as a function of the objects of a sequence.
+    pub fn again(&self) -> Arc<Function> {
+        Arc::new(Function {
+            frame: self.node.frame,
+            body: crate::function::Body::Again { node: self.node.clone(), scope: self.scope.clone() },
+        })
+    }
+
+    /// Whether the left and right end of a range belong to it: `left_bound` and `right_bound`.
+    pub fn bounds(&self, env: &Env, left_default: bool, right_default: bool) -> Result<(bool, bool)> {
+        let closed = |name: &str, default: bool| -> Result<bool> {
+            let Some(value) = self.optarg(env, name)? else { return Ok(default) };
+            match &*value.as_string()? {
+                "closed" => Ok(true),
+                "open" => Ok(false),
+                other => {
+                    let shown = Value::from(other).print()?;
+                    Err(Error::logic(format!("Expected `open` or `closed` for optarg `{name}` (got `{shown}`).")))
+                }
+            }
+        };
+        Ok((closed("left_bound", left_default)?, closed("right_bound", right_default)?))
+    }
+}

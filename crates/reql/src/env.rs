@@ -1,0 +1,126 @@
+//! What a query runs in: where its data is, its options and limits, and whether it is to stop.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, ErrorKind, FrameId, Result};
+use crate::function::Scope;
+use crate::plan::{self, Node};
+use crate::source::Source;
+use crate::val::Val;
+use crate::value::Value;
+
+/// The largest array of a query that says nothing else.
+pub const DEFAULT_ARRAY_LIMIT: usize = 100_000;
+
+/// After this many steps a query looks whether it is to stop.
+const STEPS_PER_CHECK: u32 = 256;
+
+/// Tells a running query to stop, and lets it give way to others.
+pub trait Pacer: Send + Sync {
+    /// Called often while a query runs. May wait; false ends the query.
+    fn goes_on(&self) -> bool;
+}
+
+/// Runs until it is told to stop.
+#[derive(Debug, Default)]
+pub struct Stop(AtomicBool);
+
+impl Stop {
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Pacer for Stop {
+    fn goes_on(&self) -> bool {
+        !self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub struct Env {
+    pub source: Arc<dyn Source>,
+    pub array_limit: usize,
+    pub now: Value,
+    pacer: Arc<dyn Pacer>,
+    globals: Vec<(Arc<str>, Arc<Node>)>,
+    steps: Cell<u32>,
+}
+
+impl Env {
+    pub fn new(source: Arc<dyn Source>, pacer: Arc<dyn Pacer>, now: Value) -> Self {
+        Self { source, array_limit: DEFAULT_ARRAY_LIMIT, now, pacer, globals: Vec::new(), steps: Cell::new(0) }
+    }
+
+    /// Sets the options of the whole query and reads the limits among them.
+    ///
+    /// # Errors
+    /// If a limit is no number, or out of range.
+    pub fn set_globals(&mut self, globals: Vec<(Arc<str>, Arc<Node>)>) -> Result<()> {
+        self.globals = globals;
+        if let Some(limit) = self.global_optarg("array_limit")? {
+            let limit = limit.as_integer()?;
+            if limit < 1 {
+                return Err(Error::logic(format!("Illegal array size limit `{limit}`.  (Must be >= 1.)")));
+            }
+            self.array_limit = limit as usize;
+        }
+        if let Some(size) = self.global_optarg("changefeed_queue_size")? {
+            let size = size.as_integer()?;
+            if size < 1 {
+                return Err(Error::logic(format!("Illegal changefeed queue size `{size}`.  (Must be >= 1.)")));
+            }
+        }
+        Ok(())
+    }
+
+    /// An option of the whole query.
+    ///
+    /// # Errors
+    /// What its term complains about.
+    pub fn global_optarg(&self, name: &str) -> Result<Option<Val>> {
+        let Some((_, node)) = self.globals.iter().find(|(global, _)| &**global == name) else { return Ok(None) };
+        plan::evaluate(node, self, &Scope::default(), false).map(Some)
+    }
+
+    /// Counts a step of evaluation.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub fn step(&self) -> Result<()> {
+        let steps = self.steps.get() + 1;
+        if steps < STEPS_PER_CHECK {
+            self.steps.set(steps);
+            return Ok(());
+        }
+        self.steps.set(0);
+        if self.pacer.goes_on() {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::Interrupted, "Query interrupted.").at(FrameId::ROOT))
+        }
+    }
+
+    /// # Errors
+    /// If an array of this size is larger than the query allows.
+    pub fn check_array(&self, size: usize) -> Result<()> {
+        if size <= self.array_limit {
+            return Ok(());
+        }
+        Err(Error::limit(format!(
+            "Array over size limit `{}`.  To raise the number of allowed elements, modify the `array_limit` option to \
+             `.run` (not available in the Data Explorer), or use an index.",
+            self.array_limit
+        )))
+    }
+
+    /// An array of a query.
+    ///
+    /// # Errors
+    /// If it is larger than the query allows.
+    pub fn array(&self, items: Vec<Value>) -> Result<Value> {
+        self.check_array(items.len())?;
+        Ok(Value::array(items)?)
+    }
+}

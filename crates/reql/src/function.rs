@@ -1,0 +1,199 @@
+//! Functions with the values of their variables, and calling them.
+
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::env::Env;
+use crate::error::{Error, FrameId, Result};
+use crate::plan::{self, Node, NodeKind, Template};
+use crate::term::code;
+use crate::terms;
+use crate::val::Val;
+use crate::value::{Value, ValueExt as _};
+
+/// The values of variables: a list from the innermost function outwards, shared by all that were made within.
+#[derive(Debug, Clone, Default)]
+pub struct Scope(Option<Arc<Binding>>);
+
+#[derive(Debug)]
+struct Binding {
+    id: i64,
+    value: Value,
+    /// Whether `r.row` means this variable.
+    implicit: bool,
+    outer: Scope,
+}
+
+impl Scope {
+    fn with(&self, id: i64, value: Value, implicit: bool) -> Self {
+        Self(Some(Arc::new(Binding { id, value, implicit, outer: self.clone() })))
+    }
+
+    fn find(&self, matches: impl Fn(&Binding) -> bool) -> Result<Value> {
+        let mut scope = self;
+        while let Some(binding) = &scope.0 {
+            if matches(binding) {
+                return Ok(binding.value.clone());
+            }
+            scope = &binding.outer;
+        }
+        Err(Error::new(crate::ErrorKind::Internal, "A variable has no value."))
+    }
+
+    pub(crate) fn variable(&self, id: i64) -> Result<Value> {
+        self.find(|binding| binding.id == id)
+    }
+
+    pub(crate) fn implicit(&self) -> Result<Value> {
+        self.find(|binding| binding.implicit)
+    }
+}
+
+/// Something that can be called with values. All of it is data, so that it can be carried out where documents are.
+#[derive(Debug)]
+pub struct Function {
+    pub frame: FrameId,
+    pub body: Body,
+}
+
+#[derive(Debug)]
+pub enum Body {
+    /// A function of the query, with the values of the variables outside of it.
+    Query { template: Arc<Template>, scope: Scope },
+    /// The value, whatever the argument.
+    Constant(Value),
+    /// The field of this name.
+    GetField(Value),
+    /// The fields of these names.
+    Pluck(Value),
+    /// Whether the argument equals the value.
+    Equals(Value),
+    /// The function of a field.
+    OfField(Arc<str>, Arc<Function>),
+    /// The term once more, with the argument in the place of its first argument: what a term does that works on objects
+    /// and, when given a sequence, on the objects in it.
+    Again { node: Arc<Node>, scope: Scope },
+}
+
+impl Function {
+    pub fn new(template: Arc<Template>, scope: Scope) -> Self {
+        Self { frame: template.frame, body: Body::Query { template, scope } }
+    }
+
+    pub fn is_deterministic(&self) -> bool {
+        match &self.body {
+            Body::Query { template, .. } => template.body.deterministic,
+            Body::Again { node, .. } => node.deterministic,
+            Body::OfField(_, function) => function.is_deterministic(),
+            _ => true,
+        }
+    }
+
+    /// How many arguments the function names, if it does: a function without parameters takes any number.
+    pub fn parameters(&self) -> Option<usize> {
+        match &self.body {
+            Body::Query { template, .. } => Some(template.parameters.len()),
+            _ => None,
+        }
+    }
+
+    /// Calls the function.
+    ///
+    /// # Errors
+    /// What its body complains about, or that it takes another number of arguments.
+    pub fn call(&self, env: &Env, args: &[Value], literals: bool) -> Result<Val> {
+        self.call_inside(env, args, literals).map_err(|error| error.at(self.frame))
+    }
+
+    fn call_inside(&self, env: &Env, args: &[Value], literals: bool) -> Result<Val> {
+        let first = || args.first().cloned().unwrap_or(Value::Null);
+        match &self.body {
+            Body::Query { template, scope } => {
+                let count = template.parameters.len();
+                if count != 0 && count != args.len() {
+                    return Err(Error::logic(format!(
+                        "Expected function with {} but found function with {}.",
+                        counted(args.len()),
+                        counted(count)
+                    )));
+                }
+                let implicit = template.binds_implicit();
+                let mut inner = scope.clone();
+                for (id, value) in template.parameters.iter().zip(args) {
+                    inner = inner.with(*id, value.clone(), implicit);
+                }
+                plan::evaluate(&template.body, env, &inner, literals)
+            }
+            Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
+            Body::GetField(name) => terms::fields::get_field_of(env, self.frame, first(), name),
+            Body::Pluck(paths) => terms::fields::pluck_of(env, self.frame, &first(), paths),
+            Body::Equals(value) => Ok(Val::datum(self.frame, Value::Bool(first() == *value))),
+            Body::OfField(name, function) => {
+                let field = first().get_field(name).unwrap_or(Value::Null);
+                function.call(env, &[field], literals)
+            }
+            Body::Again { node, scope } => Call::run_again(node, env, scope, first()),
+        }
+    }
+
+    /// Calls the function for one value and takes a value from it.
+    ///
+    /// # Errors
+    /// As [`Function::call`].
+    pub fn value_of(&self, env: &Env, argument: &Value) -> Result<Value> {
+        self.call(env, std::slice::from_ref(argument), false)?.into_datum().map_err(|error| error.at(self.frame))
+    }
+
+    /// Whether `filter` keeps a row. A row for which something is not there is kept if `default` says so.
+    ///
+    /// # Errors
+    /// As [`Function::call`].
+    pub fn accepts(&self, env: &Env, row: &Value, default: Option<&Function>) -> Result<bool> {
+        let error = match self.predicate(env, row).map_err(|error| error.at(self.frame)) {
+            Err(error) if error.is_non_existence() => error,
+            other => return other,
+        };
+        let Some(default) = default else { return Ok(false) };
+        match default.call(env, &[], false).and_then(|value| value.as_bool()) {
+            Err(inner) if inner.kind() == crate::ErrorKind::EmptyUser => Err(error),
+            other => other,
+        }
+    }
+
+    fn predicate(&self, env: &Env, row: &Value) -> Result<bool> {
+        let result = self.call(env, std::slice::from_ref(row), false)?.into_datum()?;
+        let is_pattern = match &self.body {
+            Body::Constant(_) => true,
+            Body::Query { template, .. } => {
+                matches!(template.body.kind, NodeKind::Datum(_)) || template.body.code == code::MAKE_OBJ
+            }
+            _ => false,
+        };
+        if is_pattern && matches!(result, Value::Object(_)) {
+            return matches_pattern(&result, row);
+        }
+        result.to_bool()
+    }
+}
+
+fn counted(count: usize) -> String {
+    format!("{count} argument{}", if count == 1 { "" } else { "s" })
+}
+
+/// Whether a row has the fields of a pattern; an object in a pattern is a pattern of its own.
+fn matches_pattern(pattern: &Value, row: &Value) -> Result<bool> {
+    let row = row.to_fields()?;
+    for (name, wanted) in &pattern.to_fields()? {
+        let Some(found) = row.get(name) else {
+            return Err(Error::non_existence(format!("No attribute `{name}` in object.")));
+        };
+        if matches!((wanted, found), (Value::Object(_), Value::Object(_))) {
+            if !matches_pattern(wanted, found)? {
+                return Ok(false);
+            }
+        } else if wanted != found {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

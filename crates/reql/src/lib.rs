@@ -1,0 +1,41 @@
+//! ReQL: reading, checking and evaluating queries of RethinkDB's language.
+//!
+//! Pure: it knows no socket, no consensus and no partition. A request is read ([`Request`]), its term tree is checked and
+//! made into a plan once ([`Query::prepare`]), and the plan runs ([`Prepared::run`]) to a value or a stream, asking a
+//! [`Source`] for data. Evaluation runs on the caller's thread and blocks it where the source does; a [`Pacer`] is asked
+//! every few hundred steps whether the query goes on, and may make it wait, so that a long query gives way to others and
+//! one without end can be stopped. What bounds a query: terms are nested [`MAX_TERM_DEPTH`] deep at most, values as deep as
+//! `tessera_document` allows, arrays and groups are as long as the option `array_limit` says, streams are read in batches.
+
+mod call;
+mod env;
+mod error;
+mod function;
+mod index;
+mod json;
+mod key;
+mod memory;
+mod plan;
+mod query;
+mod selection;
+mod source;
+mod stream;
+mod term;
+mod terms;
+mod time;
+mod uuid;
+mod val;
+mod value;
+
+pub use env::{DEFAULT_ARRAY_LIMIT, Env, Pacer, Stop};
+pub use error::{Error, ErrorKind, Result, Step};
+pub use function::{Body, Function, Scope};
+pub use json::{Json, JsonError, parse as parse_json};
+pub use key::{MAX_PRIMARY_KEY_BYTES, primary_key, secondary_key};
+pub use memory::MemorySource;
+pub use query::{Answer, Cursor, DEFAULT_ROWS, Failure, Prepared, Query, Request, Stage, write_answer};
+pub use source::{
+    Change, Conflict, DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, Scan,
+    Source, TableInfo, TableOptions, Write, Written,
+};
+pub use term::MAX_TERM_DEPTH;

@@ -1,0 +1,255 @@
+//! Databases and tables in memory: the plainest source there can be. Tests of the evaluator run on it, and it is the
+//! model that other sources are compared with.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use table::TableData;
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::source::{
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Page, Scan, Source, TableInfo, TableOptions, Write, Written,
+};
+use crate::uuid;
+use crate::value::{self, Value};
+
+#[derive(Default)]
+struct Database {
+    id: String,
+    tables: BTreeMap<String, Arc<Mutex<TableData>>>,
+}
+
+/// Databases in memory.
+pub struct MemorySource {
+    databases: Mutex<BTreeMap<String, Database>>,
+    /// The name of the only server, which `config` and `status` name.
+    server: String,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn no_database(name: &str) -> Error {
+    Error::failed(format!("Database `{name}` does not exist."))
+}
+
+impl MemorySource {
+    /// A source without databases.
+    pub fn new(server: &str) -> Self {
+        Self { databases: Mutex::default(), server: server.into() }
+    }
+
+    fn find(&self, info: &TableInfo) -> Result<Arc<Mutex<TableData>>> {
+        let databases = lock(&self.databases);
+        let database = databases.get(&info.database.name).filter(|database| database.id == info.database.id);
+        let table = database.and_then(|database| database.tables.get(&info.name)).cloned();
+        table
+            .filter(|table| lock(table).info.id == info.id)
+            .ok_or_else(|| Error::failed(format!("Table `{}.{}` does not exist.", info.database.name, info.name)))
+    }
+}
+
+impl Source for MemorySource {
+    fn databases(&self) -> Result<Vec<DatabaseInfo>> {
+        let databases = lock(&self.databases);
+        Ok(databases
+            .iter()
+            .map(|(name, database)| DatabaseInfo { id: database.id.clone(), name: name.clone() })
+            .collect())
+    }
+
+    fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
+        let mut databases = lock(&self.databases);
+        if databases.contains_key(name) || name == "rethinkdb" {
+            return Err(Error::failed(format!("Database `{name}` already exists.")));
+        }
+        let id = uuid::random();
+        databases.insert(name.into(), Database { id: id.clone(), tables: BTreeMap::new() });
+        Ok(DatabaseInfo { id, name: name.into() })
+    }
+
+    fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
+        let dropped = lock(&self.databases).remove(name).ok_or_else(|| no_database(name))?;
+        Ok((DatabaseInfo { id: dropped.id, name: name.into() }, dropped.tables.len()))
+    }
+
+    fn tables(&self, database: &DatabaseInfo) -> Result<Vec<TableInfo>> {
+        let databases = lock(&self.databases);
+        let found = databases.get(&database.name).ok_or_else(|| no_database(&database.name))?;
+        Ok(found.tables.values().map(|table| lock(table).info.clone()).collect())
+    }
+
+    fn table(&self, database: &DatabaseInfo, name: &str) -> Result<Option<TableInfo>> {
+        let databases = lock(&self.databases);
+        let found = databases.get(&database.name).ok_or_else(|| no_database(&database.name))?;
+        Ok(found.tables.get(name).map(|table| lock(table).info.clone()))
+    }
+
+    fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo> {
+        let mut databases = lock(&self.databases);
+        let found = databases.get_mut(&database.name).ok_or_else(|| no_database(&database.name))?;
+        if found.tables.contains_key(name) {
+            return Err(Error::failed(format!("Table `{}.{name}` already exists.", database.name)));
+        }
+        let info = TableInfo {
+            id: uuid::random(),
+            name: name.into(),
+            database: database.clone(),
+            primary_key: Arc::from(&*options.primary_key),
+        };
+        let data = TableData::new(info.clone(), options.clone());
+        found.tables.insert(name.into(), Arc::new(Mutex::new(data)));
+        Ok(info)
+    }
+
+    fn drop_table(&self, database: &DatabaseInfo, name: &str) -> Result<TableInfo> {
+        let mut databases = lock(&self.databases);
+        let found = databases.get_mut(&database.name).ok_or_else(|| no_database(&database.name))?;
+        let dropped = found
+            .tables
+            .remove(name)
+            .ok_or_else(|| Error::failed(format!("Table `{}.{name}` does not exist.", database.name)))?;
+        let info = lock(&dropped).info.clone();
+        Ok(info)
+    }
+
+    fn table_config(&self, table: &TableInfo) -> Result<Value> {
+        let data = self.find(table)?;
+        let data = lock(&data);
+        let names = |names: Vec<String>| Value::array(names.into_iter().map(Value::from).collect());
+        let server = || names(vec![self.server.clone()]);
+        let shard = value::object([
+            ("nonvoting_replicas", names(Vec::new())?),
+            ("primary_replica", Value::from(self.server.clone())),
+            ("replicas", server()?),
+        ])?;
+        value::object([
+            ("db", Value::from(table.database.name.clone())),
+            ("durability", Value::from(if data.options.is_hard { "hard" } else { "soft" })),
+            ("id", Value::from(table.id.clone())),
+            ("indexes", names(data.indexes.keys().cloned().collect())?),
+            ("name", Value::from(table.name.clone())),
+            ("primary_key", Value::String(table.primary_key.clone())),
+            ("shards", Value::array(vec![shard; data.options.shards])?),
+            ("write_acks", Value::from("majority")),
+            ("write_hook", Value::Null),
+        ])
+    }
+
+    fn table_status(&self, table: &TableInfo) -> Result<Value> {
+        let data = self.find(table)?;
+        let shards = lock(&data).options.shards;
+        let replica = value::object([("server", Value::from(self.server.clone())), ("state", Value::from("ready"))])?;
+        let shard = value::object([
+            ("primary_replicas", Value::array(vec![Value::from(self.server.clone())])?),
+            ("replicas", Value::array(vec![replica])?),
+        ])?;
+        let status = value::object([
+            ("all_replicas_ready", Value::TRUE),
+            ("ready_for_outdated_reads", Value::TRUE),
+            ("ready_for_reads", Value::TRUE),
+            ("ready_for_writes", Value::TRUE),
+        ])?;
+        value::object([
+            ("db", Value::from(table.database.name.clone())),
+            ("id", Value::from(table.id.clone())),
+            ("name", Value::from(table.name.clone())),
+            ("raft_leader", Value::from(self.server.clone())),
+            ("shards", Value::array(vec![shard; shards])?),
+            ("status", status),
+        ])
+    }
+
+    fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
+        let data = self.find(table)?;
+        let data = lock(&data);
+        Ok(data
+            .indexes
+            .iter()
+            .map(|(name, index)| IndexInfo { name: name.clone(), definition: index.definition.clone(), is_ready: true })
+            .collect())
+    }
+
+    fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
+        let data = self.find(table)?;
+        let mut data = lock(&data);
+        if data.indexes.contains_key(name) {
+            return Err(data.index_exists(name));
+        }
+        data.build_index(env, name, definition);
+        Ok(())
+    }
+
+    fn drop_index(&self, table: &TableInfo, name: &str) -> Result<()> {
+        let data = self.find(table)?;
+        let mut data = lock(&data);
+        match data.indexes.remove(name) {
+            Some(_) => Ok(()),
+            None => Err(data.no_index(name)),
+        }
+    }
+
+    fn rename_index(&self, table: &TableInfo, from: &str, to: &str, overwrite: bool) -> Result<()> {
+        let data = self.find(table)?;
+        let mut data = lock(&data);
+        if !data.indexes.contains_key(from) {
+            return Err(data.no_index(from));
+        }
+        if from == to {
+            return Ok(());
+        }
+        if data.indexes.contains_key(to) && !overwrite {
+            return Err(data.index_exists(to));
+        }
+        if let Some(index) = data.indexes.remove(from) {
+            data.indexes.insert(to.into(), index);
+        }
+        Ok(())
+    }
+
+    fn get(&self, table: &TableInfo, key: &Value) -> Result<Option<Value>> {
+        let key = crate::key::primary_key(key)?;
+        let data = self.find(table)?;
+        let found = lock(&data).documents.get(&key).cloned();
+        Ok(found)
+    }
+
+    fn scan(&self, _env: &Env, table: &TableInfo, scan: &Scan) -> Result<Page> {
+        let data = self.find(table)?;
+        let data = lock(&data);
+        data.page(scan)
+    }
+
+    fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, _durability: Durability) -> Result<Vec<Written>> {
+        let data = self.find(table)?;
+        writes
+            .into_iter()
+            .map(|write| {
+                // The function of a write may read this table, so it must not run under the lock. Whether the document
+                // is still the one that it saw is looked at before its result is stored.
+                loop {
+                    let key = crate::key::primary_key(&write.key)?;
+                    let old = lock(&data).documents.get(&key).cloned().unwrap_or(Value::Null);
+                    let new = match write.change.apply(env, &table.primary_key, &write.key, &old) {
+                        Ok(new) => new,
+                        Err(error) if error.kind() == crate::ErrorKind::Interrupted => return Err(error),
+                        Err(error) => return Ok(Written { old, new: Value::Null, error: Some(error) }),
+                    };
+                    let mut data = lock(&data);
+                    if *data.documents.get(&key).unwrap_or(&Value::Null) == old {
+                        data.store(env, key, &old, &new);
+                        return Ok(Written { old, new, error: None });
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn sync(&self, table: &TableInfo) -> Result<()> {
+        self.find(table).map(drop)
+    }
+}

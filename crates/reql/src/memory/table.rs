@@ -1,0 +1,182 @@
+//! One table in memory: documents and indexes as ordered maps of encoded keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::index;
+use crate::key;
+use crate::source::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
+use crate::value::Value;
+
+/// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
+/// equal keys of one document it is.
+type Entry = (Vec<u8>, Vec<u8>, u32);
+
+pub struct Index {
+    pub definition: IndexDefinition,
+    entries: BTreeSet<Entry>,
+}
+
+pub struct TableData {
+    pub info: TableInfo,
+    pub options: TableOptions,
+    pub documents: BTreeMap<Vec<u8>, Value>,
+    pub indexes: BTreeMap<String, Index>,
+}
+
+impl TableData {
+    pub fn new(info: TableInfo, options: TableOptions) -> Self {
+        Self { info, options, documents: BTreeMap::new(), indexes: BTreeMap::new() }
+    }
+
+    fn name(&self) -> String {
+        format!("{}.{}", self.info.database.name, self.info.name)
+    }
+
+    pub fn no_index(&self, name: &str) -> Error {
+        Error::failed(format!("Index `{name}` does not exist on table `{}`.", self.name()))
+    }
+
+    pub fn index_exists(&self, name: &str) -> Error {
+        Error::failed(format!("Index `{name}` already exists on table `{}`.", self.name()))
+    }
+
+    pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {
+        let mut entries = BTreeSet::new();
+        for (primary, document) in &self.documents {
+            for (encoded, tag) in index::entries(env, &definition, document) {
+                entries.insert((encoded, primary.clone(), tag));
+            }
+        }
+        self.indexes.insert(name.into(), Index { definition, entries });
+    }
+
+    /// Stores a document in the place of another one, `null` standing for none.
+    pub fn store(&mut self, env: &Env, primary: Vec<u8>, old: &Value, new: &Value) {
+        for index in self.indexes.values_mut() {
+            if !matches!(old, Value::Null) {
+                for (encoded, tag) in index::entries(env, &index.definition, old) {
+                    index.entries.remove(&(encoded, primary.clone(), tag));
+                }
+            }
+            if !matches!(new, Value::Null) {
+                for (encoded, tag) in index::entries(env, &index.definition, new) {
+                    index.entries.insert((encoded, primary.clone(), tag));
+                }
+            }
+        }
+        if matches!(new, Value::Null) {
+            self.documents.remove(&primary);
+        } else {
+            self.documents.insert(primary, new.clone());
+        }
+    }
+
+    pub fn page(&self, scan: &Scan) -> Result<Page> {
+        let encode = |bound: &Bound<Value>| -> Result<Bound<Vec<u8>>> {
+            let encode = |value: &Value| match value {
+                // A bound of a range need not be a key that a document may have.
+                Value::MinVal | Value::MaxVal => key::secondary_key(value),
+                other if scan.index.is_none() => key::primary_key(other),
+                other => key::secondary_key(other),
+            };
+            Ok(match bound {
+                Bound::Unbounded => Bound::Unbounded,
+                Bound::Included(value) => Bound::Included(encode(value)?),
+                Bound::Excluded(value) => Bound::Excluded(encode(value)?),
+            })
+        };
+        let (lower, upper) = (encode(&scan.range.lower)?, encode(&scan.range.upper)?);
+        let is_inside = |encoded: &Vec<u8>| {
+            let after = match &lower {
+                Bound::Unbounded => true,
+                Bound::Included(bound) => encoded >= bound,
+                Bound::Excluded(bound) => encoded > bound,
+            };
+            let before = match &upper {
+                Bound::Unbounded => true,
+                Bound::Included(bound) => encoded <= bound,
+                Bound::Excluded(bound) => encoded < bound,
+            };
+            after && before
+        };
+        let limit = scan.limit.max(1);
+        let descending = scan.order == Order::Descending;
+        let (mut rows, mut last) = (Vec::new(), None);
+        let mut take = |entry: Entry, row: &Value| {
+            rows.push(row.clone());
+            let is_full = rows.len() == limit;
+            if is_full {
+                last = Some(position(&entry));
+            }
+            is_full
+        };
+        match &scan.index {
+            None => {
+                let start = scan.after.as_ref().map(entry_at);
+                let is_left = |primary: &Vec<u8>| match &start {
+                    None => true,
+                    Some((_, at, _)) => {
+                        if descending {
+                            primary < at
+                        } else {
+                            primary > at
+                        }
+                    }
+                };
+                let documents = self.documents.iter().filter(|(key, _)| is_left(key) && is_inside(key));
+                let each = |(primary, row): (&Vec<u8>, &Value)| take((Vec::new(), primary.clone(), 0), row);
+                if descending {
+                    documents.rev().any(each)
+                } else {
+                    documents.into_iter().any(each)
+                };
+            }
+            Some(name) => {
+                let index = self.indexes.get(&**name).ok_or_else(|| {
+                    Error::failed(format!("Index `{name}` was not found on table `{}`.", self.name()))
+                })?;
+                let start = scan.after.as_ref().map(entry_at);
+                let is_left = |entry: &Entry| match &start {
+                    None => true,
+                    Some(at) => {
+                        if descending {
+                            entry < at
+                        } else {
+                            entry > at
+                        }
+                    }
+                };
+                let entries = index.entries.iter().filter(|entry| is_left(entry) && is_inside(&entry.0));
+                let each = |entry: &Entry| self.documents.get(&entry.1).is_some_and(|row| take(entry.clone(), row));
+                if descending {
+                    entries.rev().any(each)
+                } else {
+                    entries.into_iter().any(each)
+                };
+            }
+        }
+        Ok(Page { rows, next: last })
+    }
+}
+
+fn position((encoded, primary, tag): &Entry) -> Position {
+    let mut bytes = (encoded.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(encoded);
+    bytes.extend_from_slice(&tag.to_be_bytes());
+    bytes.extend_from_slice(primary);
+    Position(bytes)
+}
+
+/// The entry that a position stands for. Positions come from here only; one that is damaged is taken for the beginning.
+fn entry_at(Position(bytes): &Position) -> Entry {
+    let decode = || {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (encoded, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let (tag, primary) = rest.split_first_chunk::<4>()?;
+        Some((encoded.to_vec(), primary.to_vec(), u32::from_be_bytes(*tag)))
+    };
+    decode().unwrap_or_default()
+}

@@ -1,0 +1,337 @@
+//! Queries as they come over the wire, and what is answered.
+
+use std::sync::Arc;
+
+use crate::env::{Env, Pacer};
+use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
+use crate::function::Scope;
+use crate::json::{self, Json};
+use crate::plan::{self, Node};
+use crate::source::Source;
+use crate::stream::Stream;
+use crate::term;
+use crate::val::Kind;
+use crate::value::{self, Value};
+
+/// The deepest nesting of the JSON of a query: terms are arrays in arrays.
+const MAX_JSON_DEPTH: usize = 2 * term::MAX_TERM_DEPTH;
+
+/// Rows in an answer of a stream that says nothing else.
+pub const DEFAULT_ROWS: usize = 1000;
+
+/// Options that a whole query may have; most of them stand for those of its terms.
+const GLOBAL_OPTARGS: &[&str] = &[
+    "_EVAL_FLAGS_",
+    "_NO_RECURSE_",
+    "_SHORTCUT_",
+    "array_limit",
+    "attempts",
+    "auth",
+    "base",
+    "binary_format",
+    "changefeed_queue_size",
+    "conflict",
+    "data",
+    "db",
+    "default",
+    "default_timezone",
+    "dry_run",
+    "durability",
+    "emergency_repair",
+    "emit",
+    "fill",
+    "final_emit",
+    "first_batch_scaledown_factor",
+    "float",
+    "geo",
+    "geo_system",
+    "group_format",
+    "header",
+    "identifier_format",
+    "ignore_write_hook",
+    "include_initial",
+    "include_offsets",
+    "include_states",
+    "include_types",
+    "index",
+    "interleave",
+    "left_bound",
+    "max_batch_bytes",
+    "max_batch_rows",
+    "max_batch_seconds",
+    "max_dist",
+    "max_results",
+    "method",
+    "min_batch_rows",
+    "multi",
+    "non_atomic",
+    "nonvoting_replica_tags",
+    "noreply",
+    "num_vertices",
+    "ordered",
+    "overwrite",
+    "page",
+    "page_limit",
+    "params",
+    "primary_key",
+    "primary_replica_tag",
+    "profile",
+    "read_mode",
+    "redirects",
+    "replicas",
+    "result_format",
+    "return_changes",
+    "return_vals",
+    "right_bound",
+    "shards",
+    "squash",
+    "step",
+    "time_format",
+    "timeout",
+    "unit",
+    "use_outdated",
+    "verify",
+    "wait_for",
+];
+
+/// What a client asks.
+#[derive(Debug)]
+pub enum Request {
+    Start(Box<Query>),
+    Continue,
+    Stop,
+    NoreplyWait,
+    ServerInfo,
+}
+
+/// A query that was read, but not yet checked.
+#[derive(Debug)]
+pub struct Query {
+    term: Json,
+    optargs: Vec<(Arc<str>, Json)>,
+}
+
+/// Why a query has no result, ready to be answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub stage: Stage,
+    pub kind: ErrorKind,
+    pub message: String,
+    pub backtrace: Vec<Step>,
+}
+
+/// Where a query failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It is not in the form of a query.
+    Client,
+    /// Its terms do not fit together.
+    Compile,
+    Run,
+}
+
+impl Failure {
+    fn new(stage: Stage, error: &Error, frames: &Frames) -> Self {
+        let backtrace = error.frame().map(|frame| frames.path(frame)).unwrap_or_default();
+        Self { stage, kind: error.kind(), message: error.message().into(), backtrace }
+    }
+
+    fn client(message: impl Into<String>) -> Self {
+        Self { stage: Stage::Client, kind: ErrorKind::QueryLogic, message: message.into(), backtrace: Vec::new() }
+    }
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// If the text is no request.
+    pub fn read(text: &str) -> Result<Self, Failure> {
+        let buggy = || Failure::client("Client is buggy (failed to deserialize query).");
+        let Ok(json) = json::parse(text, MAX_JSON_DEPTH) else { return Err(buggy()) };
+        let Json::Array(items) = json else {
+            return Err(Failure::client(format!("Expected a query to be an array, but found {}.", json.type_name())));
+        };
+        if items.is_empty() || items.len() > 3 {
+            return Err(Failure::client(format!(
+                "Expected 1 to 3 elements in the top-level query, but found {}.",
+                items.len()
+            )));
+        }
+        let Json::Number(kind) = items[0] else {
+            return Err(Failure::client(format!(
+                "Expected a query type as a number, but found {}.",
+                items[0].type_name()
+            )));
+        };
+        match kind as i32 {
+            1 => {}
+            2 => return Ok(Self::Continue),
+            3 => return Ok(Self::Stop),
+            4 => return Ok(Self::NoreplyWait),
+            5 => return Ok(Self::ServerInfo),
+            other => return Err(Failure::client(format!("Unrecognized QueryType: {other}."))),
+        }
+        let mut items = items.into_iter().skip(1);
+        let Some(term) = items.next() else { return Err(buggy()) };
+        let optargs = match items.next() {
+            None => Vec::new(),
+            Some(Json::Object(fields)) => fields,
+            Some(other) => {
+                return Err(Failure::client(format!(
+                    "Expected global optargs as an object, but found {}.",
+                    other.type_name()
+                )));
+            }
+        };
+        Ok(Self::Start(Box::new(Query { term, optargs })))
+    }
+}
+
+impl Query {
+    /// An option that must be known before the query runs, such as `noreply`.
+    pub fn flag(&self, name: &str) -> bool {
+        let value = self.optargs.iter().find(|(optarg, _)| &**optarg == name).map(|(_, value)| value);
+        match value {
+            Some(Json::Bool(value)) => *value,
+            Some(Json::Array(items)) => matches!(items[..], [Json::Number(1.0), Json::Bool(true)]),
+            _ => false,
+        }
+    }
+
+    /// Checks the query and makes its plan. `now` is what `r.now()` means in it.
+    ///
+    /// # Errors
+    /// What RethinkDB calls a compile error.
+    pub fn prepare(self, now: Value) -> Result<Prepared, Failure> {
+        let mut frames = Frames::default();
+        self.prepare_with(&mut frames, now)
+            .map_err(|error| Failure::new(Stage::Compile, &error, &frames))
+            .map(|(root, globals, now)| Prepared { root, globals, frames, now })
+    }
+
+    #[allow(clippy::type_complexity, reason = "the parts of a plan")]
+    fn prepare_with(self, frames: &mut Frames, now: Value) -> Result<(Arc<Node>, Vec<(Arc<str>, Arc<Node>)>, Value)> {
+        let term = term::read(&self.term, frames, &now)?;
+        let mut globals: Vec<(Arc<str>, Arc<Node>)> = Vec::new();
+        for (name, json) in &self.optargs {
+            if !GLOBAL_OPTARGS.contains(&&**name) {
+                return Err(Error::logic(format!("Unrecognized global optional argument `{name}`.")));
+            }
+            if globals.iter().any(|(earlier, _)| earlier == name) {
+                return Err(Error::logic(format!("Duplicate global optional argument: `{name}`.")));
+            }
+            // Options have no place of their own in backtraces.
+            let term = term::read(json, &mut Frames::default(), &now).map_err(|error| error.elsewhere())?;
+            globals.push((name.clone(), plan::compile(&term).map_err(|error| error.elsewhere())?));
+        }
+        let root = plan::compile(&term)?;
+        Ok((root, globals, now))
+    }
+}
+
+/// A query that can run.
+pub struct Prepared {
+    root: Arc<Node>,
+    globals: Vec<(Arc<str>, Arc<Node>)>,
+    frames: Frames,
+    now: Value,
+}
+
+/// What a query gives.
+pub enum Answer {
+    Value(Value),
+    Cursor(Box<Cursor>),
+}
+
+/// A stream that is answered in batches.
+pub struct Cursor {
+    env: Env,
+    frames: Frames,
+    stream: Stream,
+}
+
+impl Prepared {
+    /// Runs the query: to its end, or until its result turns out to be a stream.
+    ///
+    /// # Errors
+    /// What RethinkDB calls a runtime error.
+    pub fn run(self, source: Arc<dyn Source>, pacer: Arc<dyn Pacer>) -> Result<Answer, Failure> {
+        let Self { root, globals, frames, now } = self;
+        let mut env = Env::new(source, pacer, now);
+        match Self::evaluate(&root, globals, &mut env) {
+            Ok(Ok(value)) => Ok(Answer::Value(value)),
+            Ok(Err(stream)) => Ok(Answer::Cursor(Box::new(Cursor { env, frames, stream }))),
+            Err(error) => Err(Failure::new(Stage::Run, &error, &frames)),
+        }
+    }
+
+    fn evaluate(root: &Arc<Node>, globals: Vec<(Arc<str>, Arc<Node>)>, env: &mut Env) -> Result<Result<Value, Stream>> {
+        env.set_globals(globals).map_err(|error| error.elsewhere())?;
+        let result = plan::evaluate(root, env, &Scope::default(), false)?;
+        let frame = result.frame;
+        match result.kind {
+            Kind::Datum(value) => Ok(Ok(value)),
+            Kind::Row(row) => Ok(Ok(row.value)),
+            Kind::Grouped(groups) => Ok(Ok(grouped(env, groups)?)),
+            Kind::Stream(stream) | Kind::Selection(_, stream) if stream.is_grouped() => {
+                let groups = stream.into_groups(env)?;
+                Ok(Ok(grouped(env, groups)?))
+            }
+            Kind::Stream(stream) | Kind::Selection(_, stream) if stream.is_array() => {
+                let items = stream.collect(env)?;
+                Ok(Ok(env.array(items)?))
+            }
+            Kind::Stream(stream) | Kind::Selection(_, stream) => Ok(Err(stream)),
+            Kind::Table(table) => Ok(Err(crate::selection::TableSlice::whole(table).stream(env, frame))),
+            Kind::Slice(slice) => Ok(Err(slice.stream(env, frame))),
+            Kind::Database(_) | Kind::Function(_) => {
+                let name = if matches!(result.kind, Kind::Database(_)) { "DATABASE" } else { "FUNCTION" };
+                Err(Error::logic(format!("Query result must be of type DATUM, GROUPED_DATA, or STREAM (got {name})."))
+                    .at(FrameId::ROOT))
+            }
+        }
+    }
+}
+
+/// Grouped data as it is answered. It is no value of the language, so it is made of parts.
+fn grouped(env: &Env, groups: crate::val::Groups) -> Result<Value> {
+    let mut data = Vec::new();
+    for (group, value) in groups.into_iter() {
+        data.push(Value::array(vec![group, value])?);
+    }
+    env.check_array(data.len())?;
+    // A pseudotype that only answers have: the marker is put in when the answer is written.
+    value::object([(GROUPED_KEY, Value::array(data)?)])
+}
+
+/// The field under which grouped data stands in the value of an answer; see [`write_answer`].
+const GROUPED_KEY: &str = "\0grouped_data";
+
+/// Appends the value of an answer as JSON.
+///
+/// # Errors
+/// If the value is, or holds, `MINVAL` or `MAXVAL`; the text is then incomplete, and the query is answered with this.
+pub fn write_answer(value: &Value, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let written = match value {
+        Value::Object(object) if object.contains_key(GROUPED_KEY) => {
+            out.extend_from_slice(b"{\"$reql_type$\":\"GROUPED_DATA\",\"data\":");
+            let written = object.get(GROUPED_KEY).map_or(Ok(()), |data| data.write_json(out));
+            out.push(b'}');
+            written
+        }
+        other => other.write_json(out),
+    };
+    written.map_err(|error| Failure::new(Stage::Run, &Error::from(error), &Frames::default()))
+}
+
+impl Cursor {
+    /// The next rows, at most `limit`; none means that the stream has ended.
+    ///
+    /// # Errors
+    /// What RethinkDB calls a runtime error.
+    pub fn next(&mut self, limit: usize) -> Result<Vec<Value>, Failure> {
+        let rows = self.stream.next_batch(&self.env, limit).at(FrameId::ROOT);
+        rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames))
+    }
+}

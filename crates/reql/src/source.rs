@@ -1,0 +1,304 @@
+//! Where the evaluator gets its data: databases, tables, documents and indexes, behind a trait.
+//!
+//! Everything that crosses it is owned data. Reads come in pages with a [`Position`] to go on from, so that whoever
+//! answers them holds nothing between two pages and may be another node each time. Writes are [`Change`]s: what becomes
+//! of a document is computed from what is there, by [`Change::apply`], where and whenever the source can make it atomic.
+//! Evaluation blocks its thread while it waits for a source.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::function::Function;
+use crate::value::{Value, ValueExt as _};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableInfo {
+    pub id: String,
+    pub name: String,
+    pub database: DatabaseInfo,
+    pub primary_key: Arc<str>,
+}
+
+/// What a table is created with.
+#[derive(Debug, Clone)]
+pub struct TableOptions {
+    pub primary_key: String,
+    pub shards: usize,
+    pub replicas: usize,
+    pub is_hard: bool,
+}
+
+/// How an index derives keys from a document.
+#[derive(Debug, Clone)]
+pub struct IndexDefinition {
+    pub function: Arc<Function>,
+    /// The function as clients store it, opaque to them.
+    pub source: Arc<[u8]>,
+    /// Its text for people.
+    pub query: String,
+    /// Whether each element of an array that the function gives is a key.
+    pub multi: bool,
+    pub geo: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct IndexInfo {
+    pub name: String,
+    pub definition: IndexDefinition,
+    pub is_ready: bool,
+}
+
+/// Values from one to another; the ends belong to it or do not.
+#[derive(Debug, Clone)]
+pub struct KeyRange {
+    pub lower: Bound<Value>,
+    pub upper: Bound<Value>,
+}
+
+impl KeyRange {
+    pub const ALL: Self = Self { lower: Bound::Unbounded, upper: Bound::Unbounded };
+
+    pub fn only(key: Value) -> Self {
+        Self { lower: Bound::Included(key.clone()), upper: Bound::Included(key) }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As it is cheapest.
+    Any,
+    Ascending,
+    Descending,
+}
+
+/// A place in a table or index, opaque to the evaluator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position(pub Vec<u8>);
+
+/// Which documents to read, and from where on.
+#[derive(Debug, Clone)]
+pub struct Scan {
+    /// A secondary index; without one, the primary key.
+    pub index: Option<Arc<str>>,
+    pub range: KeyRange,
+    pub order: Order,
+    pub after: Option<Position>,
+    /// The most documents that the page may hold.
+    pub limit: usize,
+}
+
+/// Documents of a scan.
+#[derive(Debug)]
+pub struct Page {
+    pub rows: Vec<Value>,
+    /// Where the next page begins, unless this was the last one.
+    pub next: Option<Position>,
+}
+
+/// What an insert does with a document that is there already.
+#[derive(Debug, Clone)]
+pub enum Conflict {
+    Error,
+    Replace,
+    Update,
+    /// What the function makes of key, old and new document.
+    Function(Arc<Function>),
+}
+
+/// What a write makes of a document.
+#[derive(Debug, Clone)]
+pub enum Change {
+    Insert {
+        document: Value,
+        conflict: Conflict,
+    },
+    Replace {
+        function: Arc<Function>,
+    },
+    /// The new document, computed before from an older state of it.
+    Set {
+        document: Value,
+    },
+}
+
+/// A change of the document with this key.
+#[derive(Debug, Clone)]
+pub struct Write {
+    pub key: Value,
+    pub change: Change,
+}
+
+/// What became of a write: the document before and after it, `null` where there is none.
+#[derive(Debug)]
+pub struct Written {
+    pub old: Value,
+    pub new: Value,
+    /// Why the document was left as it was.
+    pub error: Option<Error>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As the table says.
+    Default,
+    Hard,
+    Soft,
+}
+
+/// The largest array in a stored document.
+const MAX_STORED_ARRAY: usize = 100_000;
+
+impl Change {
+    /// What the document becomes: a function of what is there.
+    ///
+    /// # Errors
+    /// What the function complains about, or that its result cannot take the document's place.
+    pub fn apply(&self, env: &Env, primary_key: &str, key: &Value, old: &Value) -> Result<Value> {
+        let new = match self {
+            Self::Replace { function } => function.call(env, std::slice::from_ref(old), true)?.into_datum()?,
+            Self::Set { document } => document.clone(),
+            Self::Insert { document, .. } if old.is_null() => document.clone(),
+            Self::Insert { document, conflict } => match conflict {
+                Conflict::Error => {
+                    return Err(Error::logic(format!(
+                        "Duplicate primary key `{primary_key}`:\n{}\n{}",
+                        old.print()?,
+                        document.print()?
+                    )));
+                }
+                Conflict::Replace => document.clone(),
+                Conflict::Update => old.merge(document)?,
+                Conflict::Function(function) => {
+                    let args = [key.clone(), old.clone(), document.clone()];
+                    function.call(env, &args, true)?.into_datum()?
+                }
+            },
+        };
+        check_replacement(primary_key, key, old, &new)?;
+        Ok(new)
+    }
+}
+
+/// Whether `new` may take the place of `old`.
+fn check_replacement(primary_key: &str, key: &Value, old: &Value, new: &Value) -> Result<()> {
+    if new.is_null() {
+        return Ok(());
+    }
+    if !new.is_object() {
+        return Err(Error::typed(
+            new,
+            format!("Inserted value must be an OBJECT (got {}):\n{}", new.type_name(), new.print()?),
+        ));
+    }
+    if new.literal().is_some() {
+        return Err(tessera_document::ValueError::StrayLiteral.into());
+    }
+    let Some(new_key) = new.get_field(primary_key) else {
+        return Err(Error::logic(format!("Inserted object must have primary key `{primary_key}`:\n{}", new.print()?)));
+    };
+    let old_key = old.get_field(primary_key).unwrap_or_else(|| key.clone());
+    if new_key != old_key {
+        let from = if old.is_null() { "null".into() } else { format!("`{}`", old.print()?) };
+        let to = if old.is_null() { new.print()? } else { format!("`{}`", new.print()?) };
+        return Err(Error::logic(format!("Primary key `{primary_key}` cannot be changed ({from} -> {to}).")));
+    }
+    check_stored(new)
+}
+
+/// Whether the value may stand in a document.
+fn check_stored(value: &Value) -> Result<()> {
+    match value {
+        Value::Array(items) if items.len() > MAX_STORED_ARRAY => {
+            Err(Error::logic("Array too large for disk writes (limit 100,000 elements)."))
+        }
+        Value::Array(items) => items.iter().try_for_each(check_stored),
+        Value::Object(object) => object.values().try_for_each(check_stored),
+        Value::MinVal | Value::MaxVal => {
+            let name = if matches!(value, Value::MinVal) { "MINVAL" } else { "MAXVAL" };
+            Err(Error::logic(format!("Cannot write {name} to disk.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where data is. All names have been checked for their characters.
+pub trait Source: Send + Sync {
+    /// # Errors
+    /// If the source cannot tell.
+    fn databases(&self) -> Result<Vec<DatabaseInfo>>;
+    /// # Errors
+    /// If there is one of this name.
+    fn create_database(&self, name: &str) -> Result<DatabaseInfo>;
+    /// Drops a database and its tables; says how many these were.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)>;
+
+    /// # Errors
+    /// If the source cannot tell.
+    fn tables(&self, database: &DatabaseInfo) -> Result<Vec<TableInfo>>;
+    /// The table, or `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn table(&self, database: &DatabaseInfo, name: &str) -> Result<Option<TableInfo>>;
+    /// # Errors
+    /// If there is one of this name, or it cannot be made as asked.
+    fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo>;
+    /// # Errors
+    /// If there is none of this name.
+    fn drop_table(&self, database: &DatabaseInfo, name: &str) -> Result<TableInfo>;
+    /// The row of `table_config` of a table.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn table_config(&self, table: &TableInfo) -> Result<Value>;
+    /// The row of `table_status` of a table.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn table_status(&self, table: &TableInfo) -> Result<Value>;
+
+    /// # Errors
+    /// If the source cannot tell.
+    fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
+    /// # Errors
+    /// If there is one of this name.
+    fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()>;
+    /// # Errors
+    /// If there is none of this name.
+    fn drop_index(&self, table: &TableInfo, name: &str) -> Result<()>;
+    /// # Errors
+    /// If there is no index of the old name, or one of the new name that must not be overwritten.
+    fn rename_index(&self, table: &TableInfo, from: &str, to: &str, overwrite: bool) -> Result<()>;
+
+    /// The document with this primary key.
+    ///
+    /// # Errors
+    /// If the value can be no key, or the source cannot tell.
+    fn get(&self, table: &TableInfo, key: &Value) -> Result<Option<Value>>;
+    /// A page of documents.
+    ///
+    /// # Errors
+    /// If a bound can be no key, the index is not there, or the source cannot tell.
+    fn scan(&self, env: &Env, table: &TableInfo, scan: &Scan) -> Result<Page>;
+    /// Carries out writes, each one atomically, in any order; answers them in the order given.
+    ///
+    /// # Errors
+    /// If not all writes were carried out or refused one by one.
+    fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>>;
+    /// Makes earlier soft writes durable.
+    ///
+    /// # Errors
+    /// If that failed.
+    fn sync(&self, table: &TableInfo) -> Result<()>;
+}

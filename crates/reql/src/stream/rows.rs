@@ -1,0 +1,424 @@
+//! Where rows come from.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{BATCH_ROWS, Rows, Stream};
+use crate::env::Env;
+use crate::error::{At as _, Error, FrameId, Result};
+use crate::function::Function;
+use crate::selection::Table;
+use crate::source::{KeyRange, Order, Scan};
+use crate::value::{self, Array, Value, ValueExt as _};
+
+/// The elements of an array.
+pub struct ArrayRows {
+    items: Array,
+    at: usize,
+}
+
+impl ArrayRows {
+    pub fn new(items: Array) -> Self {
+        Self { items, at: 0 }
+    }
+}
+
+impl Rows for ArrayRows {
+    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let end = (self.at + limit).min(self.items.len());
+        let rows = self.items[self.at..end].to_vec();
+        self.at = end;
+        Ok(rows)
+    }
+
+    fn is_array(&self) -> bool {
+        true
+    }
+}
+
+/// Rows that are there, but not as an array.
+pub struct LazyRows(VecDeque<Value>);
+
+impl LazyRows {
+    pub fn new(rows: Vec<Value>) -> Self {
+        Self(rows.into())
+    }
+}
+
+impl Rows for LazyRows {
+    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let count = self.0.len().min(limit);
+        Ok(self.0.drain(..count).collect())
+    }
+}
+
+/// Integers from `at` up to, but without, `end`; without an end for ever.
+pub struct RangeRows {
+    pub at: i64,
+    pub end: Option<i64>,
+}
+
+impl Rows for RangeRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let until = self.at.saturating_add(limit as i64);
+        let until = self.end.map_or(until, |end| until.min(end));
+        let mut rows = Vec::new();
+        while self.at < until {
+            env.step()?;
+            rows.push(value::number(self.at as f64)?);
+            self.at += 1;
+        }
+        Ok(rows)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.end.is_none()
+    }
+}
+
+/// Documents of a table, scan after scan; each one as often as its scan says.
+pub struct TableRows {
+    table: Arc<Table>,
+    scans: VecDeque<(Scan, usize)>,
+}
+
+impl TableRows {
+    pub fn new(table: Arc<Table>, scans: Vec<(Scan, usize)>) -> Self {
+        Self { table, scans: scans.into() }
+    }
+
+    pub fn nothing(table: Arc<Table>) -> Self {
+        Self { table, scans: VecDeque::new() }
+    }
+}
+
+impl Rows for TableRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        while let Some((scan, times)) = self.scans.front_mut() {
+            scan.limit = limit.div_ceil(*times);
+            let page = env.source.scan(env, &self.table.info, scan)?;
+            let times = *times;
+            match page.next {
+                Some(position) => scan.after = Some(position),
+                None => {
+                    self.scans.pop_front();
+                }
+            }
+            if !page.rows.is_empty() {
+                return Ok(if times == 1 {
+                    page.rows
+                } else {
+                    page.rows.into_iter().flat_map(|row| std::iter::repeat_n(row, times)).collect()
+                });
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// Rows of a stream from one position to another.
+pub struct SliceRows {
+    inner: Stream,
+    at: u64,
+    from: u64,
+    until: Option<u64>,
+}
+
+impl SliceRows {
+    pub fn new(inner: Stream, from: u64, until: Option<u64>) -> Self {
+        Self { inner, at: 0, from, until }
+    }
+}
+
+impl Rows for SliceRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        while self.at < self.from {
+            let skipped = self.inner.next_batch(env, (self.from - self.at).min(BATCH_ROWS as u64) as usize)?;
+            if skipped.is_empty() {
+                return Ok(skipped);
+            }
+            self.at += skipped.len() as u64;
+        }
+        let wanted = self.until.map_or(limit, |until| (until.saturating_sub(self.at)).min(limit as u64) as usize);
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.inner.next_batch(env, wanted)?;
+        self.at += rows.len() as u64;
+        Ok(rows)
+    }
+
+    fn is_array(&self) -> bool {
+        self.inner.is_array()
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inner.is_infinite() && self.until.is_none()
+    }
+}
+
+/// Several streams: one after the other, or merged by an order that each of them has.
+pub struct UnionRows {
+    streams: VecDeque<Stream>,
+    /// How to compare two rows, if the streams are merged.
+    order: Option<Box<RowOrder>>,
+    heads: Vec<Option<Value>>,
+}
+
+type RowOrder = dyn Fn(&Env, &Value, &Value) -> Result<std::cmp::Ordering> + Send;
+
+impl UnionRows {
+    pub fn new(streams: Vec<Stream>) -> Self {
+        Self { streams: streams.into(), order: None, heads: Vec::new() }
+    }
+
+    pub fn merged(streams: Vec<Stream>, order: Box<RowOrder>) -> Self {
+        Self { streams: streams.into(), order: Some(order), heads: Vec::new() }
+    }
+
+    fn next_merged(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let Some(order) = &self.order else { return Ok(Vec::new()) };
+        if self.heads.is_empty() {
+            for stream in &mut self.streams {
+                self.heads.push(stream.next(env)?);
+            }
+        }
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            let mut best: Option<usize> = None;
+            for (at, head) in self.heads.iter().enumerate() {
+                let Some(head) = head else { continue };
+                let is_better = match best.and_then(|best| self.heads[best].as_ref()) {
+                    None => true,
+                    Some(so_far) => order(env, head, so_far)?.is_lt(),
+                };
+                if is_better {
+                    best = Some(at);
+                }
+            }
+            let Some(best) = best else { break };
+            let next = self.streams[best].next(env)?;
+            rows.extend(std::mem::replace(&mut self.heads[best], next));
+        }
+        Ok(rows)
+    }
+}
+
+impl Rows for UnionRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        if self.order.is_some() {
+            return self.next_merged(env, limit);
+        }
+        while let Some(stream) = self.streams.front_mut() {
+            let rows = stream.next_batch(env, limit)?;
+            if !rows.is_empty() {
+                return Ok(rows);
+            }
+            self.streams.pop_front();
+        }
+        Ok(Vec::new())
+    }
+
+    fn is_array(&self) -> bool {
+        self.streams.iter().all(Stream::is_array)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.streams.iter().any(Stream::is_infinite)
+    }
+}
+
+/// A function of one row of each of several streams, as long as all of them have rows.
+pub struct MapRows {
+    streams: Vec<Stream>,
+    function: Arc<Function>,
+}
+
+impl MapRows {
+    pub fn new(streams: Vec<Stream>, function: Arc<Function>) -> Self {
+        Self { streams, function }
+    }
+}
+
+impl Rows for MapRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            let mut args = Vec::with_capacity(self.streams.len());
+            for stream in &mut self.streams {
+                match stream.next(env)? {
+                    Some(row) => args.push(row),
+                    None => return Ok(rows),
+                }
+            }
+            rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?);
+            if self.streams.is_empty() {
+                env.step()?;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn is_array(&self) -> bool {
+        !self.streams.is_empty() && self.streams.iter().all(Stream::is_array)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.streams.iter().all(Stream::is_infinite)
+    }
+}
+
+/// Which rows of a stream fulfil a condition, by position.
+pub struct OffsetRows {
+    inner: Stream,
+    function: Arc<Function>,
+    at: usize,
+}
+
+impl OffsetRows {
+    pub fn new(inner: Stream, function: Arc<Function>) -> Self {
+        Self { inner, function, at: 0 }
+    }
+}
+
+impl Rows for OffsetRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        let mut rows = Vec::new();
+        while rows.len() < limit {
+            let Some(row) = self.inner.next(env)? else { break };
+            if self.function.accepts(env, &row, None)? {
+                rows.push(value::integer(self.at));
+            }
+            self.at += 1;
+        }
+        Ok(rows)
+    }
+
+    fn is_array(&self) -> bool {
+        self.inner.is_array()
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inner.is_infinite()
+    }
+}
+
+/// For each row of a stream the documents of a table whose key is what a function makes of the row.
+pub struct EqualityJoinRows {
+    pub frame: FrameId,
+    pub left: Stream,
+    pub function: Arc<Function>,
+    pub table: Arc<Table>,
+    pub index: Option<Arc<str>>,
+    pub ready: VecDeque<Value>,
+}
+
+impl EqualityJoinRows {
+    fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
+        if self.index.is_none() {
+            return Ok(env.source.get(&self.table.info, key)?.into_iter().collect());
+        }
+        let mut scan = Scan {
+            index: self.index.clone(),
+            range: KeyRange::only(key.clone()),
+            order: Order::Any,
+            after: None,
+            limit: BATCH_ROWS,
+        };
+        let mut rows = Vec::new();
+        loop {
+            let page = env.source.scan(env, &self.table.info, &scan)?;
+            rows.extend(page.rows);
+            match page.next {
+                None => return Ok(rows),
+                next => scan.after = next,
+            }
+        }
+    }
+}
+
+impl Rows for EqualityJoinRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        while self.ready.len() < limit {
+            let Some(row) = self.left.next(env)? else { break };
+            if row.is_null() {
+                continue;
+            }
+            let key = match self.function.value_of(env, &row) {
+                Ok(Value::Null) => continue,
+                Ok(key) => key,
+                Err(error) if error.is_non_existence() => continue,
+                Err(error) => return Err(error),
+            };
+            for found in self.matches(env, &key).at(self.frame)? {
+                self.ready.push_back(value::object([("left", row.clone()), ("right", found)])?);
+            }
+        }
+        let count = self.ready.len().min(limit);
+        Ok(self.ready.drain(..count).collect())
+    }
+}
+
+/// The steps of a fold.
+pub struct FoldSteps {
+    pub accumulator: Value,
+    pub step: Arc<Function>,
+    pub emit: Option<Arc<Function>>,
+    pub final_emit: Option<Arc<Function>>,
+}
+
+/// What a fold emits on its way.
+pub struct FoldRows {
+    inner: Stream,
+    steps: FoldSteps,
+    ready: VecDeque<Value>,
+    is_done: bool,
+}
+
+impl FoldRows {
+    pub fn new(inner: Stream, steps: FoldSteps) -> Self {
+        Self { inner, steps, ready: VecDeque::new(), is_done: false }
+    }
+
+    fn emit(&mut self, env: &Env, function: &Function, args: &[Value]) -> Result<()> {
+        let emitted = function.call(env, args, false)?;
+        let value = emitted.into_datum()?;
+        let Value::Array(items) = value else {
+            let message = format!("Expected type ARRAY but found {}.", value.type_name());
+            return Err(Error::typed(&value, message));
+        };
+        self.ready.extend(items.iter().cloned());
+        Ok(())
+    }
+}
+
+impl Rows for FoldRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        while self.ready.len() < limit && !self.is_done {
+            let Some(row) = self.inner.next(env)? else {
+                self.is_done = true;
+                if let Some(function) = self.steps.final_emit.clone() {
+                    let args = [self.steps.accumulator.clone()];
+                    self.emit(env, &function, &args)?;
+                }
+                break;
+            };
+            let old = self.steps.accumulator.clone();
+            let new = self.steps.step.call(env, &[old.clone(), row.clone()], false)?.into_datum()?;
+            if let Some(function) = self.steps.emit.clone() {
+                self.emit(env, &function, &[old, row, new.clone()])?;
+            }
+            self.steps.accumulator = new;
+        }
+        let count = self.ready.len().min(limit);
+        Ok(self.ready.drain(..count).collect())
+    }
+
+    fn is_array(&self) -> bool {
+        self.inner.is_array()
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inner.is_infinite()
+    }
+}

@@ -1,0 +1,122 @@
+//! Secondary indexes: making, dropping, renaming and waiting for them.
+
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::function::{Body, Function};
+use crate::plan::Definition;
+use crate::selection::Table;
+use crate::source::{IndexDefinition, IndexInfo};
+use crate::val::{Kind, Shortcut, Val};
+use crate::value::{self, Value, ValueExt as _};
+
+pub const TERMS: &[Definition] = &[
+    Definition::new(75, 2, 3, index_create).nondeterministic().optargs(&["multi", "geo"]),
+    Definition::new(76, 2, 2, index_drop).nondeterministic(),
+    Definition::new(77, 1, 1, index_list).nondeterministic(),
+    Definition::variadic(139, 1, index_status).nondeterministic(),
+    Definition::variadic(140, 1, index_status).nondeterministic(),
+    Definition::new(156, 3, 3, index_rename).nondeterministic().optargs(&["overwrite"]),
+];
+
+fn is_primary_key(table: &Table, name: &str) -> Result<()> {
+    if name == table.primary_key() {
+        return Err(Error::logic(format!("Index name conflict: `{name}` is the name of the primary key.")));
+    }
+    Ok(())
+}
+
+fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let name = call.datum(env, 1)?;
+    let name = name.to_text()?.clone();
+    is_primary_key(&table, &name)?;
+    let function = if call.count() == 3 {
+        let argument = call.arg(env, 2)?;
+        let frame = argument.frame;
+        match argument.kind {
+            Kind::Datum(Value::Binary(_)) => {
+                return Err(Error::logic(
+                    "Cannot create an index except from a reql_index_function returned from `index_status` in the field \
+                     `function`.",
+                )
+                .at(frame));
+            }
+            kind => Val { frame, kind }.into_function(Shortcut::None)?,
+        }
+    } else {
+        Arc::new(Function { frame: call.frame(), body: Body::GetField(Value::String(name.clone())) })
+    };
+    if !function.is_deterministic() {
+        return Err(Error::logic("Could not prove function deterministic.  Index functions must be deterministic.")
+            .at(function.frame));
+    }
+    let multi = call.optarg_bool(env, "multi")?.unwrap_or(false);
+    let geo = call.optarg_bool(env, "geo")?.unwrap_or(false);
+    let definition = IndexDefinition {
+        function,
+        source: Arc::from(&b"$reql_index_function$"[..]),
+        query: format!("indexCreate('{name}')"),
+        multi,
+        geo,
+    };
+    env.source.create_index(env, &table.info, &name, definition)?;
+    call.value(value::object([("created", Value::from(1))])?)
+}
+
+fn index_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let name = call.datum(env, 1)?;
+    env.source.drop_index(&table.info, name.to_text()?)?;
+    call.value(value::object([("dropped", Value::from(1))])?)
+}
+
+fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let mut names: Vec<String> = env.source.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    names.sort();
+    call.value(Value::array(names.into_iter().map(Value::from).collect())?)
+}
+
+fn status(index: &IndexInfo) -> Result<Value> {
+    value::object([
+        ("function", Value::Binary(index.definition.source.clone())),
+        ("geo", Value::Bool(index.definition.geo)),
+        ("index", Value::from(index.name.clone())),
+        ("multi", Value::Bool(index.definition.multi)),
+        ("outdated", Value::FALSE),
+        ("query", Value::from(index.definition.query.clone())),
+        ("ready", Value::Bool(index.is_ready)),
+    ])
+}
+
+fn index_status(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let mut names = Vec::new();
+    for at in 1..call.count() {
+        names.push(call.string(env, at)?);
+    }
+    let mut indexes = env.source.indexes(&table.info)?;
+    indexes.sort_by(|left, right| left.name.cmp(&right.name));
+    for name in &names {
+        if !indexes.iter().any(|index| *index.name == **name) {
+            return Err(super::selection::no_index(&table, name));
+        }
+    }
+    let wanted = |index: &&IndexInfo| names.is_empty() || names.iter().any(|name| **name == *index.name);
+    let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
+    call.value(env.array(rows)?)
+}
+
+fn index_rename(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let from = call.string(env, 1)?;
+    let to = call.string(env, 2)?;
+    is_primary_key(&table, &from)?;
+    is_primary_key(&table, &to)?;
+    let overwrite = call.optarg_bool(env, "overwrite")?.unwrap_or(false);
+    env.source.rename_index(&table.info, &from, &to, overwrite)?;
+    call.value(value::object([("renamed", Value::from(i32::from(from != to)))])?)
+}

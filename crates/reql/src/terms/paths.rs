@@ -1,0 +1,154 @@
+//! Paths: which fields of an object, and of the objects in it, are meant by `pluck`, `without` and `has_fields`.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::value::{ObjectBuilder, Value, ValueExt as _};
+
+#[derive(Debug)]
+pub enum Path {
+    Field(Arc<str>),
+    All(Vec<Path>),
+    Below(Vec<(Arc<str>, Path)>),
+}
+
+impl Path {
+    /// # Errors
+    /// If the value is neither a name, nor an array or object of paths.
+    pub fn new(value: &Value) -> Result<Self> {
+        let mut path = match value {
+            Value::String(name) => Self::Field(name.clone()),
+            Value::Array(items) => Self::All(items.iter().map(Self::new).collect::<Result<_>>()?),
+            other if other.is_object() => {
+                let (mut all, mut below) = (Vec::new(), Vec::new());
+                for (name, inner) in &other.to_fields()? {
+                    if matches!(inner, Value::Bool(true)) {
+                        all.push(Self::Field(name.clone()));
+                    } else {
+                        below.push((name.clone(), Self::new(inner)?));
+                    }
+                }
+                if all.is_empty() {
+                    Self::Below(below)
+                } else {
+                    if !below.is_empty() {
+                        all.push(Self::Below(below));
+                    }
+                    Self::All(all)
+                }
+            }
+            other => {
+                return Err(Error::logic(format!("Invalid path argument `{}`.", other.print_truncated()?)));
+            }
+        };
+        if let Self::All(paths) = &mut path
+            && paths.len() == 1
+            && let Some(only) = paths.pop()
+        {
+            path = only;
+        }
+        Ok(path)
+    }
+
+    /// The object with only the fields that the path names.
+    ///
+    /// # Errors
+    /// If the value is no object.
+    pub fn project(&self, value: &Value) -> Result<Value> {
+        let mut builder = ObjectBuilder::default();
+        self.project_into(value, &mut builder)?;
+        Ok(builder.finish()?)
+    }
+
+    fn project_into(&self, value: &Value, out: &mut ObjectBuilder) -> Result<()> {
+        let fields = value.to_fields()?;
+        match self {
+            Self::Field(name) => {
+                if let Some(found) = fields.get(name) {
+                    out.insert(name.clone(), found.clone());
+                }
+            }
+            Self::All(paths) => {
+                for path in paths {
+                    path.project_into(value, out)?;
+                }
+            }
+            Self::Below(paths) => {
+                for (name, path) in paths {
+                    if let Some(found) = fields.get(name)
+                        && let Ok(part) = path.project_below(found)
+                    {
+                        out.insert(name.clone(), part);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn project_below(&self, value: &Value) -> Result<Value> {
+        match value {
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.project(item)).collect::<Result<_>>()?;
+                Ok(Value::array(items)?)
+            }
+            other => self.project(other),
+        }
+    }
+
+    /// The object without the fields that the path names.
+    ///
+    /// # Errors
+    /// If the value is no object.
+    pub fn remove_from(&self, value: &Value) -> Result<Value> {
+        let mut fields = value.to_fields()?.into_fields();
+        self.remove_fields(&mut fields)?;
+        let mut builder = ObjectBuilder::with_capacity(fields.len());
+        for (name, value) in fields {
+            builder.insert(name, value);
+        }
+        Ok(builder.finish()?)
+    }
+
+    fn remove_fields(&self, fields: &mut Vec<(Arc<str>, Value)>) -> Result<()> {
+        match self {
+            Self::Field(name) => fields.retain(|(field, _)| field != name),
+            Self::All(paths) => {
+                for path in paths {
+                    path.remove_fields(fields)?;
+                }
+            }
+            Self::Below(paths) => {
+                for (name, path) in paths {
+                    let Some((_, found)) = fields.iter_mut().find(|(field, _)| field == name) else { continue };
+                    if let Ok(part) = path.remove_below(found) {
+                        *found = part;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_below(&self, value: &Value) -> Result<Value> {
+        match value {
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.remove_from(item)).collect::<Result<_>>()?;
+                Ok(Value::array(items)?)
+            }
+            other => self.remove_from(other),
+        }
+    }
+
+    /// Whether the object has all fields that the path names, and none of them is null.
+    pub fn is_in(&self, value: &Value) -> bool {
+        let Some(fields) = value.to_object() else { return false };
+        match self {
+            Self::Field(name) => fields.get(name).is_some_and(|found| !found.is_null()),
+            Self::All(paths) => paths.iter().all(|path| path.is_in(value)),
+            Self::Below(paths) => {
+                paths.iter().all(|(name, path)| fields.get(name).is_some_and(|found| path.is_in(found)))
+            }
+        }
+    }
+}

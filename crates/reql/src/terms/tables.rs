@@ -1,0 +1,256 @@
+//! Databases and tables: naming, making and dropping them.
+
+use std::sync::Arc;
+
+use crate::call::Call;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::plan::Definition;
+use crate::selection::{Database, Table};
+use crate::source::TableOptions;
+use crate::val::{Kind, Val};
+use crate::value::{self, Value, ValueExt as _};
+
+pub const TERMS: &[Definition] = &[
+    Definition::new(14, 1, 1, db).nondeterministic(),
+    Definition::new(15, 1, 2, table).nondeterministic().optargs(&["read_mode", "use_outdated", "identifier_format"]),
+    Definition::new(57, 1, 1, db_create).nondeterministic(),
+    Definition::new(58, 1, 1, db_drop).nondeterministic(),
+    Definition::new(59, 0, 0, db_list).nondeterministic(),
+    Definition::new(60, 1, 2, table_create).nondeterministic().optargs(&[
+        "primary_key",
+        "shards",
+        "replicas",
+        "nonvoting_replica_tags",
+        "primary_replica_tag",
+        "durability",
+    ]),
+    Definition::new(61, 1, 2, table_drop).nondeterministic(),
+    Definition::new(62, 0, 1, table_list).nondeterministic(),
+];
+
+/// A name of a database, table or tag.
+///
+/// # Errors
+/// If it has characters that names must not have.
+pub fn name(value: &Val, kind: &str) -> Result<Arc<str>> {
+    let name = value.as_string()?;
+    let is_valid = !name.is_empty()
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-'));
+    if is_valid {
+        return Ok(name);
+    }
+    let message = format!("{kind} name `{name}` invalid (Use A-Z, a-z, 0-9, _ and - only).");
+    Err(Error::logic(message).at(value.frame))
+}
+
+fn find_database(env: &Env, name: &str) -> Result<Database> {
+    let found = env.source.databases()?.into_iter().find(|database| database.name == name);
+    found.ok_or_else(|| Error::failed(format!("Database `{name}` does not exist.")))
+}
+
+/// The database of the query: its option `db`, or the one that every query has.
+pub fn default_database(env: &Env) -> Result<Database> {
+    match env.global_optarg("db")? {
+        Some(value) => value.into_database(),
+        None => find_database(env, "test"),
+    }
+}
+
+fn db(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let name = name(&call.arg(env, 0)?, "Database")?;
+    let database = find_database(env, &name)?;
+    Ok(call.result(Kind::Database(database)))
+}
+
+fn table(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    if call.optarg(env, "use_outdated")?.is_some() {
+        return Err(Error::logic("The `use_outdated` optarg is obsolete.  Use `read_mode: \"outdated\"` instead."));
+    }
+    if let Some(mode) = call.optarg(env, "read_mode")? {
+        let text = mode.as_string()?;
+        if !matches!(&*text, "single" | "majority" | "outdated" | "_debug_direct") {
+            let message =
+                format!("Read mode `{text}` unrecognized (options are \"majority\", \"single\", and \"outdated\").");
+            return Err(Error::logic(message).at(mode.frame));
+        }
+    }
+    if let Some(format) = call.optarg(env, "identifier_format")? {
+        let text = format.as_string()?;
+        if !matches!(&*text, "name" | "uuid") {
+            let message = format!("Identifier format `{text}` unrecognized (options are \"name\" and \"uuid\").");
+            return Err(Error::logic(message).at(format.frame));
+        }
+    }
+    let (database, name) = database_and_name(call, env)?;
+    match env.source.table(&database, &name)? {
+        Some(info) => Ok(call.result(Kind::Table(Arc::new(Table { info })))),
+        None => Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name))),
+    }
+}
+
+/// The arguments of terms that name a table, in a database or in that of the query.
+fn database_and_name(call: &mut Call<'_>, env: &Env) -> Result<(Database, Arc<str>)> {
+    if call.count() == 1 {
+        let database = default_database(env)?;
+        let name = name(&call.arg(env, 0)?, "Table")?;
+        Ok((database, name))
+    } else {
+        let database = call.arg(env, 0)?.into_database()?;
+        let name = name(&call.arg(env, 1)?, "Table")?;
+        Ok((database, name))
+    }
+}
+
+fn describe(database: &Database) -> Result<Value> {
+    value::object([("id", Value::from(database.id.clone())), ("name", Value::from(database.name.clone()))])
+}
+
+fn changes(old: Value, new: Value) -> Result<Value> {
+    Ok(Value::array(vec![value::object([("old_val", old), ("new_val", new)])?])?)
+}
+
+fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let name = name(&call.arg(env, 0)?, "Database")?;
+    let database = env.source.create_database(&name)?;
+    call.value(value::object([
+        ("config_changes", changes(Value::Null, describe(&database)?)?),
+        ("dbs_created", Value::from(1)),
+    ])?)
+}
+
+fn db_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let name = name(&call.arg(env, 0)?, "Database")?;
+    let (database, tables) = env.source.drop_database(&name)?;
+    call.value(value::object([
+        ("config_changes", changes(describe(&database)?, Value::Null)?),
+        ("dbs_dropped", Value::from(1)),
+        ("tables_dropped", value::integer(tables)),
+    ])?)
+}
+
+fn sorted_names(mut names: Vec<String>) -> Result<Value> {
+    names.sort();
+    Ok(Value::array(names.into_iter().map(Value::from).collect())?)
+}
+
+fn db_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let mut names: Vec<String> = env.source.databases()?.into_iter().map(|database| database.name).collect();
+    names.push("rethinkdb".into());
+    call.value(sorted_names(names)?)
+}
+
+fn table_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let database = if call.count() == 0 { default_database(env)? } else { call.arg(env, 0)?.into_database()? };
+    let names = env.source.tables(&database)?.into_iter().map(|table| table.name).collect();
+    call.value(sorted_names(names)?)
+}
+
+/// The optional argument `durability`; true for hard.
+pub fn durability(call: &Call<'_>, env: &Env) -> Result<Option<bool>> {
+    let Some(value) = call.optarg(env, "durability")? else { return Ok(None) };
+    match &*value.as_string()? {
+        "hard" => Ok(Some(true)),
+        "soft" => Ok(Some(false)),
+        other => {
+            let message = format!("Durability option `{other}` unrecognized (options are \"hard\" and \"soft\").");
+            Err(Error::logic(message).at(value.frame))
+        }
+    }
+}
+
+/// The optional arguments `shards` and `replicas`.
+pub fn shape(call: &Call<'_>, env: &Env) -> Result<(usize, usize)> {
+    let (mut shards, mut replicas) = (1, 1);
+    if let Some(value) = call.optarg(env, "shards")? {
+        let count = value.as_integer()?;
+        if count <= 0 {
+            return Err(Error::logic("Every table must have at least one shard.").at(value.frame));
+        }
+        shards = count as usize;
+    }
+    let tag = call.optarg(env, "primary_replica_tag")?;
+    let nonvoting = call.optarg(env, "nonvoting_replica_tags")?;
+    if let Some(value) = call.optarg(env, "replicas")? {
+        match value.as_datum()? {
+            Value::Number(_) => {
+                let wrong = |what: &str| {
+                    let message = format!("`replicas` must be an OBJECT if `{what}` is specified.");
+                    Err(Error::logic(message).at(value.frame))
+                };
+                if tag.is_some() {
+                    return wrong("primary_replica_tag");
+                }
+                if nonvoting.is_some() {
+                    return wrong("nonvoting_replica_tags");
+                }
+                let count = value.as_integer()?;
+                if count < 0 {
+                    return Err(Error::logic(format!("Integer too large: {}", count as u64)).at(value.frame));
+                }
+                replicas = count as usize;
+            }
+            Value::Object(counts) => {
+                if tag.is_none() {
+                    let message = "`primary_replica_tag` must be specified when `replicas` is an OBJECT.";
+                    return Err(Error::logic(message).at(value.frame));
+                }
+                replicas = 0;
+                for (_, count) in counts {
+                    let count = count.to_integer().map_err(|error| error.at(value.frame))?;
+                    if count < 0 {
+                        let message = "Can't have a negative number of replicas";
+                        return Err(Error::logic(message).at(value.frame));
+                    }
+                    replicas += count as usize;
+                }
+            }
+            other => {
+                let message =
+                    format!("Expected type OBJECT or NUMBER but found {}:\n{}", other.type_name(), other.print()?);
+                return Err(Error::logic(message).at(value.frame));
+            }
+        }
+    }
+    if let Some(value) = nonvoting {
+        let tags = value.as_datum()?;
+        let Value::Array(tags) = tags else {
+            let message = format!("Expected type ARRAY but found {}:\n{}", tags.type_name(), tags.print()?);
+            return Err(Error::logic(message).at(value.frame));
+        };
+        for tag in tags.iter() {
+            if !matches!(tag, Value::String(_)) {
+                let message = format!("Expected type STRING but found {}:\n{}", tag.type_name(), tag.print()?);
+                return Err(Error::logic(message).at(value.frame));
+            }
+        }
+    }
+    if let Some(value) = tag {
+        name(&value, "Server tag")?;
+    }
+    Ok((shards, replicas))
+}
+
+fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let (shards, replicas) = shape(call, env)?;
+    let primary_key = match call.optarg(env, "primary_key")? {
+        Some(value) => value.as_string()?.to_string(),
+        None => "id".into(),
+    };
+    let is_hard = durability(call, env)?.unwrap_or(true);
+    let (database, name) = database_and_name(call, env)?;
+    let options = TableOptions { primary_key, shards, replicas, is_hard };
+    let table = env.source.create_table(&database, &name, &options)?;
+    let config = env.source.table_config(&table)?;
+    call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)
+}
+
+fn table_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let (database, name) = database_and_name(call, env)?;
+    let Some(table) = env.source.table(&database, &name)? else {
+        return Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name)));
+    };
+    let config = env.source.table_config(&table)?;
+    env.source.drop_table(&database, &name)?;
+    call.value(value::object([("config_changes", changes(config, Value::Null)?), ("tables_dropped", Value::from(1))])?)
+}

@@ -1,0 +1,129 @@
+//! Dates and times.
+
+use crate::call::Call;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::plan::Definition;
+use crate::time::{self, Parts};
+use crate::val::Val;
+use crate::value::{self, Time, Timezone, Value, ValueExt as _};
+
+pub const TERMS: &[Definition] = &[
+    Definition::new(99, 1, 1, iso8601).optargs(&["default_timezone"]),
+    Definition::new(100, 1, 1, to_iso8601),
+    Definition::new(101, 1, 1, epoch_time),
+    Definition::new(102, 1, 1, to_epoch_time),
+    Definition::new(104, 2, 2, in_timezone),
+    Definition::new(105, 3, 3, during).optargs(&["left_bound", "right_bound"]),
+    Definition::new(106, 1, 1, date),
+    Definition::new(126, 1, 1, time_of_day),
+    Definition::new(127, 1, 1, timezone),
+    Definition::new(128, 1, 1, |call, env| part(call, env, |parts| parts.year)),
+    Definition::new(129, 1, 1, |call, env| part(call, env, |parts| parts.month)),
+    Definition::new(130, 1, 1, |call, env| part(call, env, |parts| parts.day)),
+    Definition::new(131, 1, 1, |call, env| part(call, env, Parts::day_of_week)),
+    Definition::new(132, 1, 1, |call, env| part(call, env, Parts::day_of_year)),
+    Definition::new(133, 1, 1, |call, env| part(call, env, |parts| parts.millisecond_of_day / 3_600_000)),
+    Definition::new(134, 1, 1, |call, env| part(call, env, |parts| parts.millisecond_of_day / 60_000 % 60)),
+    Definition::new(135, 1, 1, seconds),
+    Definition::new(136, 4, 7, make_time),
+];
+
+fn time_value(call: &Call<'_>, time: Time) -> Result<Val> {
+    call.value(Value::Time(time))
+}
+
+fn iso8601(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let text = call.arg(env, 0)?;
+    let zone = match call.optarg(env, "default_timezone")? {
+        Some(zone) => zone.as_string()?.to_string(),
+        None => String::new(),
+    };
+    let time = time::from_iso8601(&text.as_string()?, &zone).map_err(|error| error.at(text.frame))?;
+    time_value(call, time)
+}
+
+fn to_iso8601(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    call.value(Value::from(time::to_iso8601(&time)?))
+}
+
+fn epoch_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let seconds = call.number(env, 0)?;
+    time_value(call, Time::new(seconds, Timezone::UTC)?)
+}
+
+fn to_epoch_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    call.value(value::number(time.epoch_seconds())?)
+}
+
+fn in_timezone(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let zone = call.datum(env, 1)?;
+    let zone = Timezone::parse(zone.to_text()?)?;
+    time_value(call, time.in_timezone(zone))
+}
+
+fn during(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let left = call.arg(env, 1)?.as_time()?;
+    let right = call.arg(env, 2)?.as_time()?;
+    let (left_closed, right_closed) = call.bounds(env, true, false)?;
+    let after = if left_closed { left <= time } else { left < time };
+    let before = if right_closed { time <= right } else { time < right };
+    call.bool(after && before)
+}
+
+fn date(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let offset = f64::from(time.timezone().offset_minutes()) * 60.0;
+    let midnight = time::parts(&time)?.midnight() - offset;
+    time_value(call, Time::new(midnight, time.timezone())?)
+}
+
+fn time_of_day(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let parts = time::parts(&time)?;
+    call.value(value::number(parts.millisecond_of_day as f64 / 1000.0)?)
+}
+
+fn timezone(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    call.value(Value::from(time.timezone().as_str()))
+}
+
+fn part(call: &mut Call<'_>, env: &Env, which: fn(&Parts) -> i64) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let parts = time::parts(&time)?;
+    call.value(value::number(which(&parts) as f64)?)
+}
+
+fn seconds(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let parts = time::parts(&time)?;
+    call.value(value::number((parts.millisecond_of_day % 60_000) as f64 / 1000.0)?)
+}
+
+fn make_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let count = call.count();
+    if count != 4 && count != 7 {
+        return Err(Error::logic(format!("Got {count} arguments to TIME (expected 4 or 7).")));
+    }
+    let year = i64::from(call.small_integer(env, 0)?);
+    let month = i64::from(call.small_integer(env, 1)?);
+    let day = i64::from(call.small_integer(env, 2)?);
+    let (mut hours, mut minutes, mut seconds) = (0, 0, 0.0);
+    if count == 7 {
+        hours = i64::from(call.small_integer(env, 3)?);
+        minutes = i64::from(call.small_integer(env, 4)?);
+        seconds = call.number(env, 5)?;
+    }
+    let zone = call.datum(env, count - 1)?;
+    let zone = zone.to_text()?.clone();
+    let of_day = (hours * 3600 + minutes * 60) as f64 + seconds;
+    let time = time::of_date((year, month, day), of_day, Timezone::UTC)?;
+    let zone = Timezone::parse(&zone)?;
+    let epoch = time.epoch_seconds() - f64::from(zone.offset_minutes()) * 60.0;
+    time_value(call, Time::new(epoch, zone)?)
+}

@@ -1,0 +1,329 @@
+//! Writing documents.
+
+use crate::call::Call;
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::plan::Definition;
+use crate::selection::Table;
+use crate::source::{Change, Conflict, Durability, Write, Written};
+use crate::stream::BATCH_ROWS;
+use crate::term::code;
+use crate::uuid;
+use crate::val::{Kind, Shortcut, Val};
+use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
+
+pub const REPLACE_OPTARGS: &[&str] =
+    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook"];
+pub const DELETE_OPTARGS: &[&str] = &["durability", "return_vals", "return_changes", "ignore_write_hook"];
+
+pub const TERMS: &[Definition] = &[
+    Definition::new(code::INSERT, 2, 2, insert).nondeterministic().optargs(&[
+        "conflict",
+        "durability",
+        "return_vals",
+        "return_changes",
+        "ignore_write_hook",
+    ]),
+    Definition::new(code::REPLACE, 2, 2, replace).nondeterministic().optargs(REPLACE_OPTARGS),
+    Definition::new(68, 2, 2, for_each).nondeterministic(),
+];
+
+/// Which changes an answer lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Changes {
+    None,
+    Made,
+    Always,
+}
+
+/// What a write did, counted.
+#[derive(Debug, Default)]
+struct Counts {
+    deleted: usize,
+    errors: usize,
+    inserted: usize,
+    replaced: usize,
+    skipped: usize,
+    unchanged: usize,
+    first_error: Option<String>,
+    changes: Vec<Value>,
+    generated_keys: Vec<Value>,
+}
+
+impl Counts {
+    fn take(&mut self, written: Written, wanted: Changes) -> Result<()> {
+        let Written { old, new, error } = written;
+        if let Some(error) = error {
+            self.errors += 1;
+            let message = error.message().to_string();
+            if wanted == Changes::Always {
+                self.changes.push(value::object([
+                    ("old_val", old.clone()),
+                    ("new_val", old),
+                    ("error", Value::from(message.clone())),
+                ])?);
+            }
+            self.first_error.get_or_insert(message);
+            return Ok(());
+        }
+        let is_unchanged = old == new && old.to_json().ok() == new.to_json().ok();
+        match (old.is_null(), new.is_null()) {
+            (true, true) => self.skipped += 1,
+            (true, false) => self.inserted += 1,
+            (false, true) => self.deleted += 1,
+            (false, false) if is_unchanged => self.unchanged += 1,
+            (false, false) => self.replaced += 1,
+        }
+        if wanted == Changes::Always || (wanted == Changes::Made && !is_unchanged) {
+            self.changes.push(value::object([("old_val", old), ("new_val", new)])?);
+        }
+        Ok(())
+    }
+
+    fn finish(self, wanted: Changes) -> Result<Value> {
+        let mut builder = ObjectBuilder::default();
+        for (name, count) in [
+            ("deleted", self.deleted),
+            ("errors", self.errors),
+            ("inserted", self.inserted),
+            ("replaced", self.replaced),
+            ("skipped", self.skipped),
+            ("unchanged", self.unchanged),
+        ] {
+            builder.insert(name, value::integer(count));
+        }
+        if let Some(message) = self.first_error {
+            builder.insert("first_error", Value::from(message));
+        }
+        if wanted != Changes::None {
+            builder.insert("changes", Value::array(self.changes)?);
+        }
+        if !self.generated_keys.is_empty() {
+            builder.insert("generated_keys", Value::array(self.generated_keys)?);
+        }
+        Ok(builder.finish()?)
+    }
+}
+
+fn return_changes(call: &Call<'_>, env: &Env) -> Result<Changes> {
+    if call.optarg(env, "return_vals")?.is_some() {
+        return Err(Error::logic("Error:  encountered obsolete optarg `return_vals`.  Use `return_changes` instead."));
+    }
+    let Some(value) = call.optarg(env, "return_changes")? else { return Ok(Changes::None) };
+    match value.as_datum()? {
+        Value::String(text) if &**text == "always" => Ok(Changes::Always),
+        Value::String(other) => Err(Error::logic(format!(
+            "Invalid return_changes value `{other}` (options are `true`, `false`, and `'always'`.)"
+        ))),
+        _ => Ok(if value.as_bool()? { Changes::Made } else { Changes::None }),
+    }
+}
+
+fn durability(call: &Call<'_>, env: &Env) -> Result<Durability> {
+    Ok(match super::tables::durability(call, env)? {
+        None => Durability::Default,
+        Some(true) => Durability::Hard,
+        Some(false) => Durability::Soft,
+    })
+}
+
+fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
+    let Some(value) = call.optarg(env, "conflict")? else { return Ok(Conflict::Error) };
+    let frame = value.frame;
+    if let Kind::Function(function) = value.kind {
+        if let Some(count) = function.parameters()
+            && count != 3
+            && count != 0
+        {
+            return Err(Error::logic("The conflict function passed to `insert` should expect 3 arguments.").at(frame));
+        }
+        if !function.is_deterministic() {
+            return Err(Error::logic("The conflict function passed to `insert` must be deterministic.").at(frame));
+        }
+        return Ok(Conflict::Function(function));
+    }
+    match &*value.as_string()? {
+        "error" => Ok(Conflict::Error),
+        "replace" => Ok(Conflict::Replace),
+        "update" => Ok(Conflict::Update),
+        other => {
+            let message =
+                format!("Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\").");
+            Err(Error::logic(message).at(frame))
+        }
+    }
+}
+
+/// The document with a primary key, made if it has none.
+fn with_key(table: &Table, document: Value, generated: &mut Vec<Value>) -> Result<Value> {
+    if !document.is_object() || document.get_field(table.primary_key()).is_some() {
+        return Ok(document);
+    }
+    if document.is_pseudotype() {
+        return Ok(document);
+    }
+    let key = Value::from(uuid::random());
+    generated.push(key.clone());
+    let mut builder = ObjectBuilder::from(document.to_fields()?);
+    builder.insert(table.primary_key(), key);
+    Ok(builder.finish()?)
+}
+
+/// An insert of a document, or why it cannot be one.
+fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write> {
+    if !document.is_object() {
+        return Err(Error::typed(
+            &document,
+            format!("Inserted value must be an OBJECT (got {}):\n{}", document.type_name(), document.print()?),
+        ));
+    }
+    let Some(key) = document.get_field(table.primary_key()) else {
+        return Err(Error::logic(format!(
+            "Inserted object must have primary key `{}`:\n{}",
+            table.primary_key(),
+            document.print()?
+        )));
+    };
+    crate::key::primary_key(&key)?;
+    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() } })
+}
+
+fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    let changes = return_changes(call, env)?;
+    let conflict = conflict(call, env)?;
+    let durability = durability(call, env)?;
+    let _hook = call.optarg_bool(env, "ignore_write_hook")?;
+    let documents = call.arg(env, 1)?;
+    let mut stream = match documents.peek() {
+        Some(object) if object.is_object() => {
+            let one = Array::new(vec![documents.into_datum()?])?;
+            crate::stream::Stream::of_array(call.frame(), one)
+        }
+        _ => documents.into_stream(env)?,
+    };
+    let mut counts = Counts::default();
+    loop {
+        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        if batch.is_empty() {
+            break;
+        }
+        let mut writes = Vec::with_capacity(batch.len());
+        for document in batch {
+            let document = with_key(&table, document, &mut counts.generated_keys)?;
+            match write_of(&table, document, &conflict) {
+                Ok(write) => writes.push(write),
+                Err(error) => {
+                    counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
+                }
+            }
+        }
+        for written in env.source.write(env, &table.info, writes, durability)? {
+            counts.take(written, changes)?;
+        }
+    }
+    call.value(counts.finish(changes)?)
+}
+
+fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let non_atomic = call.optarg_bool(env, "non_atomic")?.unwrap_or(false);
+    let changes = return_changes(call, env)?;
+    let durability = durability(call, env)?;
+    let _hook = call.optarg_bool(env, "ignore_write_hook")?;
+    let function = call.function(env, 1, Shortcut::Constant)?;
+    if !non_atomic && !function.is_deterministic() {
+        return Err(Error::logic(
+            "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?",
+        )
+        .at(function.frame));
+    }
+    let selection = call.arg(env, 0)?;
+    let mut counts = Counts::default();
+    let change_of = |row: &Value| -> Result<Change> {
+        if function.is_deterministic() {
+            return Ok(Change::Replace { function: function.clone() });
+        }
+        let document = function.call(env, std::slice::from_ref(row), true)?.into_datum()?;
+        Ok(Change::Set { document })
+    };
+    let frame = selection.frame;
+    if let Kind::Row(row) = selection.kind {
+        match change_of(&row.value) {
+            Ok(change) => {
+                let write = Write { key: row.key, change };
+                for written in env.source.write(env, &row.table.info, vec![write], durability)? {
+                    counts.take(written, changes)?;
+                }
+            }
+            Err(error) => {
+                counts.take(Written { old: row.value, new: Value::Null, error: Some(error) }, changes)?;
+            }
+        }
+        return call.value(counts.finish(changes)?);
+    }
+    let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
+    loop {
+        let batch = stream.next_batch(env, BATCH_ROWS)?;
+        if batch.is_empty() {
+            break;
+        }
+        let mut writes = Vec::with_capacity(batch.len());
+        for row in batch {
+            let key = row.field(table.primary_key())?;
+            match change_of(&row) {
+                Ok(change) => writes.push(Write { key, change }),
+                Err(error) => {
+                    counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;
+                }
+            }
+        }
+        for written in env.source.write(env, &table.info, writes, durability)? {
+            counts.take(written, changes)?;
+        }
+    }
+    call.value(counts.finish(changes)?)
+}
+
+/// Adds up the results of writes: numbers are added, lists joined, the first error is kept.
+fn add_up(left: &Value, right: &Value) -> Result<Value> {
+    let mut fields = left.to_fields()?.into_fields();
+    for (name, value) in &right.to_fields()? {
+        match fields.binary_search_by(|(own, _)| own.cmp(name)) {
+            Err(at) => fields.insert(at, (name.clone(), value.clone())),
+            Ok(at) => {
+                let own = &mut fields[at].1;
+                let sum = match (&*own, value) {
+                    (Value::Number(left), Value::Number(right)) => value::number(left.get() + right.get())?,
+                    (Value::Array(left), Value::Array(right)) => Value::array([&left[..], &right[..]].concat())?,
+                    _ => continue,
+                };
+                *own = sum;
+            }
+        }
+    }
+    Ok(Value::object(fields)?)
+}
+
+fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
+    let mut stream = call.stream(env, 0)?;
+    let function = call.function(env, 1, Shortcut::Constant)?;
+    stream.check_finite()?;
+    let mut total = Value::empty_object();
+    while let Some(row) = stream.next(env)? {
+        let result = function.call(env, &[row], false)?;
+        let frame = result.frame;
+        let added = result.into_datum().and_then(|result| match &result {
+            Value::Array(results) => results.iter().try_fold(total.clone(), |total, one| add_up(&total, one)),
+            other => add_up(&total, other),
+        });
+        total = added.map_err(|error| {
+            let message = match error.frame() {
+                Some(_) => EXPECTED.to_string(),
+                None => format!("{EXPECTED}  {}", error.message()),
+            };
+            error.with_message(message).at(frame)
+        })?;
+    }
+    call.value(total)
+}
