@@ -1,5 +1,6 @@
-//! Arrays and objects. Each knows how deeply it is nested, and none is nested deeper than [`MAX_DEPTH`]: so whatever
-//! walks a value by recursion, its destructor too, needs a bounded stack.
+//! Arrays and objects. Each knows how deeply it is nested and how long its encoding is. None is nested deeper than
+//! [`MAX_DEPTH`], so whatever walks a value by recursion, its destructor too, needs a bounded stack; and none is larger than
+//! [`MAX_VALUE_BYTES`], however often it shares its parts, so that the walk ends.
 
 use crate::{Value, ValueError, pseudo_type};
 use std::sync::Arc;
@@ -8,13 +9,35 @@ use std::sync::Arc;
 /// walk over such a value, decoded or encoded, takes more than 1 MiB of stack, as tests show; threads have 2 MiB by default.
 pub const MAX_DEPTH: usize = 500;
 
-/// The depth of something that holds `values`.
-fn depth_over<'a>(values: impl Iterator<Item = &'a Value>) -> Result<u16, ValueError> {
-    let depth = 1 + values.map(Value::depth).max().unwrap_or(0);
-    if depth > MAX_DEPTH {
-        return Err(ValueError::TooDeep { limit: MAX_DEPTH });
+/// The parts of an array or an object may have so many bytes in their encoding. Shared parts count each time: a query
+/// can put an array twice into another, and that one twice into the next, until walking it would never end.
+pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// How deep and how large something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    depth: u16,
+    /// Length of the encodings of all parts, without the container's own table.
+    parts_bytes: u32,
+}
+
+impl Extent {
+    const EMPTY: Self = Self { depth: 1, parts_bytes: 0 };
+
+    fn over<'a>(keys_bytes: usize, values: impl Iterator<Item = &'a Value>) -> Result<Self, ValueError> {
+        let (mut depth, mut bytes) = (0, keys_bytes);
+        for value in values {
+            depth = depth.max(value.depth());
+            bytes = bytes.saturating_add(value.encoded_len());
+        }
+        if depth >= MAX_DEPTH {
+            return Err(ValueError::TooDeep { limit: MAX_DEPTH });
+        }
+        match u32::try_from(bytes) {
+            Ok(parts_bytes) if bytes <= MAX_VALUE_BYTES => Ok(Self { depth: depth as u16 + 1, parts_bytes }),
+            _ => Err(ValueError::TooLarge { limit: MAX_VALUE_BYTES }),
+        }
     }
-    Ok(u16::try_from(depth).expect("the limit is below 65,536"))
 }
 
 /// An array of values, shared when cloned.
@@ -23,16 +46,16 @@ pub struct Array(Arc<Elements>);
 
 #[derive(Clone, Debug)]
 struct Elements {
-    depth: u16,
+    extent: Extent,
     values: Vec<Value>,
 }
 
 impl Array {
     /// # Errors
-    /// [`ValueError::TooDeep`] if an element is nested as deeply as is allowed.
+    /// [`ValueError::TooDeep`] if an element is nested as deeply as is allowed; [`ValueError::TooLarge`].
     pub fn new(values: Vec<Value>) -> Result<Self, ValueError> {
-        let depth = depth_over(values.iter())?;
-        Ok(Self(Arc::new(Elements { depth, values })))
+        let extent = Extent::over(0, values.iter())?;
+        Ok(Self(Arc::new(Elements { extent, values })))
     }
 
     /// The elements, without copying them if nobody else holds the array.
@@ -41,13 +64,23 @@ impl Array {
     }
 
     pub(crate) fn depth(&self) -> usize {
-        self.0.depth.into()
+        self.0.extent.depth.into()
+    }
+
+    /// Length of the encodings of all parts.
+    pub(crate) fn parts_bytes(&self) -> usize {
+        self.0.extent.parts_bytes as usize
+    }
+
+    /// Whether the two share what they hold.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl Default for Array {
     fn default() -> Self {
-        Self(Arc::new(Elements { depth: 1, values: Vec::new() }))
+        Self(Arc::new(Elements { extent: Extent::EMPTY, values: Vec::new() }))
     }
 }
 
@@ -65,7 +98,7 @@ pub struct Object(Arc<Fields>);
 
 #[derive(Clone, Debug)]
 struct Fields {
-    depth: u16,
+    extent: Extent,
     fields: Vec<(Arc<str>, Value)>,
 }
 
@@ -73,8 +106,9 @@ impl Object {
     /// `fields` are ordered by key, without equal keys.
     pub(crate) fn from_sorted(fields: Vec<(Arc<str>, Value)>) -> Result<Self, ValueError> {
         debug_assert!(fields.is_sorted_by(|(one, _), (next, _)| one < next));
-        let depth = depth_over(fields.iter().map(|(_, value)| value))?;
-        Ok(Self(Arc::new(Fields { depth, fields })))
+        let keys_bytes = fields.iter().map(|(key, _)| key.len()).sum();
+        let extent = Extent::over(keys_bytes, fields.iter().map(|(_, value)| value))?;
+        Ok(Self(Arc::new(Fields { extent, fields })))
     }
 
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -116,13 +150,23 @@ impl Object {
     }
 
     pub(crate) fn depth(&self) -> usize {
-        self.0.depth.into()
+        self.0.extent.depth.into()
+    }
+
+    /// Length of the encodings of all parts.
+    pub(crate) fn parts_bytes(&self) -> usize {
+        self.0.extent.parts_bytes as usize
+    }
+
+    /// Whether the two share what they hold.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 impl Default for Object {
     fn default() -> Self {
-        Self(Arc::new(Fields { depth: 1, fields: Vec::new() }))
+        Self(Arc::new(Fields { extent: Extent::EMPTY, fields: Vec::new() }))
     }
 }
 
@@ -162,7 +206,7 @@ impl ObjectBuilder {
     ///
     /// # Errors
     /// If the `$reql_type$` is unknown, or fields are not those that it wants; [`ValueError::TooDeep`] if a value is
-    /// nested as deeply as is allowed.
+    /// nested as deeply as is allowed; [`ValueError::TooLarge`].
     pub fn finish(self) -> Result<Value, ValueError> {
         pseudo_type::from_object(self.into_object(EqualKeys::LastCounts)?, false)
     }
@@ -234,5 +278,20 @@ mod tests {
         assert_eq!(value.clone(), value);
         assert_eq!(Value::array(vec![value.clone()]).unwrap_err(), ValueError::TooDeep { limit: MAX_DEPTH });
         assert_eq!(Value::object([("a", value)]).unwrap_err(), ValueError::TooDeep { limit: MAX_DEPTH });
+    }
+
+    #[test]
+    fn what_is_shared_counts_each_time() {
+        let mut value = Value::from("0123456789");
+        let error = loop {
+            match Value::array(vec![value.clone(), value.clone()]) {
+                Ok(twice) => value = twice,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, ValueError::TooLarge { limit: MAX_VALUE_BYTES });
+        assert!(value.encoded_len() > MAX_VALUE_BYTES / 3);
+        // Two that share their parts are compared without walking them.
+        assert_eq!(value, value.clone());
     }
 }

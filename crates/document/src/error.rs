@@ -22,7 +22,7 @@ pub enum ValueError {
     NonFinite(f64),
     #[error("Arrays and objects may be nested {limit} deep at most (limit `MAX_DEPTH`).")]
     TooDeep { limit: usize },
-    #[error("A value may have at most {limit} bytes (limit `MAX_ENCODED_BYTES`).")]
+    #[error("A value may have at most {limit} bytes (limit `MAX_VALUE_BYTES`).")]
     TooLarge { limit: usize },
     /// `key` is JSON text, in quotes.
     #[error("Duplicate key {key} in JSON.")]

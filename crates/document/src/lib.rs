@@ -19,7 +19,7 @@ mod time;
 mod utf8;
 mod value;
 
-pub use container::{Array, MAX_DEPTH, Object, ObjectBuilder};
+pub use container::{Array, MAX_DEPTH, MAX_VALUE_BYTES, Object, ObjectBuilder};
 pub use encoding::{
     Damage, Document, EncodedArray, EncodedObject, EncodedText, EncodedValue, View, assemble_array, assemble_object,
 };

@@ -29,6 +29,7 @@ fn compare<const AS_REQL: bool>(one: &Value, other: &Value) -> Ordering {
         (Value::String(one), Value::String(other)) => one.cmp(other),
         (Value::Binary(one), Value::Binary(other)) => one.cmp(other),
         (Value::Time(one), Value::Time(other)) => one.cmp(other),
+        (Value::Array(one), Value::Array(other)) if one.is_shared_with(other) => Ordering::Equal,
         (Value::Array(one), Value::Array(other)) => one
             .iter()
             .zip(other.iter())
@@ -45,6 +46,9 @@ fn compare<const AS_REQL: bool>(one: &Value, other: &Value) -> Ordering {
 }
 
 fn compare_objects<const AS_REQL: bool>(one: &Object, other: &Object) -> Ordering {
+    if one.is_shared_with(other) {
+        return Ordering::Equal;
+    }
     one.into_iter()
         .zip(other)
         .map(|((key, value), (other_key, other_value))| {

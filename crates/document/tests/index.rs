@@ -13,7 +13,7 @@ use tessera_document::{
 };
 
 fn document(value: &Value) -> Document {
-    Document::encode(value).unwrap()
+    Document::encode(value)
 }
 
 fn entries(shape: IndexShape, indexed: Option<&Value>) -> Vec<Vec<u8>> {

@@ -15,7 +15,7 @@ use tessera_document::{
 };
 
 fn document(value: &Value) -> Document {
-    Document::encode(value).unwrap()
+    Document::encode(value)
 }
 
 fn json(text: &str) -> Document {

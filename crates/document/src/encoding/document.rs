@@ -1,7 +1,7 @@
 //! An encoded value with its bytes.
 
 use super::{Damage, EncodedValue};
-use crate::{Value, ValueError};
+use crate::Value;
 use bytes::Bytes;
 use std::fmt;
 
@@ -11,12 +11,10 @@ use std::fmt;
 pub struct Document(Bytes);
 
 impl Document {
-    /// # Errors
-    /// [`ValueError::TooLarge`] if the encoding would have more than 4 GiB.
-    pub fn encode(value: &Value) -> Result<Self, ValueError> {
+    pub fn encode(value: &Value) -> Self {
         let mut out = Vec::new();
-        value.encode(&mut out)?;
-        Ok(Self(out.into()))
+        value.encode(&mut out);
+        Self(out.into())
     }
 
     /// Looks at every byte; see [`EncodedValue::check`].

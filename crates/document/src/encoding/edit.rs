@@ -1,9 +1,9 @@
 //! New encodings out of parts of others, which are copied as they are.
 
-use super::encode::{MAX_ENCODED_BYTES, write_table};
-use super::{ARRAY, Damage, ESCAPED_KEYS, EncodedObject, EncodedText, EncodedValue, OBJECT, View, width, width_index};
+use super::encode::Table;
+use super::{ARRAY, Damage, ESCAPED_KEYS, EncodedObject, EncodedText, EncodedValue, OBJECT, View};
 use crate::json::is_plain;
-use crate::{MAX_DEPTH, ObjectBuilder, PSEUDO_TYPE_KEY, Value, ValueError};
+use crate::{MAX_DEPTH, MAX_VALUE_BYTES, ObjectBuilder, PSEUDO_TYPE_KEY, Value, ValueError};
 
 impl<'a> EncodedText<'a> {
     pub fn new(text: &'a str) -> Self {
@@ -59,8 +59,14 @@ impl<'a> EncodedValue<'a> {
             (
                 View::Object(_) | View::Geometry(_) | View::Time(_),
                 View::Object(_) | View::Geometry(_) | View::Time(_),
-            ) => self.decode(0)?.merge(&other.decode(0)?)?.encode(out),
-            _ if is_special => Value::Null.merge(&other.decode(0)?)?.encode(out),
+            ) => {
+                self.decode(0)?.merge(&other.decode(0)?)?.encode(out);
+                Ok(())
+            }
+            _ if is_special => {
+                Value::Null.merge(&other.decode(0)?)?.encode(out);
+                Ok(())
+            }
             _ => {
                 out.extend_from_slice(other.0);
                 Ok(())
@@ -167,7 +173,7 @@ impl<'a> EncodedObject<'a> {
 /// are. With a `$reql_type$` it becomes what it stands for.
 ///
 /// # Errors
-/// As [`ObjectBuilder::finish`]; [`ValueError::TooLarge`] if it would have more than 4 GiB.
+/// As [`ObjectBuilder::finish`]; [`ValueError::TooLarge`].
 pub fn assemble_object<'a>(
     fields: impl IntoIterator<Item = (EncodedText<'a>, EncodedValue<'a>)>,
     out: &mut Vec<u8>,
@@ -196,13 +202,14 @@ fn finish_object(fields: &[(EncodedText<'_>, EncodedValue<'_>)], out: &mut Vec<u
     for (key, value) in fields {
         builder.insert(key.as_str(), value.decode(0)?);
     }
-    builder.finish()?.encode(out)
+    builder.finish()?.encode(out);
+    Ok(())
 }
 
 /// Appends an array of these elements, which are copied as they are.
 ///
 /// # Errors
-/// [`ValueError::TooLarge`] if it would have more than 4 GiB.
+/// [`ValueError::TooLarge`].
 pub fn assemble_array(elements: &[EncodedValue<'_>], out: &mut Vec<u8>) -> Result<(), ValueError> {
     put(ARRAY, elements.len(), elements.iter().map(|element| element.0), out)
 }
@@ -223,19 +230,15 @@ fn put<'a>(
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
     let (number, length) = parts.clone().fold((0, 0), |(number, length), part| (number + 1, length + part.len()));
-    if length > MAX_ENCODED_BYTES {
-        return Err(ValueError::TooLarge { limit: MAX_ENCODED_BYTES });
+    if length > MAX_VALUE_BYTES {
+        return Err(ValueError::TooLarge { limit: MAX_VALUE_BYTES });
     }
-    let index = width_index(length);
-    let start = out.len();
-    let table_length = 1 + (1 + number) * width(index);
-    out.reserve(table_length + length);
-    out.resize(start + table_length, 0);
-    let ends = parts.clone().scan(0, |end, part| {
-        *end += part.len();
-        Some(*end)
-    });
-    write_table(&mut out[start..], tag, index, count, ends);
-    parts.for_each(|part| out.extend_from_slice(part));
+    out.reserve(5 + 4 * number + length);
+    let mut table = Table::begin(tag, count, number, length, out);
+    for part in parts {
+        out.extend_from_slice(part);
+        table.end_part(out);
+    }
+    table.finish(length, out);
     Ok(())
 }

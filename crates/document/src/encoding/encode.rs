@@ -4,127 +4,110 @@ use super::{
     ARRAY, BINARY, ESCAPED_KEYS, FALSE, GEOMETRY, INTEGER, MAX_TINY, MAX_VAL, MIN_VAL, MINUS, NULL, NUMBER, OBJECT,
     PLAIN_STRING, STRING, TIME, TINY_INTEGER, TRUE, width, width_index,
 };
+use crate::Value;
 use crate::container::Object;
 use crate::json::is_plain;
 use crate::number::Number;
 use crate::time::Time;
-use crate::{Value, ValueError};
-
-/// An encoded value has at most so many bytes, since ends have at most four.
-pub(super) const MAX_ENCODED_BYTES: usize = u32::MAX as usize;
 
 impl Value {
     /// Appends the value's encoding.
-    ///
-    /// # Errors
-    /// [`ValueError::TooLarge`] if it would have more than 4 GiB.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), ValueError> {
-        Encoder { out, ends: Vec::new() }.value(self)
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.reserve(self.encoded_len());
+        write(self, out);
+    }
+
+    /// How many bytes the value's encoding has, which is known without making it.
+    pub fn encoded_len(&self) -> usize {
+        match self {
+            Self::MinVal | Self::MaxVal | Self::Null | Self::Bool(_) => 1,
+            Self::Number(number) => number_length(*number),
+            Self::String(text) => 1 + text.len(),
+            Self::Binary(bytes) => 1 + bytes.len(),
+            Self::Time(_) => 11,
+            Self::Array(array) => container_length(array.len(), array.parts_bytes()),
+            Self::Object(object) | Self::Geometry(object) => container_length(2 * object.len(), object.parts_bytes()),
+        }
     }
 }
 
-struct Encoder<'o> {
-    out: &'o mut Vec<u8>,
-    /// Where parts end, of all containers that are being written; the innermost one's are last.
-    ends: Vec<usize>,
+/// The length of a container with its tag and table.
+fn container_length(parts: usize, parts_bytes: usize) -> usize {
+    1 + (1 + parts) * width(width_index(parts_bytes)) + parts_bytes
 }
 
-impl Encoder<'_> {
-    fn value(&mut self, value: &Value) -> Result<(), ValueError> {
-        match value {
-            Value::MinVal => self.out.push(MIN_VAL),
-            Value::MaxVal => self.out.push(MAX_VAL),
-            Value::Null => self.out.push(NULL),
-            Value::Bool(bool) => self.out.push(if *bool { TRUE } else { FALSE }),
-            Value::Number(number) => write_number(*number, self.out),
-            Value::String(text) => write_text(text, self.out),
-            Value::Binary(bytes) => {
-                self.out.push(BINARY);
-                self.out.extend_from_slice(bytes);
+fn write(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::MinVal => out.push(MIN_VAL),
+        Value::MaxVal => out.push(MAX_VAL),
+        Value::Null => out.push(NULL),
+        Value::Bool(bool) => out.push(if *bool { TRUE } else { FALSE }),
+        Value::Number(number) => write_number(*number, out),
+        Value::String(text) => write_text(text, out),
+        Value::Binary(bytes) => {
+            out.push(BINARY);
+            out.extend_from_slice(bytes);
+        }
+        Value::Time(time) => write_time(time, out),
+        Value::Array(array) => {
+            let mut table = Table::begin(ARRAY, array.len(), array.len(), array.parts_bytes(), out);
+            for element in array.iter() {
+                write(element, out);
+                table.end_part(out);
             }
-            Value::Time(time) => write_time(time, self.out),
-            Value::Array(array) => {
-                let container = self.begin(ARRAY, array.len(), 1, array.iter().map(least_length).sum());
-                for element in array.iter() {
-                    self.value(element)?;
-                    self.ends.push(self.out.len() - container.data);
-                }
-                self.end(&container, array.len())?;
-            }
-            Value::Object(object) => self.object(OBJECT, object)?,
-            Value::Geometry(object) => self.object(GEOMETRY, object)?,
+            table.finish(array.parts_bytes(), out);
         }
-        Ok(())
-    }
-
-    fn object(&mut self, tag: u8, object: &Object) -> Result<(), ValueError> {
-        let escaped = if object.keys().all(|key| is_plain(key.as_bytes())) { 0 } else { ESCAPED_KEYS };
-        let length = object.into_iter().map(|(key, value)| key.len() + least_length(value)).sum();
-        let container = self.begin(tag + escaped, object.len(), 2, length);
-        for key in object.keys() {
-            self.out.extend_from_slice(key.as_bytes());
-            self.ends.push(self.out.len() - container.data);
-        }
-        for value in object.values() {
-            self.value(value)?;
-            self.ends.push(self.out.len() - container.data);
-        }
-        self.end(&container, object.len())
-    }
-
-    /// Leaves room for the tag and the table, as wide as it must be if the parts have `length` bytes.
-    fn begin(&mut self, tag: u8, count: usize, per_entry: usize, length: usize) -> Container {
-        let start = self.out.len();
-        let data = start + 1 + (1 + count * per_entry) * width(width_index(length));
-        self.out.resize(data, 0);
-        Container { tag, start, data, parts: count * per_entry, first_end: self.ends.len() }
-    }
-
-    /// Writes the tag and the table. If the parts are longer than was thought, they move to make room.
-    fn end(&mut self, container: &Container, count: usize) -> Result<(), ValueError> {
-        let length = self.out.len() - container.data;
-        if length > MAX_ENCODED_BYTES {
-            return Err(ValueError::TooLarge { limit: MAX_ENCODED_BYTES });
-        }
-        let index = width_index(length);
-        let data = container.start + 1 + (1 + container.parts) * width(index);
-        if data > container.data {
-            self.out.resize(data + length, 0);
-            self.out.copy_within(container.data..container.data + length, data);
-        }
-        let ends = self.ends.drain(container.first_end..);
-        write_table(&mut self.out[container.start..data], container.tag, index, count, ends);
-        Ok(())
+        Value::Object(object) => write_object(OBJECT, object, out),
+        Value::Geometry(object) => write_object(GEOMETRY, object, out),
     }
 }
 
-struct Container {
-    tag: u8,
-    start: usize,
+fn write_object(tag: u8, object: &Object, out: &mut Vec<u8>) {
+    let escaped = if object.keys().all(|key| is_plain(key.as_bytes())) { 0 } else { ESCAPED_KEYS };
+    let mut table = Table::begin(tag + escaped, object.len(), 2 * object.len(), object.parts_bytes(), out);
+    for key in object.keys() {
+        out.extend_from_slice(key.as_bytes());
+        table.end_part(out);
+    }
+    for value in object.values() {
+        write(value, out);
+        table.end_part(out);
+    }
+    table.finish(object.parts_bytes(), out);
+}
+
+/// The table of a container whose parts are being written behind it.
+pub(super) struct Table {
+    width: usize,
+    /// Where the next end is written.
+    next: usize,
     /// Where the parts begin.
     data: usize,
-    parts: usize,
-    /// The number of the container's first end.
-    first_end: usize,
 }
 
-/// Writes the tag of a container with the index of its width added, the count and the ends.
-pub(super) fn write_table(table: &mut [u8], tag: u8, index: u8, count: usize, ends: impl Iterator<Item = usize>) {
-    table[0] = tag + index;
-    let width = width(index);
-    for (place, number) in table[1..].chunks_exact_mut(width).zip(std::iter::once(count).chain(ends)) {
-        place.copy_from_slice(&number.to_le_bytes()[..width]);
+impl Table {
+    /// Writes the tag, with the index of its width added, and the count, and leaves room for the ends of `parts` parts,
+    /// which have `parts_bytes` bytes together.
+    pub(super) fn begin(tag: u8, count: usize, parts: usize, parts_bytes: usize, out: &mut Vec<u8>) -> Self {
+        let index = width_index(parts_bytes);
+        let width = width(index);
+        out.push(tag + index);
+        out.extend_from_slice(&count.to_le_bytes()[..width]);
+        let next = out.len();
+        out.resize(next + parts * width, 0);
+        Self { width, next, data: out.len() }
     }
-}
 
-/// What the encoding of a value has at least, known without walking it.
-fn least_length(value: &Value) -> usize {
-    match value {
-        Value::String(text) => 1 + text.len(),
-        Value::Binary(bytes) => 1 + bytes.len(),
-        Value::Array(array) => 2 + 2 * array.len(),
-        Value::Object(object) | Value::Geometry(object) => 2 + 3 * object.len(),
-        _ => 1,
+    /// Notes that a part ends at the end of `out`.
+    pub(super) fn end_part(&mut self, out: &mut [u8]) {
+        let end = out.len() - self.data;
+        out[self.next..self.next + self.width].copy_from_slice(&end.to_le_bytes()[..self.width]);
+        self.next += self.width;
+    }
+
+    /// All parts are there.
+    pub(super) fn finish(self, parts_bytes: usize, out: &[u8]) {
+        assert_eq!(out.len() - self.data, parts_bytes, "the length of an encoding was computed wrongly");
     }
 }
 
@@ -146,6 +129,15 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
     }
     out.push(INTEGER);
     out.extend_from_slice(&integer.to_le_bytes()[..integer_length(integer)]);
+}
+
+fn number_length(number: Number) -> usize {
+    let is_negative_zero = number.get() == 0.0 && number.get().is_sign_negative();
+    match number.as_integer() {
+        Some(0..=MAX_TINY) if !is_negative_zero => 1,
+        Some(integer) if !is_negative_zero => 1 + integer_length(integer),
+        _ => 9,
+    }
 }
 
 /// The fewest bytes of two's complement.
