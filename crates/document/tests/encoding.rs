@@ -172,6 +172,20 @@ fn bytes_that_are_nested_for_ever_are_refused_and_do_no_harm() {
 }
 
 #[test]
+fn parts_that_overlap_are_not_walked_again_and_again() {
+    // Each array seems to hold the one before it twice, so that there would be two to the power of 45 numbers.
+    let mut bytes = vec![0x80];
+    for _ in 0..45 {
+        let length = u8::try_from(bytes.len()).unwrap();
+        bytes.splice(0..0, [0x01, 3, length, 0, length]);
+    }
+    assert!(EncodedValue::check(&bytes).is_err());
+    use_up(&bytes, &bytes);
+    let other: Vec<u8> = bytes.iter().map(|&byte| if byte == 0x80 { 0x81 } else { byte }).collect();
+    use_up(&bytes, &other);
+}
+
+#[test]
 fn a_field_of_a_document_shares_its_bytes() {
     let document = Document::encode(&Value::from_json(r#"{"a":{"b":"text"},"c":[1,2]}"#).unwrap());
     let field = document.get_field("a").unwrap().get_field("b").unwrap();
