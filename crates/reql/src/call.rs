@@ -117,6 +117,21 @@ impl<'a> Call<'a> {
     }
 
     pub fn arg_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
+        let mut value = self.arg_unread_with(env, at, literals)?;
+        if let Kind::Row(row) = &mut value.kind
+            && let Some(error) = row.error.take()
+        {
+            return Err(error);
+        }
+        Ok(value)
+    }
+
+    /// The argument, for terms that do not look into a document that could not be read.
+    pub fn arg_unread(&mut self, env: &Env, at: usize) -> Result<Val> {
+        self.arg_unread_with(env, at, self.call.definition.literals)
+    }
+
+    fn arg_unread_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
         if at == 0
             && let Some(first) = self.first.take()
         {
@@ -207,19 +222,21 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Whether the left and right end of a range belong to it: `left_bound` and `right_bound`.
-    pub fn bounds(&self, env: &Env, left_default: bool, right_default: bool) -> Result<(bool, bool)> {
-        let closed = |name: &str, default: bool| -> Result<bool> {
-            let Some(value) = self.optarg(env, name)? else { return Ok(default) };
-            match &*value.as_string()? {
-                "closed" => Ok(true),
-                "open" => Ok(false),
-                other => {
-                    let shown = Value::from(other).print()?;
-                    Err(Error::logic(format!("Expected `open` or `closed` for optarg `{name}` (got `{shown}`).")))
-                }
+    /// Whether an end of a range belongs to it: the optional argument is `open` or `closed`.
+    pub fn bound(&self, env: &Env, name: &str, default: bool) -> Result<bool> {
+        let Some(value) = self.optarg(env, name)? else { return Ok(default) };
+        match &*value.as_string()? {
+            "closed" => Ok(true),
+            "open" => Ok(false),
+            other => {
+                let shown = Value::from(other).print()?;
+                Err(Error::logic(format!("Expected `open` or `closed` for optarg `{name}` (got `{shown}`).")))
             }
-        };
-        Ok((closed("left_bound", left_default)?, closed("right_bound", right_default)?))
+        }
+    }
+
+    /// Whether the left and right end of a range belong to it.
+    pub fn bounds(&self, env: &Env, left: bool, right: bool) -> Result<(bool, bool)> {
+        Ok((self.bound(env, "left_bound", left)?, self.bound(env, "right_bound", right)?))
     }
 }

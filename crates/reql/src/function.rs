@@ -77,7 +77,7 @@ pub enum Body {
 
 impl Function {
     pub fn new(template: Arc<Template>, scope: Scope) -> Self {
-        Self { frame: template.frame, body: Body::Query { template, scope } }
+        Self { frame: template.body.frame, body: Body::Query { template, scope } }
     }
 
     pub fn is_deterministic(&self) -> bool {
@@ -149,7 +149,7 @@ impl Function {
     /// # Errors
     /// As [`Function::call`].
     pub fn accepts(&self, env: &Env, row: &Value, default: Option<&Function>) -> Result<bool> {
-        let error = match self.predicate(env, row).map_err(|error| error.at(self.frame)) {
+        let error = match self.predicate(env, row) {
             Err(error) if error.is_non_existence() => error,
             other => return other,
         };
@@ -169,7 +169,8 @@ impl Function {
             }
             _ => false,
         };
-        if is_pattern && matches!(result, Value::Object(_)) {
+        if is_pattern && result.is_object() {
+            // A row that is no object is the fault of `filter`, not of the pattern.
             return matches_pattern(&result, row);
         }
         result.to_bool()

@@ -7,14 +7,30 @@ use tessera_document::reconstructable;
 use crate::error::{Error, Result};
 use crate::value::{Value, ValueExt as _};
 
-/// The longest encoded primary key.
-pub const MAX_PRIMARY_KEY_BYTES: usize = 127;
+/// The longest encoded primary key: 127 characters of a string, and one byte that says that it is a string.
+pub const MAX_PRIMARY_KEY_BYTES: usize = 128;
 
 /// The bytes of a primary key.
 ///
 /// # Errors
 /// If the value cannot be a key, or is too long for one.
 pub fn primary_key(value: &Value) -> Result<Vec<u8>> {
+    let out = primary_bound(value)?;
+    if out.len() > MAX_PRIMARY_KEY_BYTES {
+        let shown = value.print()?;
+        return Err(Error::logic(format!(
+            "Primary key too long (max {} characters): {shown}",
+            MAX_PRIMARY_KEY_BYTES - 1
+        )));
+    }
+    Ok(out)
+}
+
+/// The bytes of the end of a range of primary keys, which may be longer than a key.
+///
+/// # Errors
+/// If the value cannot be a key.
+pub fn primary_bound(value: &Value) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     if !scalar(value, &mut out, false)? {
         match value {
@@ -28,10 +44,6 @@ pub fn primary_key(value: &Value) -> Result<Vec<u8>> {
                 return Err(Error::typed(value, message));
             }
         }
-    }
-    if out.len() > MAX_PRIMARY_KEY_BYTES {
-        let shown = value.print()?;
-        return Err(Error::logic(format!("Primary key too long (max {MAX_PRIMARY_KEY_BYTES} characters): {shown}")));
     }
     Ok(out)
 }

@@ -272,7 +272,7 @@ impl Prepared {
         let frame = result.frame;
         match result.kind {
             Kind::Datum(value) => Ok(Ok(value)),
-            Kind::Row(row) => Ok(Ok(row.value)),
+            Kind::Row(row) => row.error.map_or(Ok(Ok(row.value)), Err),
             Kind::Grouped(groups) => Ok(Ok(grouped(env, groups)?)),
             Kind::Stream(stream) | Kind::Selection(_, stream) if stream.is_grouped() => {
                 let groups = stream.into_groups(env)?;
@@ -282,7 +282,10 @@ impl Prepared {
                 let items = stream.collect(env)?;
                 Ok(Ok(env.array(items)?))
             }
-            Kind::Stream(stream) | Kind::Selection(_, stream) => Ok(Err(stream)),
+            Kind::Stream(stream) | Kind::Selection(_, stream) => {
+                check_batch_options(env)?;
+                Ok(Err(stream))
+            }
             Kind::Table(table) => Ok(Err(crate::selection::TableSlice::whole(table).stream(env, frame))),
             Kind::Slice(slice) => Ok(Err(slice.stream(env, frame))),
             Kind::Database(_) | Kind::Function(_) => {
@@ -292,6 +295,27 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Whether the options that bound the batches of a stream are numbers that can.
+fn check_batch_options(env: &Env) -> Result<()> {
+    for name in ["min_batch_rows", "max_batch_rows", "max_batch_bytes", "first_batch_scaledown_factor"] {
+        let Some(value) = env.global_optarg(name).map_err(|error| error.elsewhere())? else { continue };
+        let number = value.as_integer().map_err(|error| error.elsewhere())?;
+        if number < 1 {
+            let message = format!("The option `{name}` must be at least 1.");
+            return Err(Error::new(ErrorKind::Internal, message).at(FrameId::ROOT));
+        }
+    }
+    let Some(value) = env.global_optarg("max_batch_seconds").map_err(|error| error.elsewhere())? else {
+        return Ok(());
+    };
+    let number = value.as_number().map_err(|error| error.elsewhere())?;
+    if number <= 0.0 {
+        let shown = tessera_document::reconstructable(number);
+        return Err(Error::logic(format!("max_batch_seconds must be positive (got `{shown}`).")).at(FrameId::ROOT));
+    }
+    Ok(())
 }
 
 /// Grouped data as it is answered. It is no value of the language, so it is made of parts.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::env::Env;
-use crate::error::{FrameId, Result};
+use crate::error::{Error, FrameId, Result};
 use crate::source::{KeyRange, Order, Scan, TableInfo};
 use crate::stream::{Stream, TableRows};
 use crate::value::Value;
@@ -35,8 +35,9 @@ impl Table {
     }
 }
 
-/// A document that was got by its key, or its absence.
+/// A document that was got by its key, or its absence. Why it could not be got concerns those only who look at it.
 pub struct Row {
+    pub error: Option<Error>,
     pub table: Arc<Table>,
     pub key: Value,
     pub value: Value,

@@ -109,7 +109,7 @@ pub enum Conflict {
     Error,
     Replace,
     Update,
-    /// What the function makes of key, old and new document.
+    /// What the function makes of the name of the primary key, old and new document.
     Function(Arc<Function>),
 }
 
@@ -177,7 +177,7 @@ impl Change {
                 Conflict::Replace => document.clone(),
                 Conflict::Update => old.merge(document)?,
                 Conflict::Function(function) => {
-                    let args = [key.clone(), old.clone(), document.clone()];
+                    let args = [Value::from(primary_key), old.clone(), document.clone()];
                     function.call(env, &args, true)?.into_datum()?
                 }
             },
@@ -206,9 +206,12 @@ fn check_replacement(primary_key: &str, key: &Value, old: &Value, new: &Value) -
     };
     let old_key = old.get_field(primary_key).unwrap_or_else(|| key.clone());
     if new_key != old_key {
-        let from = if old.is_null() { "null".into() } else { format!("`{}`", old.print()?) };
-        let to = if old.is_null() { new.print()? } else { format!("`{}`", new.print()?) };
-        return Err(Error::logic(format!("Primary key `{primary_key}` cannot be changed ({from} -> {to}).")));
+        let new = new.print()?;
+        return Err(Error::logic(if old.is_null() {
+            format!("Primary key `{primary_key}` cannot be changed (null -> {new})")
+        } else {
+            format!("Primary key `{primary_key}` cannot be changed (`{}` -> `{new}`).", old.print()?)
+        }));
     }
     check_stored(new)
 }
@@ -221,10 +224,7 @@ fn check_stored(value: &Value) -> Result<()> {
         }
         Value::Array(items) => items.iter().try_for_each(check_stored),
         Value::Object(object) => object.values().try_for_each(check_stored),
-        Value::MinVal | Value::MaxVal => {
-            let name = if matches!(value, Value::MinVal) { "MINVAL" } else { "MAXVAL" };
-            Err(Error::logic(format!("Cannot write {name} to disk.")))
-        }
+        Value::MinVal | Value::MaxVal => Err(Error::logic("`r.minval` and `r.maxval` cannot be written to disk.")),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Calendar arithmetic of times: days to dates and back, and ISO 8601.
 
-use crate::error::{Error, Result};
-use crate::value::{Time, Timezone};
+use crate::error::{Error, ErrorKind, Result};
+use crate::value::{Time, Timezone, until_nul};
 
 /// A moment moved by seconds.
 ///
@@ -29,6 +29,42 @@ pub struct Parts {
 
 fn out_of_range() -> Error {
     Error::logic("Error in time logic: Year is out of valid range: 1400..9999.")
+}
+
+/// RethinkDB's library knows time zones from 12 hours behind to 14 hours ahead.
+///
+/// # Errors
+/// If the zone is further away.
+pub fn check_offset(zone: Timezone) -> Result<()> {
+    let minutes = zone.offset_minutes();
+    if (-720..=840).contains(&minutes) {
+        return Ok(());
+    }
+    let sign = if minutes < 0 { "-" } else { "" };
+    let minutes = minutes.abs();
+    Err(Error::logic(format!(
+        "Error in time logic: Offset out of range: {sign}{:02}:{:02}:00.",
+        minutes / 60,
+        minutes % 60
+    )))
+}
+
+/// Reads a time zone.
+///
+/// # Errors
+/// If the text is none.
+pub fn zone(text: &str) -> Result<Timezone> {
+    Timezone::parse(text).map_err(|error| {
+        let error = Error::from(error);
+        if error.message().starts_with("Truncated") { truncated(text) } else { error }
+    })
+}
+
+fn truncated(text: &str) -> Error {
+    Error::logic(format!(
+        "Invalid time zone string `{text}`. Valid time zones are `+hh:mm`, `-hh:mm`, `+hhmm`, `-hhmm`, `+hh`, `-hh` \
+         and `Z`."
+    ))
 }
 
 /// Days from 1970 to a date (the algorithm is Howard Hinnant's `days_from_civil`).
@@ -62,20 +98,24 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 /// # Errors
 /// If the year is none that dates may have.
 pub fn parts(time: &Time) -> Result<Parts> {
+    check_offset(time.timezone())?;
     let local = (time.epoch_seconds() * 1000.0).round() + f64::from(time.timezone().offset_minutes()) * 60_000.0;
-    if local.abs() > 1e15 {
-        return Err(out_of_range());
+    if local.abs() > 9.2e15 {
+        return Err(Error::new(ErrorKind::Internal, "The time is too far away for a calendar."));
     }
     let local = local as i64;
     let days = local.div_euclid(MILLISECONDS_PER_DAY);
     let (year, month, day) = date_of(days);
-    if !YEARS.contains(&year) {
-        return Err(out_of_range());
-    }
     Ok(Parts { year, month, day, days, millisecond_of_day: local.rem_euclid(MILLISECONDS_PER_DAY) })
 }
 
 impl Parts {
+    /// # Errors
+    /// If the year is none that dates may have. Times of day have none, so they are known for other years, too.
+    pub fn check_year(&self) -> Result<()> {
+        if YEARS.contains(&self.year) { Ok(()) } else { Err(out_of_range()) }
+    }
+
     /// Monday is 1, Sunday 7.
     pub fn day_of_week(&self) -> i64 {
         (self.days + 3).rem_euclid(7) + 1
@@ -97,18 +137,19 @@ impl Parts {
 /// If there is no such date.
 pub fn of_date(date: (i64, i64, i64), seconds: f64, zone: Timezone) -> Result<Time> {
     let (year, month, day) = date;
-    if !YEARS.contains(&year) {
-        return Err(out_of_range());
+    if !(1..=31).contains(&day) {
+        return Err(Error::logic("Error in time logic: Day of month value is out of range 1..31."));
     }
     if !(1..=12).contains(&month) {
         return Err(Error::logic("Error in time logic: Month number is out of range 1..12."));
     }
-    if !(1..=31).contains(&day) {
-        return Err(Error::logic("Error in time logic: Day of month value is out of range 1..31."));
+    if !YEARS.contains(&year) {
+        return Err(out_of_range());
     }
     if day > days_in_month(year, month) {
         return Err(Error::logic("Error in time logic: Day of month is not valid for year."));
     }
+    check_offset(zone)?;
     let epoch = days_of(year, month, day) as f64 * 86_400.0 + seconds - f64::from(zone.offset_minutes()) * 60.0;
     Ok(Time::new(epoch, zone)?)
 }
@@ -119,6 +160,7 @@ pub fn of_date(date: (i64, i64, i64), seconds: f64, zone: Timezone) -> Result<Ti
 /// If the year is none that dates may have.
 pub fn to_iso8601(time: &Time) -> Result<String> {
     let parts = parts(time)?;
+    parts.check_year()?;
     let milliseconds = parts.millisecond_of_day;
     let (hours, minutes) = (milliseconds / 3_600_000, milliseconds / 60_000 % 60);
     let (seconds, fraction) = (milliseconds / 1000 % 60, milliseconds % 1000);
@@ -154,13 +196,14 @@ impl<'a> Reader<'a> {
         let mut number = 0;
         for _ in 0..count {
             match self.text.as_bytes().get(self.at) {
-                None => return Err(Error::logic(format!("Truncated date string `{}`.", self.text))),
+                None => return Err(truncated(self.text)),
                 Some(digit @ b'0'..=b'9') => number = number * 10 + i64::from(digit - b'0'),
                 Some(_) => {
                     let found = self.text[self.at..].chars().next().unwrap_or(char::REPLACEMENT_CHARACTER);
                     return Err(Error::logic(format!(
-                        "Invalid date string `{}` (got `{found}` but expected a digit).",
-                        self.text
+                        "Invalid date string `{}` (got `{}` but expected a digit).",
+                        until_nul(self.text),
+                        if found == '\0' { String::new() } else { found.to_string() }
                     )));
                 }
             }
@@ -232,11 +275,12 @@ fn time_of_day(text: &str) -> Result<f64> {
             }
             seconds = reader.digits(2)?;
             if reader.take(b'.') {
-                let mut scale = 100;
+                let (mut fraction, mut scale) = (0.0, 1000.0);
                 while !reader.is_at_end() {
-                    milliseconds += reader.digits(1)? * scale;
-                    scale /= 10;
+                    scale /= 10.0;
+                    fraction += reader.digits(1)? as f64 * scale;
                 }
+                milliseconds = fraction.round() as i64;
             }
         }
     }
@@ -260,7 +304,7 @@ pub fn from_iso8601(text: &str, default_zone: &str) -> Result<Time> {
             let sign = text.find('-').or_else(|| text.find('+')).or_else(|| text.find('Z'));
             let (time, zone) = sign.map_or((text, None), |at| (&text[..at], Some(&text[at..])));
             let seconds = time_of_day(time)?;
-            (seconds, zone.map(Timezone::parse).transpose()?)
+            (seconds, zone.map(self::zone).transpose()?)
         }
     };
     if matches!(date, Date::Week) {

@@ -67,8 +67,7 @@ impl Val {
         Self { frame, kind: Kind::Function(function) }
     }
 
-    pub fn from_stream(env: &Env, frame: FrameId, mut stream: Stream) -> Result<Self> {
-        stream.frame = frame;
+    pub fn from_stream(env: &Env, frame: FrameId, stream: Stream) -> Result<Self> {
         if stream.is_array() && !stream.is_grouped() {
             let items = stream.collect(env)?;
             return Ok(Self::datum(frame, env.array(items)?));
@@ -115,7 +114,7 @@ impl Val {
     pub fn expected(&self, name: &str) -> Error {
         match self.print() {
             Ok(shown) => self.typed_error(format!("Expected type {name} but found {}:\n{shown}", self.type_name())),
-            Err(error) => error.at(self.frame),
+            Err(error) => error,
         }
     }
 
@@ -140,13 +139,16 @@ impl Val {
     }
 
     pub fn as_datum(&self) -> Result<&Value> {
+        if let Kind::Row(Row { error: Some(error), .. }) = &self.kind {
+            return Err(error.clone());
+        }
         self.peek().ok_or_else(|| self.expected("DATUM"))
     }
 
     pub fn into_datum(self) -> Result<Value> {
         match self.kind {
             Kind::Datum(value) => Ok(value),
-            Kind::Row(row) => Ok(row.value),
+            Kind::Row(row) => row.error.map_or(Ok(row.value), Err),
             kind => Err(Self { frame: self.frame, kind }.expected("DATUM")),
         }
     }

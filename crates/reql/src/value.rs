@@ -39,12 +39,17 @@ pub fn checked_integer(number: f64) -> Result<i64> {
     Err(Error::logic(format!("Number not an integer{range}: {}", reconstructable(number))))
 }
 
+/// A name as messages show it: RethinkDB writes them with C's functions, which stop at a zero.
+pub fn until_nul(text: &str) -> &str {
+    text.split('\0').next().unwrap_or_default()
+}
+
 /// What terms ask of values.
 pub trait ValueExt {
     /// Whether the value counts as true.
     ///
     /// # Errors
-    /// `MINVAL` and `MAXVAL` are neither true nor false.
+    /// None at present; every value is true or false.
     fn to_bool(&self) -> Result<bool>;
     /// # Errors
     /// If the value is no number.
@@ -99,13 +104,7 @@ fn expected<T>(value: &Value, name: &str) -> Result<T> {
 
 impl ValueExt for Value {
     fn to_bool(&self) -> Result<bool> {
-        match self {
-            Self::MinVal | Self::MaxVal => {
-                let name = if matches!(self, Self::MinVal) { "r.minval" } else { "r.maxval" };
-                Err(Error::logic(format!("Cannot convert `{name}` to JSON.")))
-            }
-            other => Ok(other.is_truthy()),
-        }
+        Ok(self.is_truthy())
     }
 
     fn to_number(&self) -> Result<f64> {
@@ -156,6 +155,7 @@ impl ValueExt for Value {
         } else if let Some(value) = self.to_fields()?.get(name) {
             return Ok(value.clone());
         }
+        let name = until_nul(name);
         Err(Error::non_existence(format!("No attribute `{name}` in object:\n{}", self.print()?)))
     }
 

@@ -196,14 +196,12 @@ impl Source for MemorySource {
     fn rename_index(&self, table: &TableInfo, from: &str, to: &str, overwrite: bool) -> Result<()> {
         let data = self.find(table)?;
         let mut data = lock(&data);
-        if !data.indexes.contains_key(from) {
+        let is_there = data.indexes.contains_key(from);
+        if !is_there && overwrite {
             return Err(data.no_index(from));
         }
-        if from == to {
-            return Ok(());
-        }
-        if data.indexes.contains_key(to) && !overwrite {
-            return Err(data.index_exists(to));
+        if !is_there || (from != to && !overwrite && data.indexes.contains_key(to)) {
+            return Err(data.cannot_rename(from, to));
         }
         if let Some(index) = data.indexes.remove(from) {
             data.indexes.insert(to.into(), index);

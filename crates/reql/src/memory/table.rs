@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::index;
 use crate::key;
 use crate::source::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
-use crate::value::Value;
+use crate::value::{Value, until_nul};
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
 /// equal keys of one document it is.
@@ -43,6 +43,14 @@ impl TableData {
         Error::failed(format!("Index `{name}` already exists on table `{}`.", self.name()))
     }
 
+    pub fn cannot_rename(&self, from: &str, to: &str) -> Error {
+        let (from, to) = (until_nul(from), until_nul(to));
+        Error::failed(format!(
+            "Index `{from}` does not exist or index `{to}` already exists on table `{}`.",
+            self.name()
+        ))
+    }
+
     pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {
         let mut entries = BTreeSet::new();
         for (primary, document) in &self.documents {
@@ -75,11 +83,16 @@ impl TableData {
     }
 
     pub fn page(&self, scan: &Scan) -> Result<Page> {
+        // A single key must be one that a document may have; the ends of a range need not.
+        let is_point = matches!(
+            (&scan.range.lower, &scan.range.upper),
+            (Bound::Included(lower), Bound::Included(upper)) if lower == upper
+        );
         let encode = |bound: &Bound<Value>| -> Result<Bound<Vec<u8>>> {
             let encode = |value: &Value| match value {
-                // A bound of a range need not be a key that a document may have.
                 Value::MinVal | Value::MaxVal => key::secondary_key(value),
-                other if scan.index.is_none() => key::primary_key(other),
+                other if scan.index.is_none() && is_point => key::primary_key(other),
+                other if scan.index.is_none() => key::primary_bound(other),
                 other => key::secondary_key(other),
             };
             Ok(match bound {

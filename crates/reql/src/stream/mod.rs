@@ -87,7 +87,7 @@ impl Stream {
 
     fn raw(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
         env.step()?;
-        self.rows.next(env, limit).at(self.frame)
+        self.rows.next(env, limit)
     }
 
     /// At most `limit` rows; none means that there are no more.
@@ -95,6 +95,10 @@ impl Stream {
     /// # Errors
     /// If rows cannot be read, or an operation complains.
     pub fn next_batch(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        if self.is_grouped {
+            let message = "Cannot treat the output of `group` as a stream (did you mean to `ungroup`?).";
+            return Err(Error::logic(message).at(self.frame));
+        }
         while self.ready.is_empty() {
             let rows = self.raw(env, limit)?;
             if rows.is_empty() {
@@ -218,6 +222,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::next_batch`], and what the terminal complains about.
     pub fn aggregate(mut self, env: &Env, frame: FrameId, terminal: &Arc<Terminal>) -> Result<Val> {
+        let own = self.frame;
         self.check_finite()?;
         let mut accumulators = BTreeMap::<Option<Value>, Accumulator>::new();
         self.for_each_batch(env, |grouped| {
@@ -238,12 +243,12 @@ impl Stream {
         })?;
         if !self.is_grouped {
             let accumulator = accumulators.remove(&None).unwrap_or_else(|| terminal.accumulator(frame));
-            return Ok(Val::datum(frame, accumulator.finish()?));
+            return Ok(Val::datum(own, accumulator.finish()?));
         }
         let mut out = Groups::default();
         for (group, accumulator) in accumulators {
             out.insert(group.unwrap_or(Value::Null), accumulator.finish()?);
         }
-        Ok(Val { frame, kind: Kind::Grouped(out) })
+        Ok(Val { frame: own, kind: Kind::Grouped(out) })
     }
 }

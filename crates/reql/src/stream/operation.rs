@@ -17,7 +17,8 @@ pub enum Operation {
     Map(Arc<Function>),
     /// Keeps rows for which the function is true; the second function says what to do where something is not there.
     Filter(Arc<Function>, Option<Arc<Function>>),
-    ConcatMap(Arc<Function>),
+    /// Every row of what the function gives; the place is for complaints that it gives no sequence.
+    ConcatMap(Arc<Function>, FrameId),
     /// As `ConcatMap` of one value, leaving out rows for which something is not there.
     MapPresent(Arc<Function>),
     Group {
@@ -53,9 +54,9 @@ impl Operation {
                         out.push(row);
                     }
                 }
-                Self::ConcatMap(function) => {
+                Self::ConcatMap(function, frame) => {
                     let result = function.call(env, &[row], false)?;
-                    let mut stream = result.into_stream(env).at(function.frame)?;
+                    let mut stream = result.into_stream(env).at(*frame)?;
                     stream.check_finite()?;
                     loop {
                         let batch = stream.next_batch(env, super::BATCH_ROWS)?;

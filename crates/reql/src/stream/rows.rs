@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{BATCH_ROWS, Rows, Stream};
 use crate::env::Env;
-use crate::error::{At as _, Error, FrameId, Result};
+use crate::error::{At as _, Error, Result};
 use crate::function::Function;
 use crate::selection::Table;
 use crate::source::{KeyRange, Order, Scan};
@@ -153,7 +153,7 @@ impl Rows for SliceRows {
     }
 
     fn is_infinite(&self) -> bool {
-        self.inner.is_infinite() && self.until.is_none()
+        self.inner.is_infinite()
     }
 }
 
@@ -305,7 +305,6 @@ impl Rows for OffsetRows {
 
 /// For each row of a stream the documents of a table whose key is what a function makes of the row.
 pub struct EqualityJoinRows {
-    pub frame: FrameId,
     pub left: Stream,
     pub function: Arc<Function>,
     pub table: Arc<Table>,
@@ -338,6 +337,14 @@ impl EqualityJoinRows {
 }
 
 impl Rows for EqualityJoinRows {
+    fn is_array(&self) -> bool {
+        self.left.is_array()
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.left.is_infinite()
+    }
+
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
         while self.ready.len() < limit {
             let Some(row) = self.left.next(env)? else { break };
@@ -350,7 +357,7 @@ impl Rows for EqualityJoinRows {
                 Err(error) if error.is_non_existence() => continue,
                 Err(error) => return Err(error),
             };
-            for found in self.matches(env, &key).at(self.frame)? {
+            for found in self.matches(env, &key)? {
                 self.ready.push_back(value::object([("left", row.clone()), ("right", found)])?);
             }
         }

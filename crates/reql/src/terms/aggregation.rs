@@ -15,15 +15,19 @@ use crate::value::{self, Value};
 
 pub const TERMS: &[Definition] = &[
     Definition::new(code::COUNT, 1, 2, count).grouping(Grouping::Stream),
-    Definition::new(145, 1, 2, |call, env| aggregate(call, env, Terminal::Sum)).grouping(Grouping::Stream),
-    Definition::new(146, 1, 2, |call, env| aggregate(call, env, Terminal::Average)).grouping(Grouping::Stream),
+    Definition::new(145, 1, 2, |call, env| aggregate(call, env, "sum", Terminal::Sum))
+        .grouping(Grouping::Stream)
+        .optargs(&["index"]),
+    Definition::new(146, 1, 2, |call, env| aggregate(call, env, "avg", Terminal::Average))
+        .grouping(Grouping::Stream)
+        .optargs(&["index"]),
     Definition::new(147, 1, 2, |call, env| aggregate_by(call, env, Terminal::Min))
         .grouping(Grouping::Stream)
         .optargs(&["index"]),
     Definition::new(148, 1, 2, |call, env| aggregate_by(call, env, Terminal::Max))
         .grouping(Grouping::Stream)
         .optargs(&["index"]),
-    Definition::new(code::REDUCE, 2, 2, reduce).grouping(Grouping::Stream),
+    Definition::new(code::REDUCE, 2, 2, reduce).grouping(Grouping::Stream).optargs(&["base"]),
     Definition::variadic(code::GROUP, 1, group).grouping(Grouping::Stream).optargs(&["index", "multi"]),
     Definition::new(150, 1, 1, ungroup).grouping(Grouping::Ignored),
     Definition::variadic(code::CONTAINS, 1, contains),
@@ -35,7 +39,7 @@ fn count(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         match value.peek() {
             Some(Value::String(text)) => return call.value(value::integer(text.chars().count())),
             Some(Value::Binary(bytes)) => return call.value(value::integer(bytes.len())),
-            Some(object) if object.to_object().is_some() && !matches!(object, Value::Time(_) | Value::Geometry(_)) => {
+            Some(object) if object.to_object().is_some() => {
                 return call.value(value::integer(object.to_object().map_or(0, |object| object.len())));
             }
             _ => {}
@@ -50,8 +54,12 @@ fn count(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 type MakeTerminal = fn(Option<Arc<Function>>) -> Terminal;
 
-fn aggregate(call: &mut Call<'_>, env: &Env, make: MakeTerminal) -> Result<Val> {
+fn aggregate(call: &mut Call<'_>, env: &Env, name: &str, make: MakeTerminal) -> Result<Val> {
     let value = call.arg(env, 0)?;
+    if call.optarg(env, "index")?.is_some() {
+        value.into_table()?;
+        return Err(Error::logic(format!("Cannot call {name} on an index.")));
+    }
     let function = if call.count() == 2 { Some(call.function(env, 1, Shortcut::GetField)?) } else { None };
     let stream = value.into_stream(env)?;
     stream.aggregate(env, call.frame(), &Arc::new(make(function)))
@@ -67,10 +75,10 @@ fn aggregate_by(call: &mut Call<'_>, env: &Env, make: MakeTerminal) -> Result<Va
     if call.count() == 2 {
         return Err(Error::logic("Cannot provide both a function and an index to `min` or `max`."));
     }
-    let name = index.as_string()?;
     let table = value.into_table()?;
+    let name = index.as_string()?;
     let mut slice = crate::selection::TableSlice::whole(table);
-    super::selection::set_index(env, &mut slice, &name)?;
+    super::selection::set_index(&mut slice, &name, call.frame())?;
     let is_max = matches!(make(None), Terminal::Max(_));
     slice.order = if is_max { crate::source::Order::Descending } else { crate::source::Order::Ascending };
     let mut stream = slice.stream(env, call.frame());
@@ -78,10 +86,7 @@ fn aggregate_by(call: &mut Call<'_>, env: &Env, make: MakeTerminal) -> Result<Va
         Some(row) => call.value(row),
         None => {
             let what = if is_max { "max" } else { "min" };
-            Err(Error::non_existence(format!(
-                "Cannot take the {what} of an empty stream.  (If you passed `{what}` a field name, it may be that no \
-                 elements of the stream had that field.)"
-            )))
+            Err(Error::logic(format!("`{what}` found no entries in the specified index.")))
         }
     }
 }
@@ -94,6 +99,10 @@ fn reduce(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let value = call.arg(env, 0)?;
+    if matches!(&value.kind, Kind::Stream(stream) if stream.is_grouped()) {
+        let message = "Cannot call `group` on the output of `group` (did you mean to `ungroup`?).";
+        return Err(Error::logic(message).at(value.frame));
+    }
     let mut functions = Vec::new();
     for at in 1..call.count() {
         functions.push(call.function(env, at, Shortcut::GetField)?);
@@ -107,14 +116,15 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             let name = index.as_string()?;
             let table = value.into_table()?;
             let mut slice = crate::selection::TableSlice::whole(table);
-            super::selection::set_index(env, &mut slice, &name)?;
+            super::selection::set_index(&mut slice, &name, call.frame())?;
             return group_by_index(call, env, &slice, functions, multi);
         }
     };
     if functions.is_empty() {
         return Err(Error::logic("Cannot group by nothing."));
     }
-    let stream = stream.with(Operation::Group { frame, functions, multi });
+    let mut stream = stream.with(Operation::Group { frame, functions, multi });
+    stream.frame = frame;
     Ok(call.result(Kind::Stream(stream)))
 }
 
@@ -131,10 +141,13 @@ fn group_by_index(
         keyed.into_iter().map(|(key, row)| value::object([("key", key), ("row", row)])).collect::<Result<Vec<_>>>()?;
     let frame = call.frame();
     let of_pair = |name: &str| Arc::new(Function { frame, body: crate::function::Body::GetField(Value::from(name)) });
-    let mut all = vec![of_pair("key")];
-    all.extend(functions.into_iter().map(|function| {
-        Arc::new(Function { frame: function.frame, body: crate::function::Body::OfField("row".into(), function) })
-    }));
+    let mut all: Vec<_> = functions
+        .into_iter()
+        .map(|function| {
+            Arc::new(Function { frame: function.frame, body: crate::function::Body::OfField("row".into(), function) })
+        })
+        .collect();
+    all.push(of_pair("key"));
     let stream = Stream::of_items(frame, pairs)
         .with(Operation::Group { frame, functions: all, multi })
         .with(Operation::Map(of_pair("row")));
@@ -166,6 +179,7 @@ fn contains(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             _ => values.push(wanted.into_datum()?),
         }
     }
+    stream.check_finite()?;
     // Each row may stand for one of several equal values that are asked for.
     while let Some(row) = stream.next(env)? {
         if let Some(at) = values.iter().position(|value| *value == row) {

@@ -40,9 +40,9 @@ fn prepend(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 /// A position that counts from the end if it is negative; `slots` is how many positions there are.
-fn position(index: i64, slots: usize, size: usize) -> Result<usize> {
+fn position(index: i64, slots: usize) -> Result<usize> {
     let from_start = if index < 0 { index + slots as i64 } else { index };
-    usize::try_from(from_start).map_err(|_| out_of_bounds(index, size))
+    usize::try_from(from_start).map_err(|_| Error::non_existence(format!("Index out of bounds: {index}")))
 }
 
 fn out_of_bounds(index: i64, size: usize) -> Error {
@@ -52,7 +52,7 @@ fn out_of_bounds(index: i64, size: usize) -> Error {
 fn insert_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut items = items(call, env)?;
     let index = call.datum(env, 1)?.to_integer()?;
-    let at = position(index, items.len() + 1, items.len())?;
+    let at = position(index, items.len() + 1)?;
     let item = call.datum(env, 2)?;
     if at > items.len() {
         return Err(out_of_bounds(at as i64, items.len()));
@@ -64,7 +64,7 @@ fn insert_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn splice_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut items = items(call, env)?;
     let index = call.datum(env, 1)?.to_integer()?;
-    let at = position(index, items.len() + 1, items.len())?;
+    let at = position(index, items.len() + 1)?;
     let inserted = call.datum(env, 2)?;
     let inserted = inserted.to_items()?;
     if at > items.len() {
@@ -78,7 +78,7 @@ fn delete_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut items = items(call, env)?;
     let size = items.len();
     let index = call.datum(env, 1)?.to_integer()?;
-    let at = position(index, size, size)?;
+    let at = position(index, size)?;
     if call.count() == 2 {
         if at >= size {
             return Err(out_of_bounds(at as i64, size));
@@ -86,7 +86,7 @@ fn delete_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         items.remove(at);
     } else {
         let index = call.datum(env, 2)?.to_integer()?;
-        let end = position(index, size, size)?;
+        let end = position(index, size)?;
         if at > size {
             return Err(out_of_bounds(at as i64, size));
         }
@@ -94,7 +94,7 @@ fn delete_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             return Err(out_of_bounds(end as i64, size));
         }
         if at > end {
-            return Err(Error::non_existence(format!("Start index `{at}` is greater than end index `{end}`.")));
+            return Err(Error::logic(format!("Start index `{at}` is greater than end index `{end}`.")));
         }
         items.drain(at..end);
     }
@@ -104,7 +104,7 @@ fn delete_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn change_at(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut items = items(call, env)?;
     let index = call.datum(env, 1)?.to_integer()?;
-    let at = position(index, items.len(), items.len())?;
+    let at = position(index, items.len())?;
     let item = call.datum(env, 2)?;
     let size = items.len();
     match items.get_mut(at) {

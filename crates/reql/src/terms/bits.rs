@@ -5,45 +5,55 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::plan::Definition;
 use crate::val::Val;
-use crate::value::{self, ValueExt as _};
+use crate::value;
 
 pub const TERMS: &[Definition] = &[
-    Definition::variadic(191, 1, |call, env| fold(call, env, |left, right| Ok(left & right))),
-    Definition::variadic(192, 1, |call, env| fold(call, env, |left, right| Ok(left | right))),
-    Definition::variadic(193, 1, |call, env| fold(call, env, |left, right| Ok(left ^ right))),
+    Definition::variadic(191, 1, |call, env| fold(call, env, |left, right| left & right)),
+    Definition::variadic(192, 1, |call, env| fold(call, env, |left, right| left | right)),
+    Definition::variadic(193, 1, |call, env| fold(call, env, |left, right| left ^ right)),
     Definition::new(194, 1, 1, not),
-    Definition::variadic(195, 1, |call, env| fold(call, env, shift_left)),
-    Definition::variadic(196, 1, |call, env| fold(call, env, shift_right)),
+    Definition::new(195, 2, 2, |call, env| shift(call, env, |left, by| left * power(by))),
+    Definition::new(196, 2, 2, |call, env| shift(call, env, |left, by| (left / power(by)).floor())),
 ];
 
-fn fold(call: &mut Call<'_>, env: &Env, operation: fn(i64, i64) -> Result<i64>) -> Result<Val> {
-    let first = call.datum(env, 0)?;
-    if call.count() == 1 {
-        return call.value(first);
+/// Integers of bit operations have 53 bits and a sign.
+const LIMIT: i64 = 1 << 53;
+
+fn check(number: i64) -> Result<i64> {
+    if (-LIMIT..LIMIT).contains(&number) {
+        Ok(number)
+    } else {
+        Err(Error::logic(format!("Integer too large: {number}")))
     }
-    let mut result = first;
+}
+
+fn fold(call: &mut Call<'_>, env: &Env, operation: fn(i64, i64) -> i64) -> Result<Val> {
+    let mut result = call.integer(env, 0)?;
     for at in 1..call.count() {
-        let operand = call.datum(env, at)?;
-        result = value::number(operation(result.to_integer()?, operand.to_integer()?)? as f64)?;
+        let operand = call.integer(env, at)?;
+        result = operation(check(result)?, check(operand)?);
     }
-    call.value(result)
+    call.value(value::number(result as f64)?)
 }
 
 fn not(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let operand = call.datum(env, 0)?.to_integer()?;
+    let operand = check(call.integer(env, 0)?)?;
     call.value(value::number(!operand as f64)?)
 }
 
-fn shift_left(left: i64, right: i64) -> Result<i64> {
-    check_shift(right)?;
-    Ok(left.checked_shl(right.min(64) as u32).unwrap_or(0))
+fn shift(call: &mut Call<'_>, env: &Env, operation: fn(f64, i64) -> f64) -> Result<Val> {
+    let mut result = check(call.integer(env, 0)?)? as f64;
+    for at in 1..call.count() {
+        let by = call.integer(env, at)?;
+        if by < 0 {
+            return Err(Error::logic("Cannot bit-shift by a negative value"));
+        }
+        result = operation(result, by);
+    }
+    call.value(value::number(result)?)
 }
 
-fn shift_right(left: i64, right: i64) -> Result<i64> {
-    check_shift(right)?;
-    Ok(left >> right.min(63))
-}
-
-fn check_shift(by: i64) -> Result<()> {
-    if by < 0 { Err(Error::logic("Cannot bit-shift by a negative value")) } else { Ok(()) }
+/// A power of two, as far as doubles go.
+fn power(by: i64) -> f64 {
+    2_f64.powi(i32::try_from(by).unwrap_or(i32::MAX))
 }

@@ -6,17 +6,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Definition, Grouping};
 use crate::term::code;
 use crate::val::{Groups, Kind, Shortcut, Val};
-use crate::value::Value;
+use crate::value::{Value, ValueExt as _};
 
 /// Set by `update` on the call of its function: what comes out may have markers of `r.literal`. No client can send it.
 pub const LITERALS_OPTARG: &str = "\0literals";
 
 pub const TERMS: &[Definition] = &[
-    Definition::variadic(code::FUNCALL, 1, funcall).grouping(Grouping::Ignored).optargs(&[
-        "_SHORTCUT_",
-        "_EVAL_FLAGS_",
-        LITERALS_OPTARG,
-    ]),
+    Definition::variadic(code::FUNCALL, 1, funcall).optargs(&["_SHORTCUT_", "_EVAL_FLAGS_", LITERALS_OPTARG]),
     Definition::new(92, 2, 2, default).grouping(Grouping::Ignored),
     Definition::new(12, 0, 1, error),
     Definition::new(code::ARGS, 1, 1, args),
@@ -106,7 +102,7 @@ fn error(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 /// The list that is spread; whose arguments it becomes takes it from here.
 fn args(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let list = call.arg(env, 0)?;
-    list.as_datum()?;
+    list.as_datum()?.to_items()?;
     Ok(list)
 }
 

@@ -40,6 +40,10 @@ fn subject(
     operation: fn(Arc<crate::function::Function>) -> Operation,
 ) -> Result<Subject> {
     match first.peek() {
+        Some(value) if value.is_object() && value.is_pseudotype() => {
+            let message = format!("Cannot call `{name}` on objects of type `{}`.", value.type_name());
+            return Err(Error::logic(message).at(first.frame));
+        }
         Some(value) if value.is_object() => return Ok(Subject::Object(first.into_datum()?)),
         Some(Value::Array(_)) | None if first.is_sequence() => {
             if call.inside_sequence {
@@ -182,10 +186,15 @@ fn merge(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     for at in 1..call.count() {
         let with = call.arg(env, at)?;
+        let place = with.frame;
         let with = match with.kind {
             Kind::Function(function) => function.call(env, std::slice::from_ref(&merged), true)?.into_datum()?,
-            _ => with.into_datum()?,
+            Kind::Datum(_) | Kind::Row(_) => with.into_datum()?,
+            _ => return Err(with.expected("FUNCTION")),
         };
+        if with.is_object() && with.is_pseudotype() {
+            return Err(Error::logic(format!("Cannot merge objects of type `{}`.", with.type_name())).at(place));
+        }
         merged = merged.merge(&with)?;
     }
     call.value(merged)

@@ -9,6 +9,7 @@ use crate::plan::Definition;
 use crate::stream::{EqualityJoinRows, Stream};
 use crate::term::code;
 use crate::val::{Shortcut, Val};
+use crate::value::ValueExt as _;
 
 pub const TERMS: &[Definition] = &[Definition::new(code::EQ_JOIN, 3, 3, eq_join).optargs(&["index", "ordered"])];
 
@@ -17,19 +18,14 @@ fn eq_join(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let function = call.function(env, 1, Shortcut::GetField)?;
     let table = call.arg(env, 2)?.into_table()?;
     let index = match call.optarg(env, "index")? {
-        Some(name) => Some(name.as_string()?).filter(|name| **name != *table.info.primary_key),
+        Some(name) => Some(name.into_datum()?.to_text()?.clone()).filter(|name| **name != *table.info.primary_key),
         None => None,
     };
     let _ordered = call.optarg_bool(env, "ordered")?;
-    if let Some(index) = &index
-        && !env.source.indexes(&table.info)?.iter().any(|known| *known.name == **index)
-    {
-        return Err(super::selection::no_index(&table, index));
-    }
     if !function.is_deterministic() {
         return Err(Error::logic("Could not prove argument deterministic."));
     }
     let frame = call.frame();
-    let rows = EqualityJoinRows { frame, left, function, table, index, ready: VecDeque::new() };
+    let rows = EqualityJoinRows { left, function, table, index, ready: VecDeque::new() };
     call.sequence(env, Stream::new(frame, Box::new(rows)))
 }

@@ -7,7 +7,7 @@ use rand::Rng as _;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::plan::{self, Definition};
+use crate::plan::{self, Definition, Grouping};
 use crate::term::code;
 use crate::uuid;
 use crate::val::{Kind, Val};
@@ -16,7 +16,7 @@ use crate::value::{self, ObjectBuilder, PSEUDO_TYPE_KEY, Value, ValueExt as _};
 pub const TERMS: &[Definition] = &[
     Definition::variadic(code::MAKE_ARRAY, 0, make_array),
     Definition::new(code::MAKE_OBJ, 0, 0, make_object),
-    Definition::new(137, 0, 1, literal),
+    Definition::new(137, 0, 1, literal).grouping(Grouping::Ignored),
     Definition::new(180, 0, 0, |call, _| call.value(Value::MinVal)),
     Definition::new(181, 0, 0, |call, _| call.value(Value::MaxVal)),
     Definition::new(169, 0, 1, uuid_term).nondeterministic(),
@@ -105,7 +105,7 @@ fn random(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         value.as_datum()?.to_integer().map_err(|_| {
             let shown = tessera_document::reconstructable(number);
             let side = if count == 2 && at == 0 { "Lower" } else { "Upper" };
-            Error::logic(format!("{side} bound ({shown}) could not be safely converted to an integer.")).at(value.frame)
+            Error::logic(format!("{side} bound ({shown}) could not be safely converted to an integer."))
         })
     };
     let (lower, upper) = if count == 1 { (0, bound(0)?) } else { (bound(0)?, bound(1)?) };

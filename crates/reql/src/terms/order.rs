@@ -53,10 +53,9 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     for at in 1..call.count() {
         let descending = call.term_code(at) == Some(code::DESC);
         let argument = call.arg(env, at)?;
-        let frame = argument.frame;
         let function = argument.into_function(Shortcut::GetField)?;
         if !function.is_deterministic() {
-            return Err(Error::logic("Sorting by a non-deterministic function is not supported.").at(frame));
+            return Err(Error::logic("Sorting by a non-deterministic function is not supported."));
         }
         orders.push((descending, function));
     }
@@ -64,6 +63,7 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let index = call.optarg(env, "index")?;
     let (table, stream) = match first.kind {
         Kind::Table(_) | Kind::Slice(_) => {
+            let place = first.frame;
             let mut slice = first.into_slice()?;
             let Some(index) = index else {
                 let table = slice.table.clone();
@@ -74,10 +74,10 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 return sort(call, env, Some(table), stream, &orders);
             };
             let name = index.as_string()?;
-            super::selection::set_index(env, &mut slice, &name)?;
             if slice.order != Order::Any {
-                return Err(Error::logic("Cannot perform multiple indexed ORDER_BYs on the same table."));
+                return Err(Error::logic("Cannot perform multiple indexed ORDER_BYs on the same table.").at(place));
             }
+            super::selection::set_index(&mut slice, &name, place)?;
             let descending = call.optarg_node("index").is_some_and(|node| node.code == code::DESC);
             slice.order = if descending { Order::Descending } else { Order::Ascending };
             if orders.is_empty() {
@@ -119,9 +119,17 @@ fn sort(
 /// Sorts rows; keys are computed once for each row.
 fn sort_rows(env: &Env, rows: Vec<Value>, orders: &[(bool, Arc<Function>)]) -> Result<Vec<Value>> {
     let mut keyed = Vec::with_capacity(rows.len());
+    let mut rows = rows;
+    if rows.len() > 1 {
+        // The library that RethinkDB sorts with looks at the second row first, which errors show.
+        rows.swap(0, 1);
+    }
     for row in rows {
         let keys = orders.iter().map(|(_, function)| key(env, function, &row)).collect::<Result<Vec<_>>>()?;
         keyed.push((keys, row));
+    }
+    if keyed.len() > 1 {
+        keyed.swap(0, 1);
     }
     keyed.sort_by(|(left, _), (right, _)| {
         for ((descending, _), (left, right)) in orders.iter().zip(left.iter().zip(right)) {
@@ -162,16 +170,18 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let sequence = call.arg(env, 0)?;
     let index = call.optarg(env, "index")?;
     if let Some(index) = index {
-        if !matches!(sequence.kind, Kind::Table(_) | Kind::Slice(_)) {
-            let shown = index.as_string()?;
-            return Err(Error::logic(format!(
-                "Can only perform an indexed distinct on a TABLE (specified index `{shown}`)."
-            ))
-            .at(call.frame()));
+        let is_same = match &sequence.kind {
+            Kind::Table(_) => true,
+            Kind::Slice(slice) => slice.index.as_deref() == Some(&*index.as_string()?),
+            _ => false,
+        };
+        if !is_same {
+            return Err(Error::logic("Can only perform an indexed distinct on a TABLE."));
         }
         let name = index.as_string()?;
+        let place = sequence.frame;
         let mut slice = sequence.into_slice()?;
-        super::selection::set_index(env, &mut slice, &name)?;
+        super::selection::set_index(&mut slice, &name, place)?;
         let keys = super::selection::index_keys(env, &slice)?;
         let distinct: BTreeSet<Value> = keys.into_iter().map(|(key, _)| key).collect();
         let stream = Stream::of_items(call.frame(), distinct.into_iter().collect());

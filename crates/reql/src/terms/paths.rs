@@ -61,10 +61,9 @@ impl Path {
     }
 
     fn project_into(&self, value: &Value, out: &mut ObjectBuilder) -> Result<()> {
-        let fields = value.to_fields()?;
         match self {
             Self::Field(name) => {
-                if let Some(found) = fields.get(name) {
+                if let Some(found) = value.to_fields()?.get(name) {
                     out.insert(name.clone(), found.clone());
                 }
             }
@@ -75,7 +74,7 @@ impl Path {
             }
             Self::Below(paths) => {
                 for (name, path) in paths {
-                    if let Some(found) = fields.get(name)
+                    if let Some(found) = value.to_fields()?.get(name)
                         && let Ok(part) = path.project_below(found)
                     {
                         out.insert(name.clone(), part);
@@ -142,13 +141,11 @@ impl Path {
 
     /// Whether the object has all fields that the path names, and none of them is null.
     pub fn is_in(&self, value: &Value) -> bool {
-        let Some(fields) = value.to_object() else { return false };
+        let field = |name: &str| value.get_field(name);
         match self {
-            Self::Field(name) => fields.get(name).is_some_and(|found| !found.is_null()),
+            Self::Field(name) => field(name).is_some_and(|found| !found.is_null()),
             Self::All(paths) => paths.iter().all(|path| path.is_in(value)),
-            Self::Below(paths) => {
-                paths.iter().all(|(name, path)| fields.get(name).is_some_and(|found| path.is_in(found)))
-            }
+            Self::Below(paths) => paths.iter().all(|(name, path)| field(name).is_some_and(|found| path.is_in(&found))),
         }
     }
 }

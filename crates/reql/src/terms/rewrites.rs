@@ -119,8 +119,15 @@ fn update(term: &Term, dummies: &mut i64) -> Term {
     let change = maker
         .call(code::FUNCALL, vec![term.args[1].clone(), maker.variable(old)])
         .with_optarg(super::control::LITERALS_OPTARG, maker.datum(Value::TRUE));
+    let new = maker.parameter();
     let is_absent = maker.call(code::EQ, vec![maker.variable(old), maker.datum(Value::Null)]);
-    let merged = maker.call(code::MERGE, vec![maker.variable(old), change]);
+    // A change of null leaves the document as it is.
+    let is_nothing = maker.call(code::EQ, vec![maker.variable(new), maker.datum(Value::Null)]);
+    let merged = maker.call(code::MERGE, vec![maker.variable(old), maker.variable(new)]);
+    let chosen = maker.call(code::BRANCH, vec![is_nothing, maker.variable(old), merged]);
+    let merged = maker
+        .call(code::FUNCALL, vec![maker.function(&[new], chosen), change])
+        .with_optarg(super::control::LITERALS_OPTARG, maker.datum(Value::TRUE));
     let body = maker.call(code::BRANCH, vec![is_absent, maker.datum(Value::Null), merged]);
     let function = maker.function(&[old], body);
     let mut replace = maker.call(code::REPLACE, vec![term.args[0].clone(), function]);

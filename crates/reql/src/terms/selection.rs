@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{At as _, Error, FrameId, Result};
+use crate::error::{Error, FrameId, Result};
 use crate::key;
 use crate::plan::Definition;
 use crate::selection::{Row, Table, TableSlice};
@@ -26,25 +26,16 @@ pub fn no_index(table: &Table, name: &str) -> Error {
     Error::failed(format!("Index `{name}` was not found on table `{}.{}`.", table.info.database.name, table.info.name))
 }
 
-fn check_index(env: &Env, table: &Table, name: &str) -> Result<()> {
-    if name == table.primary_key() {
-        return Ok(());
-    }
-    match env.source.indexes(&table.info)?.iter().find(|index| index.name == name) {
-        Some(_) => Ok(()),
-        None => Err(no_index(table, name)),
-    }
-}
-
 /// Reads a slice by an index.
 ///
 /// # Errors
-/// If there is no such index, or the slice is already by another one.
-pub fn set_index(env: &Env, slice: &mut TableSlice, name: &Arc<str>) -> Result<()> {
+/// If the slice is already by another index.
+pub fn set_index(slice: &mut TableSlice, name: &Arc<str>, place: FrameId) -> Result<()> {
     if let Some(other) = slice.index.as_ref().filter(|other| *other != name) {
-        return Err(Error::logic(format!("Cannot order by index `{name}` after calling BETWEEN on index `{other}`.")));
+        return Err(
+            Error::logic(format!("Cannot order by index `{name}` after calling BETWEEN on index `{other}`.")).at(place)
+        );
     }
-    check_index(env, &slice.table, name)?;
     slice.index = Some(name.clone());
     Ok(())
 }
@@ -89,10 +80,14 @@ pub fn index_keys(env: &Env, slice: &TableSlice) -> Result<Vec<(Value, Value)>> 
 }
 
 fn get(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let table = call.arg(env, 0)?.into_table()?;
+    let table = call.arg(env, 0)?;
     let key = call.datum(env, 1)?;
-    let value = table.get(env, &key)?;
-    Ok(call.result(Kind::Row(Row { table, key, value })))
+    let table = table.into_table()?;
+    let (value, error) = match table.get(env, &key) {
+        Ok(value) => (value, None),
+        Err(error) => (Value::Null, Some(error)),
+    };
+    Ok(call.result(Kind::Row(Row { error, table, key, value })))
 }
 
 fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -111,15 +106,8 @@ fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         *counts.entry(key.clone()).or_default() += 1;
     }
-    if let Some(name) = &index {
-        check_index(env, &table, name)?;
-    }
     let mut scans = Vec::with_capacity(counts.len());
     for (value, count) in counts {
-        match &index {
-            None => key::primary_key(&value)?,
-            Some(_) => key::secondary_key(&value)?,
-        };
         let scan =
             Scan { index: index.clone(), range: KeyRange::only(value), order: Order::Any, after: None, limit: 0 };
         scans.push((scan, count));
@@ -142,7 +130,9 @@ fn bound(call: &mut Call<'_>, env: &Env, at: usize, unbounded: Value, allows_nul
 }
 
 fn between(call: &mut Call<'_>, env: &Env, allows_null: bool) -> Result<Val> {
-    let slice = call.arg(env, 0)?.into_slice()?;
+    let slice = call.arg(env, 0)?;
+    let place = slice.frame;
+    let slice = slice.into_slice()?;
     let (left_closed, right_closed) = call.bounds(env, true, false)?;
     let lower = bound(call, env, 1, Value::MinVal, allows_null)?;
     let upper = bound(call, env, 2, Value::MaxVal, allows_null)?;
@@ -152,17 +142,10 @@ fn between(call: &mut Call<'_>, env: &Env, allows_null: bool) -> Result<Val> {
         None => slice.index.clone().unwrap_or_else(|| slice.table.info.primary_key.clone()),
     };
     if slice.range.is_some() {
-        return Err(Error::logic("Cannot perform multiple BETWEENs on the same table."));
+        return Err(Error::logic("Cannot perform multiple BETWEENs on the same table.").at(place));
     }
     if let Some(other) = slice.index.as_ref().filter(|other| **other != index) {
         return Err(Error::logic(format!("Cannot call BETWEEN on index `{index}` after ordering on index `{other}`.")));
-    }
-    check_index(env, &slice.table, &index)?;
-    for value in [&lower, &upper] {
-        if !matches!(value, Value::MinVal | Value::MaxVal) {
-            let check = if *index == *slice.table.info.primary_key { key::primary_key } else { key::secondary_key };
-            check(value).at(call.frame())?;
-        }
     }
     let ordering = lower.cmp(&upper);
     slice.is_empty = ordering.is_gt() || (ordering.is_eq() && !(left_closed && right_closed));

@@ -73,8 +73,10 @@ fn map(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn concat_map(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let stream = call.stream(env, 0)?;
-    let function = call.function(env, 1, Shortcut::None)?;
-    call.sequence(env, stream.with(Operation::ConcatMap(function)))
+    let function = call.arg(env, 1)?;
+    let frame = function.frame;
+    let function = function.into_function(Shortcut::None)?;
+    call.sequence(env, stream.with(Operation::ConcatMap(function, frame)))
 }
 
 fn filter(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -201,15 +203,14 @@ fn range(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn fold(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let sequence = call.arg(env, 0)?;
+    let mut stream = call.stream(env, 0)?;
     let accumulator = call.datum(env, 1)?;
-    let step = call.function(env, 2, Shortcut::Constant)?;
+    let step = call.function(env, 2, Shortcut::None)?;
     let optional = |name: &str| -> Result<Option<Arc<Function>>> {
-        call.optarg(env, name)?.map(|value| value.into_function(Shortcut::Constant)).transpose()
+        call.optarg(env, name)?.map(|value| value.into_function(Shortcut::None)).transpose()
     };
     let emit = optional("emit")?;
     let final_emit = optional("final_emit")?;
-    let mut stream = sequence.into_stream(env)?;
     if emit.is_none() {
         stream.check_finite()?;
         let mut accumulator = accumulator;

@@ -50,7 +50,9 @@ fn intersection(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn difference(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let (left, right) = both(call, env)?;
+    let left = call.datum(env, 0)?;
+    let right = call.datum(env, 1)?;
+    let (right, left) = (right.to_items()?, left.to_items()?);
     let mut seen: BTreeSet<&Value> = right.iter().collect();
     let out: Vec<Value> = left.iter().filter(|value| seen.insert(*value)).cloned().collect();
     call.value(env.array(out)?)

@@ -8,7 +8,7 @@ use crate::selection::Row;
 use crate::stream::{SliceRows, Stream};
 use crate::term::code;
 use crate::val::{Kind, Val};
-use crate::value::{Value, ValueExt as _};
+use crate::value::Value;
 
 pub const TERMS: &[Definition] = &[
     Definition::new(45, 2, 2, nth),
@@ -19,17 +19,32 @@ pub const TERMS: &[Definition] = &[
 fn nth(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let sequence = call.arg(env, 0)?;
     let index = call.arg(env, 1)?;
+    if index.peek().is_none() {
+        check_sequence(&sequence)?;
+    }
     nth_of(call, env, sequence, &index)
+}
+
+/// Whether a value, if it is one, is an array.
+fn check_sequence(sequence: &Val) -> Result<()> {
+    match sequence.peek() {
+        None | Some(Value::Array(_)) => Ok(()),
+        Some(other) => Err(Error::typed(other, format!("Cannot convert {} to SEQUENCE", other.type_name()))),
+    }
+}
+
+fn out_of_bounds(at: i32) -> Error {
+    Error::non_existence(format!("Index out of bounds: {at}"))
 }
 
 pub fn nth_of(call: &mut Call<'_>, env: &Env, sequence: Val, index: &Val) -> Result<Val> {
     let at = index.as_small_integer()?;
-    let out_of_bounds = || Error::non_existence(format!("Index out of bounds: {at}"));
     if let Some(value) = sequence.peek() {
-        let items = value.to_items()?;
+        check_sequence(&sequence)?;
+        let Value::Array(items) = value else { return Err(out_of_bounds(at)) };
         let from_start = if at < 0 { items.len() as i64 + i64::from(at) } else { i64::from(at) };
         let item = usize::try_from(from_start).ok().and_then(|at| items.get(at));
-        return call.value(item.cloned().ok_or_else(out_of_bounds)?);
+        return call.value(item.cloned().ok_or_else(|| out_of_bounds(at))?);
     }
     let table = match &sequence.kind {
         Kind::Selection(table, _) | Kind::Table(table) => Some(table.clone()),
@@ -40,20 +55,18 @@ pub fn nth_of(call: &mut Call<'_>, env: &Env, sequence: Val, index: &Val) -> Res
     if at < -1 {
         return Err(Error::logic(format!("Cannot use an index < -1 ({at}) on a stream.")));
     }
-    if at == -1 {
-        stream.check_finite()?;
-    }
+    stream.check_finite()?;
     let (mut last, mut seen) = (None, 0);
     while seen <= at || at == -1 {
         let Some(row) = stream.next_lazily_or_batch(env, at)? else { break };
         last = Some(row);
         seen += 1;
     }
-    let row = last.filter(|_| at == -1 || seen > at).ok_or_else(out_of_bounds)?;
+    let row = last.filter(|_| at == -1 || seen > at).ok_or_else(|| out_of_bounds(at))?;
     match table {
         Some(table) => {
             let key = row.get_field(table.primary_key()).unwrap_or(Value::Null);
-            Ok(call.result(Kind::Row(Row { table, key, value: row })))
+            Ok(call.result(Kind::Row(Row { error: None, table, key, value: row })))
         }
         None => call.value(row),
     }
@@ -89,7 +102,7 @@ fn limit(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let Ok(count) = u64::try_from(count) else {
         return Err(Error::logic(format!("LIMIT takes a non-negative argument (got {count})")));
     };
-    let sliced = Stream::new(call.frame(), Box::new(SliceRows::new(stream, 0, Some(count))));
+    let sliced = Stream::new(stream.frame, Box::new(SliceRows::new(stream, 0, Some(count))));
     sequence_like(call, env, table, sliced)
 }
 
@@ -117,9 +130,9 @@ fn resolve(left: i64, right: i64, left_closed: bool, right_closed: bool, size: u
 
 fn slice(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let value = call.arg(env, 0)?;
-    let mut left = i64::from(call.small_integer(env, 1)?);
+    let mut left = call.integer(env, 1)?;
     let has_right = call.count() == 3;
-    let mut right = if has_right { i64::from(call.small_integer(env, 2)?) } else { -1 };
+    let mut right = if has_right { call.integer(env, 2)? } else { -1 };
     let (left_closed, mut right_closed) = call.bounds(env, true, false)?;
     if !has_right {
         right_closed = true;
@@ -140,8 +153,9 @@ fn slice(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         Some(other) => {
             let message = format!("Expected ARRAY, BINARY, or STRING, but found {}.", other.type_name());
-            return Err(Error::typed(other, message));
+            return Err(Error::logic(message).at(value.frame));
         }
+        None if !value.is_sequence() => return Err(Error::logic("Cannot slice non-sequences.").at(value.frame)),
         None => {}
     }
     let table = table_of(&value);
@@ -164,6 +178,6 @@ fn slice(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         right += i64::from(right_closed);
         Some(right.max(0) as u64)
     };
-    let sliced = Stream::new(call.frame(), Box::new(SliceRows::new(stream, left as u64, until)));
+    let sliced = Stream::new(stream.frame, Box::new(SliceRows::new(stream, left as u64, until)));
     sequence_like(call, env, table, sliced)
 }

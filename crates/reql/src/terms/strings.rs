@@ -38,8 +38,10 @@ fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let compiled = match compiled {
         Ok(compiled) => compiled,
         Err(error) => {
-            let reason = error.to_string().lines().last().unwrap_or("invalid").trim().to_string();
-            return Err(Error::logic(format!("Error in regexp `{pattern}` (portion `{pattern}`): {reason}")));
+            let (portion, reason) = complaint(&pattern, &error.to_string());
+            return Err(Error::logic(format!(
+                "Error in regexp `{pattern}` (portion `{portion}`): {reason}: {portion}"
+            )));
         }
     };
     let Some(captures) = compiled.captures(&text) else { return call.value(Value::Null) };
@@ -50,6 +52,31 @@ fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let whole = captures.get(0).map_or(Ok(Value::Null), group)?;
     let groups = value::object([("groups", Value::array(groups)?)])?;
     call.value(whole.merge(&groups)?)
+}
+
+/// What RE2 says of a pattern that is none: the part that is wrong, and why.
+fn complaint(pattern: &str, error: &str) -> (String, String) {
+    let says = |text: &str| error.contains(text);
+    let from = |start: &str| pattern.find(start).map_or(pattern, |at| &pattern[at..]).to_string();
+    if says("unclosed group") {
+        (pattern.into(), "missing )".into())
+    } else if says("unopened group") {
+        (pattern.into(), "unexpected )".into())
+    } else if says("unclosed character class") {
+        (from("["), "missing ]".into())
+    } else if says("repetition operator missing") {
+        (pattern.chars().next().map(String::from).unwrap_or_default(), "no argument for repetition operator".into())
+    } else if says("look-around") {
+        let portion = from("(?");
+        let length = if portion.starts_with("(?<") { 4 } else { 3 };
+        (portion.chars().take(length).collect(), "invalid perl operator".into())
+    } else if says("backreferences") || says("escape sequence") {
+        (from("\\").chars().take(2).collect(), "invalid escape sequence".into())
+    } else if says("character class range") {
+        (from("-"), "invalid character class range".into())
+    } else {
+        (pattern.into(), error.lines().last().unwrap_or("invalid").trim().to_string())
+    }
 }
 
 /// Classes of characters mean ASCII, as in RE2; the library here would take all of Unicode.
@@ -84,6 +111,16 @@ fn translate(pattern: &str) -> String {
                     out.push_str(&regex::escape(quoted));
                     out.push_str(&translate(after));
                     return out;
+                }
+                Some(class @ ('p' | 'P' | 'x')) if characters.peek() == Some(&'{') => {
+                    out.push('\\');
+                    out.push(class);
+                    for inner in characters.by_ref() {
+                        out.push(inner);
+                        if inner == '}' {
+                            break;
+                        }
+                    }
                 }
                 Some('C') => out.push_str("(?s:.)"),
                 Some(other) => {

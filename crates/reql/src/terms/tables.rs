@@ -40,7 +40,7 @@ pub fn name(value: &Val, kind: &str) -> Result<Arc<str>> {
     if is_valid {
         return Ok(name);
     }
-    let message = format!("{kind} name `{name}` invalid (Use A-Z, a-z, 0-9, _ and - only).");
+    let message = format!("{kind} name `{}` invalid (Use A-Z, a-z, 0-9, _ and - only).", value::until_nul(&name));
     Err(Error::logic(message).at(value.frame))
 }
 
@@ -65,7 +65,9 @@ fn db(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn table(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     if call.optarg(env, "use_outdated")?.is_some() {
-        return Err(Error::logic("The `use_outdated` optarg is obsolete.  Use `read_mode: \"outdated\"` instead."));
+        return Err(Error::logic(
+            "The `use_outdated` optarg is no longer supported.  Use the `read_mode` optarg instead.",
+        ));
     }
     if let Some(mode) = call.optarg(env, "read_mode")? {
         let text = mode.as_string()?;

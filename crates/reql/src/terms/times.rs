@@ -18,11 +18,11 @@ pub const TERMS: &[Definition] = &[
     Definition::new(106, 1, 1, date),
     Definition::new(126, 1, 1, time_of_day),
     Definition::new(127, 1, 1, timezone),
-    Definition::new(128, 1, 1, |call, env| part(call, env, |parts| parts.year)),
-    Definition::new(129, 1, 1, |call, env| part(call, env, |parts| parts.month)),
-    Definition::new(130, 1, 1, |call, env| part(call, env, |parts| parts.day)),
-    Definition::new(131, 1, 1, |call, env| part(call, env, Parts::day_of_week)),
-    Definition::new(132, 1, 1, |call, env| part(call, env, Parts::day_of_year)),
+    Definition::new(128, 1, 1, |call, env| date_part(call, env, |parts| parts.year)),
+    Definition::new(129, 1, 1, |call, env| date_part(call, env, |parts| parts.month)),
+    Definition::new(130, 1, 1, |call, env| date_part(call, env, |parts| parts.day)),
+    Definition::new(131, 1, 1, |call, env| date_part(call, env, Parts::day_of_week)),
+    Definition::new(132, 1, 1, |call, env| date_part(call, env, Parts::day_of_year)),
     Definition::new(133, 1, 1, |call, env| part(call, env, |parts| parts.millisecond_of_day / 3_600_000)),
     Definition::new(134, 1, 1, |call, env| part(call, env, |parts| parts.millisecond_of_day / 60_000 % 60)),
     Definition::new(135, 1, 1, seconds),
@@ -59,9 +59,10 @@ fn to_epoch_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn in_timezone(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let time = call.arg(env, 0)?.as_time()?;
+    let time = call.arg(env, 0)?;
     let zone = call.datum(env, 1)?;
-    let zone = Timezone::parse(zone.to_text()?)?;
+    let time = time.as_time()?;
+    let zone = time::zone(zone.to_text()?)?;
     time_value(call, time.in_timezone(zone))
 }
 
@@ -69,28 +70,39 @@ fn during(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?.as_time()?;
     let left = call.arg(env, 1)?.as_time()?;
     let right = call.arg(env, 2)?.as_time()?;
-    let (left_closed, right_closed) = call.bounds(env, true, false)?;
-    let after = if left_closed { left <= time } else { left < time };
-    let before = if right_closed { time <= right } else { time < right };
+    // Whether an end belongs to the period is asked only where it matters.
+    let after = left < time || (left == time && call.bound(env, "left_bound", true)?);
+    let before = time < right || (time == right && call.bound(env, "right_bound", false)?);
     call.bool(after && before)
 }
 
 fn date(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?.as_time()?;
     let offset = f64::from(time.timezone().offset_minutes()) * 60.0;
-    let midnight = time::parts(&time)?.midnight() - offset;
+    let parts = time::parts(&time)?;
+    parts.check_year()?;
+    let midnight = parts.midnight() - offset;
     time_value(call, Time::new(midnight, time.timezone())?)
 }
 
 fn time_of_day(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?.as_time()?;
     let parts = time::parts(&time)?;
+    parts.check_year()?;
     call.value(value::number(parts.millisecond_of_day as f64 / 1000.0)?)
 }
 
 fn timezone(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?.as_time()?;
     call.value(Value::from(time.timezone().as_str()))
+}
+
+/// A part of the date, which only some years have.
+fn date_part(call: &mut Call<'_>, env: &Env, which: fn(&Parts) -> i64) -> Result<Val> {
+    let time = call.arg(env, 0)?.as_time()?;
+    let parts = time::parts(&time)?;
+    parts.check_year()?;
+    call.value(value::number(which(&parts) as f64)?)
 }
 
 fn part(call: &mut Call<'_>, env: &Env, which: fn(&Parts) -> i64) -> Result<Val> {
@@ -119,11 +131,13 @@ fn make_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         minutes = i64::from(call.small_integer(env, 4)?);
         seconds = call.number(env, 5)?;
     }
-    let zone = call.datum(env, count - 1)?;
-    let zone = zone.to_text()?.clone();
-    let of_day = (hours * 3600 + minutes * 60) as f64 + seconds;
+    let zone = call.string(env, count - 1)?;
+    // If one of both is negative, the library that RethinkDB uses takes both for it.
+    let sign = if hours < 0 || minutes < 0 { -1 } else { 1 };
+    let of_day = (sign * (hours.abs() * 3600 + minutes.abs() * 60)) as f64 + seconds;
     let time = time::of_date((year, month, day), of_day, Timezone::UTC)?;
-    let zone = Timezone::parse(&zone)?;
+    let zone = time::zone(&zone)?;
+    time::check_offset(zone)?;
     let epoch = time.epoch_seconds() - f64::from(zone.offset_minutes()) * 60.0;
     time_value(call, Time::new(epoch, zone)?)
 }

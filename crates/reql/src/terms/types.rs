@@ -23,7 +23,6 @@ const NAMES: &[&str] = &[
     "TABLE_SLICE",
     "SELECTION<ARRAY>",
     "SELECTION<STREAM>",
-    "SELECTION",
     "STREAM",
     "SELECTION<OBJECT>",
     "DATUM",
@@ -40,14 +39,12 @@ const NAMES: &[&str] = &[
     "BINARY",
     "MAXVAL",
     "PTYPE<BINARY>",
-    "PTYPE<TIME>",
 ];
 
 /// The type as `type_of` tells it.
 fn type_name(value: &Val) -> &'static str {
     match &value.kind {
         Kind::Datum(value) => value.type_name(),
-        Kind::Row(row) if row.value.is_null() => "NULL",
         Kind::Row(_) => "SELECTION<OBJECT>",
         Kind::Stream(stream) if stream.is_grouped() => "GROUPED_STREAM",
         Kind::Stream(stream) if stream.is_array() => "ARRAY",
@@ -64,7 +61,7 @@ fn type_name(value: &Val) -> &'static str {
 }
 
 fn type_of(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let value = call.arg(env, 0)?;
+    let value = call.arg_unread(env, 0)?;
     call.value(Value::from(type_name(&value)))
 }
 
@@ -72,7 +69,7 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let from = call.arg(env, 0)?;
     let wanted = call.string(env, 1)?.to_ascii_uppercase();
     if !NAMES.contains(&&*wanted) {
-        return Err(Error::logic(format!("Unknown Type: {wanted}")));
+        return Err(Error::logic(format!("Unknown Type: {}", value::until_nul(&wanted))));
     }
     let wanted = match &*wanted {
         "BINARY" => "PTYPE<BINARY>",
@@ -82,9 +79,9 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let is_datum = from.peek().is_some();
     let same = match wanted {
         "DATUM" => is_datum,
-        "STREAM" => from.is_sequence() && !is_datum,
+        "STREAM" => from.is_sequence(),
         "TABLE" => matches!(from.kind, Kind::Table(_)),
-        "SELECTION<STREAM>" | "SELECTION" => from.is_selection(),
+        "SELECTION<STREAM>" => from.is_selection(),
         "BOOL" | "OBJECT" | "ARRAY" | "NULL" | "NUMBER" | "STRING" => {
             from.peek().is_some_and(|value| value.type_name() == wanted || value.plain_type_name() == wanted)
         }
@@ -98,9 +95,16 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         other => other.to_string(),
     };
     let refuse = |from: &Val| {
-        let start = type_name(from);
+        let start = match from.peek() {
+            Some(Value::Binary(_)) => "BINARY",
+            Some(value) => value.plain_type_name(),
+            None => type_name(from),
+        };
         Err(from.typed_error(format!("Cannot coerce {} to {}.", start, name(wanted))))
     };
+    if wanted == "BOOL" && from.peek().is_none() {
+        return call.bool(true);
+    }
     if let Some(value) = from.peek() {
         match (value, wanted) {
             (value, "BOOL") => {
@@ -149,10 +153,6 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             }
             let items = stream.collect(env)?;
             call.value(env.array(items)?)
-        }
-        "STREAM" if is_datum => {
-            let items = from.into_stream(env)?.collect(env)?;
-            Ok(call.result(Kind::Stream(crate::stream::Stream::of_items(call.frame(), items))))
         }
         "OBJECT" => {
             let mut stream = from.into_stream(env)?;
@@ -205,7 +205,7 @@ fn parse_number(text: &str) -> Option<f64> {
 }
 
 fn info(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let value = call.arg(env, 0)?;
+    let value = call.arg_unread(env, 0)?;
     let info = describe(env, &value)?;
     call.value(info)
 }
@@ -215,8 +215,12 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
     let mut builder = ObjectBuilder::default();
     builder.insert("type", Value::from(name));
     match &value.kind {
+        Kind::Datum(Value::Null) => {}
+        Kind::Datum(binary @ Value::Binary(bytes)) => {
+            builder.insert("count", value::integer(bytes.len()));
+            builder.insert("value", Value::from(binary.print()?));
+        }
         Kind::Datum(inner) => builder.insert("value", Value::from(inner.print()?)),
-        Kind::Row(row) if row.value.is_null() => builder.insert("value", Value::from("null")),
         Kind::Row(row) => builder.insert("table", describe_table(env, &row.table)?),
         Kind::Database(database) => {
             builder.insert("id", Value::from(database.id.clone()));

@@ -47,11 +47,14 @@ struct Counts {
     unchanged: usize,
     first_error: Option<String>,
     changes: Vec<Value>,
+    /// Whether anything was written or refused; an answer about nothing lists no changes.
+    has_rows: bool,
     generated_keys: Vec<Value>,
 }
 
 impl Counts {
     fn take(&mut self, written: Written, wanted: Changes) -> Result<()> {
+        self.has_rows = true;
         let Written { old, new, error } = written;
         if let Some(error) = error {
             self.errors += 1;
@@ -95,7 +98,7 @@ impl Counts {
         if let Some(message) = self.first_error {
             builder.insert("first_error", Value::from(message));
         }
-        if wanted != Changes::None {
+        if wanted != Changes::None && self.has_rows {
             builder.insert("changes", Value::array(self.changes)?);
         }
         if !self.generated_keys.is_empty() {
@@ -107,7 +110,7 @@ impl Counts {
 
 fn return_changes(call: &Call<'_>, env: &Env) -> Result<Changes> {
     if call.optarg(env, "return_vals")?.is_some() {
-        return Err(Error::logic("Error:  encountered obsolete optarg `return_vals`.  Use `return_changes` instead."));
+        return Err(Error::logic("Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead."));
     }
     let Some(value) = call.optarg(env, "return_changes")? else { return Ok(Changes::None) };
     match value.as_datum()? {
@@ -135,10 +138,10 @@ fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
             && count != 3
             && count != 0
         {
-            return Err(Error::logic("The conflict function passed to `insert` should expect 3 arguments.").at(frame));
+            return Err(Error::logic("The conflict function passed to `insert` should expect 3 arguments."));
         }
         if !function.is_deterministic() {
-            return Err(Error::logic("The conflict function passed to `insert` must be deterministic.").at(frame));
+            return Err(Error::logic("The conflict function passed to `insert` must be deterministic."));
         }
         return Ok(Conflict::Function(function));
     }
@@ -213,8 +216,10 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             let document = with_key(&table, document, &mut counts.generated_keys)?;
             match write_of(&table, document, &conflict) {
                 Ok(write) => writes.push(write),
+                // What cannot be inserted at all is listed with any changes, unlike what is refused later.
                 Err(error) => {
-                    counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
+                    let wanted = if changes == Changes::None { changes } else { Changes::Always };
+                    counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, wanted)?;
                 }
             }
         }
@@ -314,8 +319,8 @@ fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         let result = function.call(env, &[row], false)?;
         let frame = result.frame;
         let added = result.into_datum().and_then(|result| match &result {
-            Value::Array(results) => results.iter().try_fold(total.clone(), |total, one| add_up(&total, one)),
-            other => add_up(&total, other),
+            object if object.is_object() => add_up(&total, object),
+            other => other.to_items()?.iter().try_fold(total.clone(), |total, one| add_up(&total, one)),
         });
         total = added.map_err(|error| {
             let message = match error.frame() {
