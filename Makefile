@@ -71,6 +71,9 @@ tsan: deps ## Run the memtable's writers and readers under ThreadSanitizer
 miri: deps ## Run the memory engine's unit tests under Miri; needs a nightly toolchain with the components miri and rust-src
 	scripts/miri
 
+audit: ## Check licences, sources, versions and known weaknesses of all dependencies; needs cargo-deny
+	$(CARGO) deny --locked check
+
 failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
@@ -80,4 +83,4 @@ oracle: deps ## Compare answers to ReQL queries with those of RethinkDB; ORACLE_
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer document reql; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri fuzz oracle
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri audit fuzz oracle

@@ -10,9 +10,7 @@ pub struct Moment(Duration);
 
 impl Moment {
     pub fn now() -> Self {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: a plain call that writes to what it is given. It cannot fail: Linux has had this clock since 2.6.39.
-        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Self(Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or_default()))
     }
 

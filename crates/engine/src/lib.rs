@@ -6,6 +6,8 @@
 //!
 //! Read first: the trait [`Engine`], then [`mutation`] (what a log entry carries), then one of [`memory`] and [`rocks`].
 
+#![allow(unsafe_code)] // Records are laid out by hand, and RocksDB is called by its C interface.
+
 mod digest;
 mod engine;
 mod error;

@@ -4,6 +4,7 @@ use crate::admin_client::call;
 use crate::exit::ExitError;
 use crate::{NodeArgs, node_command};
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -133,13 +134,7 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     // Nodes that nobody watches any more should not stay behind. They get a group of their own, so that Ctrl-C reaches
     // them through this process, once.
     command.process_group(0);
-    // SAFETY: prctl is a plain system call, which may be made between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-            Ok(())
-        });
-    }
+    end_with_parent(&mut command);
     let child = command.spawn().map_err(|error| ExitError::Other(format!("a node cannot be started: {error}")))?;
     Ok(Node { number, child, admin: NodeArgs::of_offset(offset), log })
 }
@@ -194,11 +189,17 @@ fn serves(node: &Node, nodes: usize) -> bool {
     known >= nodes && status["partitions"] == status["serving_partitions"]
 }
 
+/// The process gets SIGTERM when this one ends, however it ends.
+#[expect(unsafe_code, reason = "what runs between fork and exec must not allocate or lock")]
+fn end_with_parent(command: &mut Command) {
+    // SAFETY: it makes one plain system call.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+}
+
 async fn stop(nodes: &mut [Node]) {
     for node in nodes.iter() {
-        let id = libc::pid_t::try_from(node.child.id()).expect("process ids fit");
-        // SAFETY: a plain system call on a child that was not waited for yet.
-        unsafe { libc::kill(id, libc::SIGTERM) };
+        // One that has ended already needs no signal.
+        let _ = kill_process(Pid::from_child(&node.child), Signal::TERM);
     }
     let began = Instant::now();
     while nodes.iter_mut().any(|node| matches!(node.child.try_wait(), Ok(None))) {

@@ -194,6 +194,7 @@ fn hash_password() -> Result<(), ExitError> {
 }
 
 /// Ends like other commands do when whoever reads the output has enough; a node goes on.
+#[expect(unsafe_code, reason = "the standard library has no call for the default action of a signal")]
 fn end_with_reader(command: &Command) {
     if !matches!(command, Command::Start(_) | Command::Local(_)) {
         // SAFETY: sets a signal's default action before any thread is started.

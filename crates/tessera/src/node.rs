@@ -4,6 +4,7 @@ use crate::config::{Config, LogFormat};
 use crate::doors::doors;
 use crate::exit::ExitError;
 use crate::tls;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -269,14 +270,9 @@ fn start_logging(config: &Config) -> Result<(), ExitError> {
 
 /// Connections need file descriptors; take as many as the system allows.
 fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain calls with a structure of ours.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
+    let limit = getrlimit(Resource::Nofile);
+    // A node that may not raise it works with what it has.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Where others find this node.

@@ -2,6 +2,7 @@
 
 use super::cell::{ClusterSpec, TableSpec};
 use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -54,13 +55,7 @@ impl Cluster {
         spec.settings.iter().for_each(|setting| _ = command.args(["--set", setting]));
         // Ctrl-C is for the suite, which stops the cluster when it has written what it knows.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-        // SAFETY: prctl is a plain system call, which may be made between fork and exec.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
-                Ok(())
-            });
-        }
+        end_with_parent(&mut command);
         let mut process = command.spawn().context("a cluster cannot be started")?;
         let output = process.stdout.take().context("the cluster says nothing")?;
         let pid = process.id();
@@ -155,10 +150,17 @@ impl Cluster {
     }
 }
 
+/// The process gets SIGTERM when this one ends, however it ends.
+#[expect(unsafe_code, reason = "what runs between fork and exec must not allocate or lock")]
+fn end_with_parent(command: &mut Command) {
+    // SAFETY: it makes one plain system call.
+    unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
+}
+
 impl Drop for Local {
     fn drop(&mut self) {
-        // SAFETY: a plain system call on a child that was not waited for yet.
-        unsafe { libc::kill(libc::pid_t::try_from(self.process.id()).expect("process ids fit"), libc::SIGTERM) };
+        // One that has ended already needs no signal.
+        let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         // It stops its nodes, which takes a while.
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.data);

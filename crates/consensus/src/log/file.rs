@@ -43,6 +43,10 @@ impl AlignedBuffer {
 }
 
 /// Reserves space, so that a full disk shows here.
+#[expect(
+    unsafe_code,
+    reason = "libc's function also works where the file system cannot allocate; rustix has only the system call"
+)]
 pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: a plain call on an open descriptor.

@@ -2,6 +2,7 @@
 
 use crate::resp_client::{Client, Value, encode};
 use crate::server::{Node, wait_for};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -18,13 +19,8 @@ const MIB: usize = 1 << 20;
 
 fn raise_file_limit() {
     // The test holds as many connections as the node.
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: plain calls with a structure of ours.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-    }
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! File systems for the time of a test. They need the right to mount.
 
 use crate::server::wait_for;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -61,8 +62,9 @@ impl DiskWithPower {
     pub fn mount(directory: &Path, bytes: u64) -> Option<Self> {
         let disk = Self { image: directory.join("image"), at: directory.join("disk") };
         // Hosts of other tests would go on using it, since each of them gets a copy of what is mounted.
-        // SAFETY: a plain system call.
-        let is_apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+        #[expect(unsafe_code, reason = "sharing one's files no more would be unsound; the mounts are another thing")]
+        // SAFETY: the thread's descriptors stay as they are.
+        let is_apart = unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.is_ok();
         if !is_apart || !succeeds(Command::new("mount").args(["--make-rprivate", "/"])) {
             return None;
         }
@@ -81,6 +83,7 @@ impl DiskWithPower {
     }
 
     /// From now on nothing reaches the disk, and everything is told that it fails.
+    #[expect(unsafe_code, reason = "no library knows this request")]
     pub fn cut_power(&self) {
         /// Linux: `EXT4_IOC_SHUTDOWN`, and its flag to leave the journal as it is.
         const SHUT_DOWN: libc::c_ulong = 0x8004_587d;

@@ -23,15 +23,17 @@ pub fn skip(reason: &str) {
     // Tests that run one at a time have no thread of their own.
     let place = Location::caller().to_string();
     let test = thread.name().filter(|name| *name != "main").unwrap_or(&place);
-    // SAFETY: a plain system call.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = rustix::process::geteuid().is_root();
     assert!(
         !is_root || std::env::var_os("TESSERA_MAY_SKIP").is_some(),
         "this machine cannot run the test: {reason}. Tests that root runs are only left out if TESSERA_MAY_SKIP=1 is set"
     );
     SKIPPED.lock().unwrap().push(format!("{test}: {reason}"));
-    // SAFETY: the function is there until the process has ended, and does not unwind.
-    AT_THE_END.call_once(|| _ = unsafe { libc::atexit(tell) });
+    AT_THE_END.call_once(|| {
+        #[expect(unsafe_code, reason = "the test harness has no hook for the end of a run")]
+        // SAFETY: the function is there until the process has ended, and does not unwind.
+        let _ = unsafe { libc::atexit(tell) };
+    });
 }
 
 /// Writes what was left out, after the last test.

@@ -1,8 +1,9 @@
 //! Hosts with addresses, and links between them that can be cut or made slow: network namespaces, joined by a bridge in one
 //! more, in which the test's own threads live. Needs root, and `ip` and `tc` of iproute2.
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
 /// Hosts of one test.
@@ -65,9 +66,7 @@ impl Net {
     /// Moves the calling thread, and what it starts from now on, to where all hosts can be reached.
     pub fn enter(&self) {
         let namespace = File::open(format!("/run/netns/{}", self.hub())).unwrap();
-        // SAFETY: a plain system call with a descriptor that is open.
-        let outcome = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-        assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     }
 
     /// What one host sends another one is lost from now on.
