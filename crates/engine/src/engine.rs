@@ -1,8 +1,8 @@
-use crate::{Digest, EngineError, EngineStatistics, Page, PageLimit, Position, Slice};
+use crate::{Digest, EngineError, EngineStatistics, Page, PageLimit, Position, Slice, SpacePage};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::Path;
-use tessera_types::{RecordKey, TableSettings, UnixMillis};
+use tessera_types::{RecordKey, Space, TableSettings, UnixMillis};
 
 /// The records of one table's partitions on this node.
 ///
@@ -14,6 +14,10 @@ use tessera_types::{RecordKey, TableSettings, UnixMillis};
 /// **Reads run beside the writer**, from any thread. A read of one record, and of one hash key's records, sees each
 /// log entry entirely or not at all. Visitors run while the engine holds what keeps the visited bytes in place, so they
 /// must be quick and must not call back into the engine.
+///
+/// **Beside the records**, which are ordered by hash, a partition has [ordered spaces](Space). They are written by the same log
+/// entries, and are cleared, written to checkpoints, restored, digested and counted with the records. What is said of expiry and
+/// eviction concerns the records only: what is in a space stays until it is deleted.
 pub trait Engine: Send + Sync {
     /// Calls `visit` with the stored value of `key`. Returns whether there is one.
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
@@ -60,6 +64,63 @@ pub trait Engine: Send + Sync {
         })?;
         Ok(page)
     }
+
+    /// Calls `visit` with the value of a key of a space. Returns whether there is one.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn get_in(
+        &self,
+        partition: u32,
+        space: Space,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError>;
+
+    /// Visits the records of a space whose keys lie in `range`, in order and at one instant, until `visit` returns false.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn scan_space(
+        &self,
+        partition: u32,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError>;
+
+    /// Reads the records that [`Self::scan_space`] visits, until the limit is reached. The engine holds nothing afterwards, so
+    /// what is done with them may take long, and may read again.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn read_space(
+        &self,
+        partition: u32,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        mut limit: PageLimit,
+    ) -> Result<SpacePage, EngineError> {
+        let mut page = SpacePage::default();
+        let mut is_full = false;
+        self.scan_space(partition, space, range, order, &mut |key, value| {
+            page.is_cut = is_full;
+            if !is_full {
+                page.add(key, value);
+                is_full = !limit.take_bytes(key.len() + value.len());
+            }
+            !page.is_cut
+        })?;
+        Ok(page)
+    }
+
+    /// The first space from this one on that has records in the partition.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError>;
 
     /// Applies log entries; each partition's part takes effect atomically. Waits while the engine must catch up with what
     /// was written before.
@@ -138,7 +199,7 @@ pub trait Engine: Send + Sync {
 
     fn statistics(&self) -> EngineStatistics;
 
-    /// Bytes that a partition's records take: in memory, or about, and without what is not flushed yet, in files.
+    /// Bytes that a partition's records take, with those of its spaces: in memory, or about, and without what is not flushed yet, in files.
     fn partition_bytes(&self, partition: u32) -> u64;
 
     /// How many hash keys a partition has, if the engine counts them.
@@ -158,6 +219,9 @@ pub struct Applied<'a> {
     /// The entries' payloads in log order, each a sequence of [`crate::mutation::Mutation`]s.
     pub payloads: &'a [bytes::Bytes],
 }
+
+/// A range of keys of a space.
+pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// A range of sort keys.
 pub type SortKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

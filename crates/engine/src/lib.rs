@@ -18,10 +18,10 @@ mod page;
 pub mod rocks;
 mod statistics;
 
-pub use digest::{Digest, Slice, SliceDigest};
-pub use engine::{Applied, Engine, Order, SortKeyRange, Visit};
+pub use digest::{Address, Digest, Slice, SliceDigest};
+pub use engine::{Applied, Engine, KeyRange, Order, SortKeyRange, Visit};
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
-pub use page::{Page, PageLimit, Position};
+pub use page::{Page, PageLimit, Position, SpacePage};
 pub use rocks::{RocksConfig, RocksEngine, RocksStore};
 pub use statistics::{EngineStatistics, LevelStatistics, RocksStatistics};

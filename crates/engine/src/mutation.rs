@@ -10,12 +10,19 @@
 //! | 4 time | u64 milliseconds since the Unix epoch: the partition's time, unless that is later already |
 //! | 5 delete hash key | as a delete: every record of the hash key, whose sort key here is empty |
 //! | 6 mark | u32 length, content: changes nothing, and says something to whoever applies the entry |
+//! | 7 put in a space | u32 space, u32 key length, u32 value length, the two |
+//! | 8 delete in a space | u32 space, u32 key length, key |
+//! | 9 drop a space | u32 space: every record of it |
 //!
 //! The hash travels along so that followers and recovery do not compute it again.
+//!
+//! Before there were spaces, the record that ends a partition which was split was a put under a hash key longer than any other, of
+//! 65,535 zeros. It still travels like that, so that nodes of the version before take it, and what they wrote is taken: it is read as the
+//! put of [`SEAL`] in [`Space::SYSTEM`].
 
 use crate::EngineError;
 use bytes::{BufMut, BytesMut};
-use tessera_types::{RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Expiry, Limits, RecordKey, Space, StoredValue, UnixMillis};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -23,6 +30,14 @@ const CLEAR: u8 = 3;
 const TIME: u8 = 4;
 const DELETE_HASH_KEY: u8 = 5;
 const MARK: u8 = 6;
+const PUT_IN: u8 = 7;
+const DELETE_IN: u8 = 8;
+const DROP_SPACE: u8 = 9;
+
+/// The key in [`Space::SYSTEM`] of the record that ends a partition.
+pub const SEAL: &[u8] = b"seal";
+/// The hash key under which the version before had that record.
+pub(crate) static FORMER_SEAL: [u8; Limits::HASH_KEY_BYTES_CEILING + 1] = [0; Limits::HASH_KEY_BYTES_CEILING + 1];
 
 /// One change to one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +60,19 @@ pub enum Mutation<'a> {
     /// Changes nothing. What it says is the concern of whoever hands entries to engines.
     Mark {
         content: &'a [u8],
+    },
+    /// `value` is whatever its writer wants: it has no expiry, and no engine looks into it.
+    PutIn {
+        space: Space,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    DeleteIn {
+        space: Space,
+        key: &'a [u8],
+    },
+    DropSpace {
+        space: Space,
     },
 }
 
@@ -89,6 +117,53 @@ impl Location {
         let length = self.value_len?;
         Some(&payload[self.start + self.hash_key_len + self.sort_key_len..][..length])
     }
+}
+
+/// Where the parts of a put or a delete in a space stand in the payload it was encoded to.
+#[derive(Clone, Copy, Debug)]
+pub struct SpaceLocation {
+    /// Of the value, if there is one.
+    start: usize,
+    /// `None` for a delete.
+    value_len: Option<usize>,
+}
+
+impl SpaceLocation {
+    /// The value; `None` for a delete.
+    pub fn value<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
+        self.value_len.map(|length| &payload[self.start..][..length])
+    }
+}
+
+fn put_space_key(out: &mut BytesMut, kind: u8, space: Space, key: &[u8]) {
+    out.put_u8(kind);
+    out.put_u32_le(space.0);
+    out.put_u32_le(u32::try_from(key.len()).expect("keys are checked against the limit on entry"));
+}
+
+pub fn encode_put_in(out: &mut BytesMut, space: Space, key: &[u8], value: &[u8]) -> SpaceLocation {
+    if (space, key) == (Space::SYSTEM, SEAL) {
+        let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value };
+        encode_put(out, &RecordKey::with_hash(0, &FORMER_SEAL, b""), &stored);
+    } else {
+        out.reserve(13 + key.len() + value.len());
+        put_space_key(out, PUT_IN, space, key);
+        out.put_u32_le(u32::try_from(value.len()).expect("values are checked against the limit on entry"));
+        out.put_slice(key);
+        out.put_slice(value);
+    }
+    SpaceLocation { start: out.len() - value.len(), value_len: Some(value.len()) }
+}
+
+pub fn encode_delete_in(out: &mut BytesMut, space: Space, key: &[u8]) -> SpaceLocation {
+    put_space_key(out, DELETE_IN, space, key);
+    out.put_slice(key);
+    SpaceLocation { start: out.len(), value_len: None }
+}
+
+pub fn encode_drop_space(out: &mut BytesMut, space: Space) {
+    out.put_u8(DROP_SPACE);
+    out.put_u32_le(space.0);
 }
 
 pub fn encode_put(out: &mut BytesMut, key: &RecordKey<'_>, value: &StoredValue<'_>) -> Location {
@@ -172,6 +247,9 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
         *rest = tail;
         return Some(Mutation::Mark { content });
     }
+    if (PUT_IN..=DROP_SPACE).contains(&kind) {
+        return decode_in_space(kind, rest);
+    }
     let hash = u64::from_le_bytes(take(rest)?);
     let hash_key_len = u16::from_le_bytes(take(rest)?) as usize;
     let sort_key_len = u32::from_le_bytes(take(rest)?) as usize;
@@ -183,11 +261,28 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     };
     let key = RecordKey::with_hash(hash, bytes(hash_key_len)?, bytes(sort_key_len)?);
     match kind {
+        PUT if key.hash_key.len() == FORMER_SEAL.len() => {
+            let value = StoredValue::decode(bytes(value_len)?)?.payload;
+            Some(Mutation::PutIn { space: Space::SYSTEM, key: SEAL, value })
+        }
         PUT => Some(Mutation::Put { key, value: bytes(value_len)? }),
         DELETE => Some(Mutation::Delete { key }),
         DELETE_HASH_KEY if !key.hash_key.is_empty() && key.sort_key.is_empty() => Some(Mutation::DeleteHashKey { key }),
         _ => None,
     }
+}
+
+fn decode_in_space<'a>(kind: u8, rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
+    let space = Space(u32::from_le_bytes(take(rest)?));
+    if kind == DROP_SPACE {
+        return Some(Mutation::DropSpace { space });
+    }
+    let key_len = u32::from_le_bytes(take(rest)?) as usize;
+    let value_len = if kind == PUT_IN { u32::from_le_bytes(take(rest)?) as usize } else { 0 };
+    let (key, tail) = rest.split_at_checked(key_len)?;
+    let (value, tail) = tail.split_at_checked(value_len)?;
+    *rest = tail;
+    Some(if kind == PUT_IN { Mutation::PutIn { space, key, value } } else { Mutation::DeleteIn { space, key } })
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
@@ -199,7 +294,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tessera_types::Expiry;
 
     #[test]
     fn payloads_come_back_and_damage_is_reported_once() {
@@ -237,5 +331,35 @@ mod tests {
         let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
         assert_eq!(decoded, [Mutation::Mark { content: b"look" }, Mutation::Delete { key }]);
         assert_eq!((leading_mark(b""), leading_mark(&payload[..7])), (None, None));
+    }
+
+    #[test]
+    fn mutations_of_spaces_come_back() {
+        let mut payload = BytesMut::new();
+        let put = encode_put_in(&mut payload, Space(7), b"key", b"value");
+        let delete = encode_delete_in(&mut payload, Space(7), b"");
+        encode_drop_space(&mut payload, Space(8));
+        assert_eq!((put.value(&payload), delete.value(&payload)), (Some(&b"value"[..]), None));
+        let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
+        let put = Mutation::PutIn { space: Space(7), key: b"key", value: b"value" };
+        let delete = Mutation::DeleteIn { space: Space(7), key: b"" };
+        assert_eq!(decoded, [put, delete, Mutation::DropSpace { space: Space(8) }]);
+        for length in 0..payload.len() {
+            let whole = decode(&payload[..length]).take_while(Result::is_ok).count();
+            assert!(whole < 3 && decode(&payload[..length]).count() <= 3, "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_seal_travels_as_the_version_before_knows_it() {
+        let mut payload = BytesMut::new();
+        let seal = encode_put_in(&mut payload, Space::SYSTEM, SEAL, b"");
+        assert_eq!(seal.value(&payload), Some(&b""[..]));
+        let mut former = BytesMut::new();
+        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"" };
+        encode_put(&mut former, &RecordKey::with_hash(0, &FORMER_SEAL, b""), &value);
+        assert_eq!(payload, former);
+        let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();
+        assert_eq!(decoded, [Mutation::PutIn { space: Space::SYSTEM, key: SEAL, value: b"" }]);
     }
 }

@@ -76,8 +76,13 @@ impl PageLimit {
 
     /// Counts a record that was looked at. Returns whether the page may hold more.
     pub(crate) fn take(&mut self, key: &RecordKey<'_>, value: &[u8]) -> bool {
+        self.take_bytes(key.hash_key.len() + key.sort_key.len() + value.len())
+    }
+
+    /// Counts a record of so many bytes. Returns whether the page may hold more.
+    pub fn take_bytes(&mut self, bytes: usize) -> bool {
         self.records = self.records.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(key.hash_key.len() + key.sort_key.len() + value.len());
+        self.bytes = self.bytes.saturating_sub(bytes);
         self.records > 0 && self.bytes > 0
     }
 }
@@ -110,5 +115,39 @@ impl Page {
             let key = RecordKey::with_hash(*hash, &self.bytes[hash_key], &self.bytes[sort_key]);
             (key, &self.bytes[value])
         })
+    }
+}
+
+/// Records of a space, owned.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct SpacePage {
+    /// Key and value of one record after the other.
+    bytes: Vec<u8>,
+    /// Where the two end.
+    ends: Vec<[usize; 2]>,
+    /// Whether the range has more records: they lie behind the last one here, in the order that was asked for.
+    pub is_cut: bool,
+}
+
+impl SpacePage {
+    pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.ends.push([key, value].map(|part| {
+            self.bytes.extend_from_slice(part);
+            self.bytes.len()
+        }));
+    }
+
+    /// The records, in order.
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> + ExactSizeIterator {
+        let begin = |at: usize| if at == 0 { 0 } else { self.ends[at - 1][1] };
+        (0..self.ends.len()).map(move |at| {
+            let [key, value] = self.ends[at];
+            (&self.bytes[begin(at)..key], &self.bytes[key..value])
+        })
+    }
+
+    /// The last key, behind which the next page begins if there is one.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        self.records().next_back().map(|(key, _)| key)
     }
 }

@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The version of the layout that this program writes, and the only one that it reads.
-const FORMAT_VERSION: u32 = 5;
+/// The version of the layout that this program writes.
+const FORMAT_VERSION: u32 = 6;
+/// Earlier ones that it reads, and converts when it starts.
+const CONVERTED: [u32; 1] = [5];
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +18,8 @@ pub enum DataDirectoryError {
     #[error("the data directory {0} is in use by another process; stop that one, or start with another `data_dir`")]
     InUse(PathBuf),
     #[error(
-        "the data directory {path} has format version {found}, this program uses {FORMAT_VERSION}; start the version of \
-         Tessera that wrote it, or use another `data_dir`"
+        "the data directory {path} has format version {found}, this program uses {FORMAT_VERSION} and converts version 5; \
+         start a version of Tessera that reads it, or use another `data_dir`"
     )]
     OtherVersion { path: PathBuf, found: String },
     #[error("{0} is not empty and not a data directory of Tessera; use another `data_dir`, or an empty one")]
@@ -28,6 +30,8 @@ pub enum DataDirectoryError {
 #[derive(Debug)]
 pub struct DataDirectory {
     root: PathBuf,
+    /// The version of what is in it.
+    format: u32,
     /// Locked while it is open.
     _lock: File,
 }
@@ -56,19 +60,36 @@ impl DataDirectory {
             Err(TryLockError::WouldBlock) => return Err(DataDirectoryError::InUse(root.to_path_buf())),
             Err(TryLockError::Error(source)) => return Err(io_error(source)),
         }
-        match fs::read_to_string(&version_path) {
-            Ok(found) if found.trim() == FORMAT_VERSION.to_string() => {}
-            Ok(found) => {
-                let found = found.trim().to_string();
-                return Err(DataDirectoryError::OtherVersion { path: root.to_path_buf(), found });
-            }
+        let format = match fs::read_to_string(&version_path) {
+            Ok(found) => match found.trim().parse() {
+                Ok(format) if format == FORMAT_VERSION || CONVERTED.contains(&format) => format,
+                _ => {
+                    let found = found.trim().to_string();
+                    return Err(DataDirectoryError::OtherVersion { path: root.to_path_buf(), found });
+                }
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut file = File::create(&version_path).map_err(io_error)?;
-                writeln!(file, "{FORMAT_VERSION}").and_then(|()| file.sync_all()).map_err(io_error)?;
+                write_version(root).map_err(io_error)?;
+                FORMAT_VERSION
             }
             Err(error) => return Err(io_error(error)),
-        }
-        Ok(Self { root: root.to_path_buf(), _lock: lock })
+        };
+        Ok(Self { root: root.to_path_buf(), format, _lock: lock })
+    }
+
+    /// Whether what is in it was written in format 5, and is to be converted before it is used.
+    pub fn is_of_format_5(&self) -> bool {
+        self.format == 5
+    }
+
+    /// All that is in it has been converted, durably. Until this is done the next start converts again.
+    ///
+    /// # Errors
+    /// If the version cannot be written.
+    pub fn note_converted(&mut self) -> Result<(), DataDirectoryError> {
+        write_version(&self.root).map_err(|source| DataDirectoryError::Io { path: self.root.clone(), source })?;
+        self.format = FORMAT_VERSION;
+        Ok(())
     }
 
     pub fn root(&self) -> &Path {
@@ -136,6 +157,16 @@ impl DataDirectory {
     }
 }
 
+/// Says that a directory has this program's version: a crash leaves what was said before, or this.
+fn write_version(root: &Path) -> io::Result<()> {
+    let unfinished = root.join("VERSION.unfinished");
+    let mut file = File::create(&unfinished)?;
+    writeln!(file, "{FORMAT_VERSION}")?;
+    file.sync_all()?;
+    fs::rename(&unfinished, root.join("VERSION"))?;
+    File::open(root)?.sync_all()
+}
+
 /// What only the owner may do.
 const OWNER_ONLY: u32 = 0o700;
 
@@ -178,9 +209,29 @@ mod tests {
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::InUse(_))));
         drop(first);
         DataDirectory::open(&root).unwrap();
-        fs::write(root.join("VERSION"), "1\n").unwrap();
-        assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })));
+        for other in ["1", "4", "7", ""] {
+            fs::write(root.join("VERSION"), other).unwrap();
+            assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })), "{other}");
+        }
         assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
+    }
+
+    #[test]
+    fn a_directory_is_of_the_format_before_until_it_is_converted() {
+        let parent = tempfile::TempDir::new().unwrap();
+        let root = parent.path().join("data");
+        assert!(!DataDirectory::open(&root).unwrap().is_of_format_5());
+        fs::write(root.join("VERSION"), "5\n").unwrap();
+        // The process ends before it is done, or in the middle of saying so.
+        assert!(DataDirectory::open(&root).unwrap().is_of_format_5());
+        fs::write(root.join("VERSION.unfinished"), "").unwrap();
+        let mut directory = DataDirectory::open(&root).unwrap();
+        assert!(directory.is_of_format_5());
+        directory.note_converted().unwrap();
+        assert!(!directory.is_of_format_5());
+        drop(directory);
+        assert!(!DataDirectory::open(&root).unwrap().is_of_format_5());
+        assert!(!root.join("VERSION.unfinished").exists());
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod router;
 mod rules;
 mod slow_writes;
 mod snapshot;
+mod space_writes;
 mod split;
 mod statistics;
 mod store;
@@ -78,5 +79,5 @@ pub use tessera_engine::{
 pub use tessera_transport::Secret;
 pub use threads::runtime;
 pub use traffic::{PartitionTraffic, hot_partitions};
-pub use transaction::{Record, Transaction};
+pub use transaction::{Record, SpaceScan, Transaction};
 pub use watch::Watch;

@@ -5,14 +5,15 @@
 //! payload a record's last write stands.
 
 use crate::ordered_keys;
+use crate::space_writes::SpaceWrites;
 use bytes::Bytes;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeBounds;
-use tessera_engine::mutation::{self, Location, Mutation};
-use tessera_engine::{Order, SortKeyRange};
-use tessera_types::RecordKey;
+use tessera_engine::mutation::{self, Location, Mutation, SpaceLocation};
+use tessera_engine::{KeyRange, Order, SortKeyRange};
+use tessera_types::{RecordKey, Space};
 
 /// Calls that look into the entry being put together are given its payload as `building`.
 #[derive(Default)]
@@ -21,6 +22,8 @@ pub(crate) struct Overlay {
     plain: HashTable<InFlight>,
     /// The others, by key in its ordered form (see [`RecordKey::encode_ordered`]), so that a hash key's are a range.
     fields: BTreeMap<Bytes, InFlight>,
+    /// What is written to ordered spaces.
+    spaces: SpaceWrites<InFlight<SpaceLocation>>,
     /// Batches are what is proposed together; counts up. This one is being put together.
     batch: u64,
     /// Whether it has writes.
@@ -31,9 +34,9 @@ pub(crate) struct Overlay {
     proposed: VecDeque<Proposed>,
 }
 
-struct InFlight {
+struct InFlight<L = Location> {
     batch: u64,
-    location: Location,
+    location: L,
 }
 
 struct Proposed {
@@ -49,7 +52,7 @@ pub(crate) enum Lookup<'a> {
     Absent,
 }
 
-impl InFlight {
+impl<L> InFlight<L> {
     fn payload<'a>(&self, proposed: &'a VecDeque<Proposed>, batch: u64, building: &'a [u8]) -> &'a [u8] {
         // As many batches lie between this one and the one being put together as stand in `proposed`.
         match (batch - self.batch) as usize {
@@ -124,6 +127,47 @@ impl Overlay {
         first.into_iter().chain(fields).chain(last)
     }
 
+    /// What is said about a record of a space.
+    pub(crate) fn get_in<'a>(&'a self, space: Space, key: &[u8], building: &'a [u8]) -> Lookup<'a> {
+        match self.spaces.get(space, key) {
+            Some(in_flight) => self.stored_in(in_flight, building).map_or(Lookup::Absent, Lookup::Stored),
+            None if self.hides_space(space) => Lookup::Absent,
+            None => Lookup::Engine,
+        }
+    }
+
+    fn stored_in<'a>(&'a self, in_flight: &InFlight<SpaceLocation>, building: &'a [u8]) -> Option<&'a [u8]> {
+        in_flight.location.value(in_flight.payload(&self.proposed, self.batch, building))
+    }
+
+    /// Whether what the engine holds of a space is about to go.
+    pub(crate) fn hides_space(&self, space: Space) -> bool {
+        self.cleared_by.is_some() || self.spaces.drops(space)
+    }
+
+    /// Records of a space in flight in a range of keys, in order: key and value, `None` for deletions.
+    pub(crate) fn of_space<'a>(
+        &'a self,
+        space: Space,
+        range: KeyRange<'a>,
+        order: Order,
+        building: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let writes = self.spaces.range(space, range, order);
+        writes.map(move |(key, in_flight)| (key, self.stored_in(in_flight, building)))
+    }
+
+    /// Notes a write to a space of the batch being put together.
+    pub(crate) fn write_in(&mut self, space: Space, key: &[u8], location: SpaceLocation) {
+        self.is_building = true;
+        self.spaces.write(space, key, InFlight { batch: self.batch, location });
+    }
+
+    pub(crate) fn drop_space(&mut self, space: Space) {
+        self.is_building = true;
+        self.spaces.drop_space(space, self.batch);
+    }
+
     /// Notes a write of the batch being put together.
     pub(crate) fn write(&mut self, location: Location, building: &[u8]) {
         self.is_building = true;
@@ -145,6 +189,7 @@ impl Overlay {
         self.is_building = true;
         self.plain.clear();
         self.fields.clear();
+        self.spaces.clear();
         self.cleared_by = Some(self.batch);
     }
 
@@ -163,10 +208,18 @@ impl Overlay {
                 // Nothing else is in flight.
                 self.plain.clear();
                 self.fields.clear();
+                self.spaces.clear();
             } else {
                 // The engine has read the payload, so it is whole.
                 for mutation in mutation::decode(&first.payload).flatten() {
-                    let (Mutation::Put { key, .. } | Mutation::Delete { key }) = mutation else { continue };
+                    let key = match mutation {
+                        Mutation::Put { key, .. } | Mutation::Delete { key } => key,
+                        Mutation::PutIn { space, key, .. } | Mutation::DeleteIn { space, key } => {
+                            self.spaces.forget(space, key, |in_flight| in_flight.batch == applied);
+                            continue;
+                        }
+                        _ => continue,
+                    };
                     // A later batch may have written the record again.
                     if key.sort_key.is_empty() {
                         let is_done = |in_flight: &InFlight| {
@@ -182,6 +235,9 @@ impl Overlay {
                         }
                     }
                 }
+            }
+            if !self.spaces.is_empty() {
+                self.spaces.forget_dropped(applied);
             }
             if self.cleared_by.is_some_and(|cleared| cleared <= applied) {
                 self.cleared_by = None;

@@ -5,7 +5,6 @@
 
 use crate::Transaction;
 use crate::machine::{Operation, Verdict, WriteOptions};
-use crate::split::is_seal;
 use crate::store::Store;
 use crate::table::{Table, request_error};
 use bytes::Bytes;
@@ -155,7 +154,7 @@ fn find(
     let mut keys = Keys::new();
     let page = table.engine.read_page(partition, from, PAGE).map_err(request_error)?;
     for (key, stored) in page.records() {
-        let live = StoredValue::decode(stored).filter(|stored| stored.is_live(now) && !is_seal(&key));
+        let live = StoredValue::decode(stored).filter(|stored| stored.is_live(now));
         if live.is_some_and(|stored| Rule::apply_all(rules, &key, stored.expiry, now) != RuleOutcome::Keep) {
             keys.push((Bytes::copy_from_slice(key.hash_key), Bytes::copy_from_slice(key.sort_key)));
         }

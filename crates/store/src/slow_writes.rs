@@ -49,6 +49,8 @@ fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
             Ok(Mutation::Clear) => watched.touch_all(),
             Ok(Mutation::Time(_)) => {}
             Ok(Mutation::Mark { .. }) => {}
+            // Nobody watches what is in a space.
+            Ok(Mutation::PutIn { .. } | Mutation::DeleteIn { .. } | Mutation::DropSpace { .. }) => {}
             Err(_) => {} // the engine has refused such a payload already
         }
     }

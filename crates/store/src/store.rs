@@ -91,7 +91,7 @@ impl Store {
     /// If the directory cannot be used or holds damaged data, or the cluster does not let the node in.
     pub fn open(config: StoreConfig, listener: std::net::TcpListener) -> Result<(Self, Vec<StoreWorker>), OpenError> {
         assert!(config.workers > 0, "a store has at least one worker");
-        let directory = DataDirectory::open(&config.data_directory)?;
+        let mut directory = DataDirectory::open(&config.data_directory)?;
         let runtime = threads::runtime().map_err(OpenError::Thread)?;
         let mut identity = identity::establish(&config, &directory, &runtime)?;
         let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
@@ -121,6 +121,12 @@ impl Store {
         let generations =
             KnownGenerations::load(&directory.peers()).map_err(|error| OpenError::File("peers.json", error))?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
+        if directory.is_of_format_5() {
+            // The log and the checkpoints of memory tables are read as they are.
+            rocks.convert_from_format_5()?;
+            directory.note_converted()?;
+            tracing::info!("the data directory was of format 5 and has been converted");
+        }
         let handler = Arc::new(PeerHandler::default());
         let transport = Transport::new(identity, config.secret.clone(), handler.clone());
         let mut recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! ```text
 //! "TESSCKP2" | u64 log index | u64 the partition's time | u8 1 if it may hold sort keys, else 0
 //!            | u32 CRC-32C of these three | blocks | end
-//! block: u32 length (> 0) | u32 CRC-32C | puts as in `mutation`
+//! block: u32 length (> 0) | u32 CRC-32C | puts, and puts in spaces, as in `mutation`
 //! end:   u32 0 | u32 CRC-32C of the two | u64 number of records | u64 end index
 //! ```
 //!
@@ -13,12 +13,13 @@
 
 use super::partition::Partition;
 use crate::mutation::{self, Mutation};
-use crate::{EngineError, PageLimit, Position, Visit};
+use crate::{EngineError, Order, PageLimit, Position, Visit};
 use bytes::BytesMut;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
+use std::ops::Bound;
 use std::path::Path;
-use tessera_types::{StoredValue, UnixMillis};
+use tessera_types::{Space, StoredValue, UnixMillis};
 
 const MAGIC: &[u8; 8] = b"TESSCKP2";
 const MAGIC_OF_VERSION_1: &[u8; 8] = b"TESSCKP1";
@@ -48,11 +49,12 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
                 records += 1;
                 Visit::NextRecord
             });
-            if !block.is_empty() {
-                out.write_all(&u32::try_from(block.len()).map_err(std::io::Error::other)?.to_le_bytes())?;
-                out.write_all(&crc32c::crc32c(&block).to_le_bytes())?;
-                out.write_all(&block)?;
-            }
+            write_block(&block, &mut out)?;
+        }
+        let mut space = partition.next_space(Space(0));
+        while let Some(number) = space {
+            records += write_space(partition, number, &mut block, &mut out)?;
+            space = number.0.checked_add(1).and_then(|next| partition.next_space(Space(next)));
         }
         // Records that were loaded may hold effects of entries that are not applied again yet.
         let end_index = partition.applied_index().max(partition.durability.settled_from());
@@ -65,6 +67,44 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
     };
     write().map_err(EngineError::io(path))?;
     Ok(index)
+}
+
+fn write_block(block: &[u8], out: &mut impl Write) -> std::io::Result<()> {
+    if block.is_empty() {
+        return Ok(());
+    }
+    out.write_all(&u32::try_from(block.len()).map_err(std::io::Error::other)?.to_le_bytes())?;
+    out.write_all(&crc32c::crc32c(block).to_le_bytes())?;
+    out.write_all(block)
+}
+
+/// Writes the records of a space, page by page, and returns how many these were.
+fn write_space(
+    partition: &Partition,
+    space: Space,
+    block: &mut BytesMut,
+    out: &mut impl Write,
+) -> std::io::Result<u64> {
+    let mut records = 0;
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        block.clear();
+        let mut limit = PageLimit::of_records(PAGE_RECORDS);
+        let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut page_end = None;
+        partition.scan_space(space, (from, Bound::Unbounded), Order::Ascending, &mut |key, value| {
+            mutation::encode_put_in(block, space, key, value);
+            records += 1;
+            let goes_on = limit.take_bytes(key.len() + value.len());
+            page_end = (!goes_on).then(|| key.to_vec());
+            goes_on
+        });
+        write_block(block, out)?;
+        last = page_end;
+        if last.is_none() {
+            return Ok(records);
+        }
+    }
 }
 
 /// What a checkpoint's records reflect.
@@ -128,8 +168,11 @@ pub(super) fn load(partition: &Partition, path: &Path) -> Result<Reflects, Engin
             };
         }
         for mutation in mutation::decode(&block) {
-            let Mutation::Put { key, value } = mutation? else { return Err(damaged("holds more than puts")) };
-            partition.load(&key, value)?;
+            match mutation? {
+                Mutation::Put { key, value } => partition.load(&key, value)?,
+                Mutation::PutIn { space, key, value } => partition.load_in(space, key, value),
+                _ => return Err(damaged("holds more than puts")),
+            }
             records += 1;
         }
     }

@@ -1,6 +1,6 @@
 //! The memory engine: records in memory, found by hash, ordered by sort key inside a hash key.
 //!
-//! Per partition one lock over one [`index::Index`]; applying the log is the only regular writer. With a directory the
+//! Per partition one lock over one [`index::Index`] and the ordered [`spaces`]; applying the log is the only regular writer. With a directory the
 //! engine keeps checkpoints there, which bound the log of tables that must survive a restart; without one nothing is
 //! ever written.
 
@@ -14,9 +14,11 @@ mod partition;
 mod record;
 mod segment;
 mod slot;
+mod spaces;
 
 use crate::{
-    Applied, Digest, Engine, EngineError, EngineStatistics, Order, PageLimit, Position, Slice, SortKeyRange, Visit,
+    Applied, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice, SortKeyRange,
+    Visit,
 };
 pub use budget::{MemoryBudget, MemoryConfig};
 use partition::Partition;
@@ -24,7 +26,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tessera_types::{RecordKey, TableSettings, UnixMillis, WhenFull};
+use tessera_types::{RecordKey, Space, TableSettings, UnixMillis, WhenFull};
 
 /// A table in memory.
 pub struct MemoryEngine {
@@ -107,6 +109,32 @@ impl Engine for MemoryEngine {
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
     ) -> Result<Option<Position>, EngineError> {
         Ok(self.partition(partition).scan(from, limit, visit))
+    }
+
+    fn get_in(
+        &self,
+        partition: u32,
+        space: Space,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        Ok(self.partition(partition).get_in(space, key, visit))
+    }
+
+    fn scan_space(
+        &self,
+        partition: u32,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        self.partition(partition).scan_space(space, range, order, visit);
+        Ok(())
+    }
+
+    fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
+        Ok(self.partition(partition).next_space(from))
     }
 
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {

@@ -6,14 +6,15 @@ use super::durability::Durability;
 use super::index::{Found, Index};
 use super::record::Record;
 use super::slot::{Field, Fields, Slot, SlotRef};
+use super::spaces::Spaces;
 use crate::expiries::{Expiries, Noted};
 use crate::mutation::{self, Mutation};
-use crate::{Applied, EngineError, EngineStatistics, Order, PageLimit, Position, SortKeyRange, Visit};
+use crate::{Applied, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, SortKeyRange, Visit};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tessera_types::{Limits, RecordKey, StoredValue, UnixMillis};
+use tessera_types::{RecordKey, Space, StoredValue, UnixMillis};
 
 /// What a sweep for expired records looks at under one hold of the lock; it copies none of it.
 const SWEPT_PAGE: PageLimit = PageLimit { records: 1_024, bytes: usize::MAX };
@@ -35,10 +36,11 @@ pub(super) struct Partition {
 
 struct State {
     index: Index,
-    /// Bytes behind the slots, and of what is doomed.
+    /// Bytes behind the slots, and of what is doomed; those of the spaces are counted there.
     heap_bytes: usize,
     doomed: Doomed,
     records: usize,
+    spaces: Spaces,
     hand: Hand,
     budget: Arc<MemoryBudget>,
 }
@@ -59,7 +61,7 @@ impl Drop for State {
 impl Partition {
     pub(super) fn new(budget: Arc<MemoryBudget>) -> Self {
         let (index, doomed, hand) = (Index::new(), Doomed::default(), Hand::default());
-        let state = State { index, heap_bytes: 0, doomed, records: 0, hand, budget };
+        let state = State { index, heap_bytes: 0, doomed, records: 0, spaces: Spaces::default(), hand, budget };
         state.budget.change(0, state.bytes());
         Self {
             state: RwLock::new(state),
@@ -208,6 +210,9 @@ impl Partition {
                     }
                     Mutation::Time(time) => noted.get_or_insert_default().time(time),
                     Mutation::Mark { .. } => {}
+                    Mutation::PutIn { space, key, value } => state.spaces.put(space, key, value),
+                    Mutation::DeleteIn { space, key } => state.spaces.delete(space, key),
+                    Mutation::DropSpace { space } => state.drop_space(space),
                 }
             }
         }
@@ -232,6 +237,34 @@ impl Partition {
         state.put(key, value);
         state.budget.change(before, state.bytes());
         Ok(())
+    }
+
+    /// Puts one record of a space outside of log order: while a checkpoint is loaded.
+    pub(super) fn load_in(&self, space: Space, key: &[u8], value: &[u8]) {
+        let mut state = self.state.write();
+        let before = state.bytes();
+        state.spaces.put(space, key, value);
+        state.budget.change(before, state.bytes());
+    }
+
+    pub(super) fn get_in(&self, space: Space, key: &[u8], visit: &mut dyn FnMut(&[u8])) -> bool {
+        self.state.read().spaces.get(space, key).map(visit).is_some()
+    }
+
+    pub(super) fn scan_space(
+        &self,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        if !is_empty(range) {
+            self.state.read().spaces.scan(space, range, order, visit);
+        }
+    }
+
+    pub(super) fn next_space(&self, from: Space) -> Option<Space> {
+        self.state.read().spaces.next(from)
     }
 
     /// Takes the time that a checkpoint tells.
@@ -351,7 +384,7 @@ impl Partition {
                     rounds += usize::from(next.is_none());
                     break Hand { segment: next.unwrap_or(0), behind: None };
                 };
-                if is_needed(slot) || slot.take_referenced() {
+                if slot.take_referenced() {
                     continue;
                 }
                 victims.push(found);
@@ -380,7 +413,7 @@ impl Partition {
 
     pub(super) fn add_to(&self, statistics: &mut EngineStatistics) {
         let state = self.state.read();
-        statistics.records += state.records as u64;
+        statistics.records += (state.records + state.spaces.records()) as u64;
         if let Some(hash_keys) = &mut statistics.hash_keys {
             *hash_keys += state.index.hash_keys() as u64;
         }
@@ -440,11 +473,6 @@ pub(super) fn multi_get(
     }
 }
 
-/// Whether eviction spares the slot whatever its use: nobody but the node itself writes hash keys that are so long.
-fn is_needed(slot: &Slot) -> bool {
-    matches!(slot.get(), SlotRef::Record(record) if record.hash_key().len() > Limits::HASH_KEY_BYTES_CEILING)
-}
-
 fn has_ended(value: &[u8], time: UnixMillis) -> bool {
     StoredValue::decode(value).is_some_and(|stored| !stored.is_live(time))
 }
@@ -460,7 +488,7 @@ fn is_empty((from, to): SortKeyRange<'_>) -> bool {
 
 impl State {
     fn bytes(&self) -> usize {
-        self.heap_bytes + self.index.bytes()
+        self.heap_bytes + self.index.bytes() + self.spaces.bytes()
     }
 
     fn value(&self, found: Found, key: &RecordKey<'_>) -> Option<&[u8]> {
@@ -575,9 +603,17 @@ impl State {
         records
     }
 
+    fn drop_space(&mut self, space: Space) {
+        if let Some(records) = self.spaces.take(space) {
+            self.heap_bytes += records.bytes();
+            self.doomed.add_space(records);
+        }
+    }
+
     fn clear(&mut self) {
         self.index = Index::new();
         self.doomed = Doomed::default();
+        self.spaces = Spaces::default();
         self.heap_bytes = 0;
         self.records = 0;
     }

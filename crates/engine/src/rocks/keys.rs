@@ -1,9 +1,13 @@
 //! The bytes of keys in a table's column family; the module above describes them.
 
-use tessera_types::RecordKey;
+use crate::KeyRange;
+use crate::mutation::FORMER_SEAL;
+use std::ops::Bound;
+use tessera_types::{RecordKey, Space, successor};
 
 const META: u8 = 0;
 pub(super) const DATA: u8 = 1;
+const SPACES: u8 = 2;
 /// Kind, partition and hash.
 pub(super) const PREFIX_LEN: usize = 11;
 const PARTITION_LEN: usize = 3;
@@ -67,5 +71,59 @@ pub(super) fn partition_end(partition: u32) -> Vec<u8> {
     match u16::try_from(partition + 1) {
         Ok(_) => hash_position(partition + 1, 0)[..PARTITION_LEN].to_vec(),
         Err(_) => vec![DATA + 1],
+    }
+}
+
+/// Where the records of the partition's spaces begin.
+pub(super) fn spaces_begin(partition: u32) -> Vec<u8> {
+    let [high, low] = partition_number(partition);
+    vec![SPACES, high, low]
+}
+
+/// Where the records of the partition's spaces end.
+pub(super) fn spaces_end(partition: u32) -> Vec<u8> {
+    successor(&spaces_begin(partition))
+}
+
+pub(super) fn space_key(partition: u32, space: Space, key: &[u8]) -> Vec<u8> {
+    [&spaces_begin(partition)[..], &space.0.to_be_bytes(), key].concat()
+}
+
+/// From where and up to where the stored keys of a range of a space lie.
+pub(super) fn space_range(partition: u32, space: Space, (from, to): KeyRange<'_>) -> [Vec<u8>; 2] {
+    let behind = |key: &[u8]| [&space_key(partition, space, key)[..], &[0]].concat();
+    let lower = match from {
+        Bound::Unbounded => space_key(partition, space, b""),
+        Bound::Included(key) => space_key(partition, space, key),
+        Bound::Excluded(key) => behind(key),
+    };
+    let upper = match to {
+        Bound::Unbounded => successor(&space_key(partition, space, b"")),
+        Bound::Included(key) => behind(key),
+        Bound::Excluded(key) => space_key(partition, space, key),
+    };
+    [lower, upper]
+}
+
+/// The space and the key of a stored key in the partition's spaces.
+pub(super) fn read_space_key(partition: u32, stored: &[u8]) -> Option<(Space, &[u8])> {
+    let rest = stored.strip_prefix(&spaces_begin(partition)[..])?;
+    let (space, key) = rest.split_first_chunk::<4>()?;
+    Some((Space(u32::from_be_bytes(*space)), key))
+}
+
+/// The stored key that the record had which ends a partition, in format 5.
+pub(super) fn former_seal(partition: u32) -> Vec<u8> {
+    let mut stored = Vec::new();
+    write_record_key(&mut stored, partition, &RecordKey::with_hash(0, &FORMER_SEAL, b""));
+    stored
+}
+
+/// The first partition from this one on that has a key of its own, if `stored` is the first key at or behind
+/// [its applied index](applied_index_key).
+pub(super) fn partition_of_meta(stored: &[u8]) -> Option<u32> {
+    match stored {
+        [META, high, low, ..] => Some(u32::from(u16::from_be_bytes([*high, *low]))),
+        _ => None,
     }
 }

@@ -7,7 +7,8 @@
 //! bytes (kind, partition, hash) are the bloom filters' prefix, so that "has this hash key any record?" is usually
 //! answered without reading a block. Key 0x00, partition, 0x00 holds the applied index and the term of its entry (u64
 //! little-endian each; the term is zero, or missing, if it is not known); 0x00, partition, 0x01 exists once the partition has held a sort key. 0x00, partition, 0x02 holds the partition's time, and a
-//! time after which none of its records expires (u64 little-endian each); it exists once there was either.
+//! time after which none of its records expires (u64 little-endian each); it exists once there was either. Records of spaces are
+//! behind all others: byte 0x02, partition, the space's number (u32 big-endian), then the key.
 
 mod config;
 mod digest;
@@ -17,6 +18,7 @@ mod level_table;
 mod memtable;
 mod reads;
 mod record_cache;
+mod spaces;
 mod store;
 mod table;
 mod writes;

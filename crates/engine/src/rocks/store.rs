@@ -25,7 +25,7 @@ pub struct RocksStore {
     /// writer through until the manifest is on disk: who may not wait finds that out here.
     pub(super) manifest: RwLock<()>,
     /// The names of the tables that there were.
-    opened_with: Vec<String>,
+    pub(super) opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
 }
 

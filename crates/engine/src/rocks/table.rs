@@ -1,15 +1,17 @@
 use super::expiry_filter::TableExpiries;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
-    write_record_key,
+    spaces_begin, spaces_end, write_record_key,
 };
 use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
+use super::spaces::move_former_seal;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
 use crate::{
-    Applied, Digest, Engine, EngineError, EngineStatistics, Order, PageLimit, Position, Slice, SortKeyRange, Visit,
+    Applied, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice, SortKeyRange,
+    Visit,
 };
 use rocksdb::{
     BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
@@ -20,7 +22,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use tessera_types::{RecordKey, TableSettings, UnixMillis, successor};
+use tessera_types::{RecordKey, Space, TableSettings, UnixMillis, successor};
 
 /// Bytes, about, that a compaction takes on at one time.
 const COMPACTED_AT_ONCE: u64 = 1 << 30;
@@ -144,6 +146,8 @@ impl RocksEngine {
         let term = if of_file == index { term } else { 0 };
         let mut batch = WriteBatch::default();
         batch.put_cf(&self.column_family, applied_index_key(partition), two_words([index, term]));
+        // A node of the version before may have written it.
+        move_former_seal(&self.store.db, &self.column_family, partition, &mut batch)?;
         self.store.db.write_opt(batch, &self.write)?;
         let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
         let state = self.state(partition);
@@ -302,6 +306,31 @@ impl Engine for RocksEngine {
         Ok(None)
     }
 
+    fn get_in(
+        &self,
+        partition: u32,
+        space: Space,
+        key: &[u8],
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool, EngineError> {
+        self.read_in(partition, space, key, visit)
+    }
+
+    fn scan_space(
+        &self,
+        partition: u32,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        self.visit_space(partition, space, range, order, visit)
+    }
+
+    fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
+        self.first_space(partition, from)
+    }
+
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
         let _manifest = self.store.manifest.read();
         self.write_with(applied, &self.write)
@@ -360,17 +389,25 @@ impl Engine for RocksEngine {
             None => file.delete(expiries_key(partition))?,
         }
         // What was there before goes with the same step: a crash finds all of the old or all of the new.
-        file.delete_range(hash_position(partition, 0).to_vec(), partition_end(partition))?;
-        options.set_total_order_seek(true);
-        options.fill_cache(false);
-        options.set_iterate_upper_bound(partition_end(partition));
-        let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
-        iterator.seek(hash_position(partition, 0));
-        while let Some((key, value)) = iterator.item() {
-            file.put(key, value)?;
-            iterator.next();
+        let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
+        let spaces = [spaces_begin(partition), spaces_end(partition)];
+        for [begin, end] in [&records, &spaces] {
+            file.delete_range(begin.clone(), end.clone())?;
         }
-        iterator.status()?;
+        for [begin, end] in [records, spaces] {
+            let mut options = ReadOptions::default();
+            options.set_snapshot(&snapshot);
+            options.set_total_order_seek(true);
+            options.fill_cache(false);
+            options.set_iterate_upper_bound(end);
+            let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+            iterator.seek(begin);
+            while let Some((key, value)) = iterator.item() {
+                file.put(key, value)?;
+                iterator.next();
+            }
+            iterator.status()?;
+        }
         file.finish()?;
         std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(EngineError::io(path))?;
         Ok(index)
@@ -432,8 +469,10 @@ impl Engine for RocksEngine {
     }
 
     fn partition_bytes(&self, partition: u32) -> u64 {
-        let (begin, end) = (hash_position(partition, 0), partition_end(partition));
-        self.store.db.get_approximate_sizes_cf(&self.column_family, &[rocksdb::Range::new(&begin, &end)]).iter().sum()
+        let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
+        let spaces = [spaces_begin(partition), spaces_end(partition)];
+        let ranges = [&records, &spaces].map(|[begin, end]| rocksdb::Range::new(begin, end));
+        self.store.db.get_approximate_sizes_cf(&self.column_family, &ranges).iter().sum()
     }
 
     fn statistics(&self) -> EngineStatistics {

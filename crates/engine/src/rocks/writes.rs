@@ -1,7 +1,8 @@
 //! Writing what a log's entries come to.
 
 use super::keys::{
-    applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, write_record_key,
+    applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, space_key, space_range,
+    spaces_begin, spaces_end, write_record_key,
 };
 use super::record_cache::{Change, Place, RecordCache};
 use super::table::{KEY, RocksEngine, two_words};
@@ -9,6 +10,7 @@ use crate::expiries::Noted;
 use crate::mutation::{self, Mutation};
 use crate::{Applied, Engine, EngineError};
 use rocksdb::{WriteBatch, WriteOptions};
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use tessera_types::{StoredValue, successor};
 
@@ -72,8 +74,19 @@ impl RocksEngine {
                                     hash_position(partition, 0).to_vec(),
                                     partition_end(partition),
                                 );
+                                batch.delete_range_cf(family, spaces_begin(partition), spaces_end(partition));
                             }
                             Mutation::Mark { .. } => {}
+                            Mutation::PutIn { space, key, value } => {
+                                batch.put_cf(family, space_key(partition, space, key), value);
+                            }
+                            Mutation::DeleteIn { space, key } => {
+                                batch.delete_cf(family, space_key(partition, space, key));
+                            }
+                            Mutation::DropSpace { space } => {
+                                let [begin, end] = space_range(partition, space, (Bound::Unbounded, Bound::Unbounded));
+                                batch.delete_range_cf(family, begin, end);
+                            }
                         }
                     }
                 }

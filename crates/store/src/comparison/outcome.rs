@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tessera_types::{RecordKey, ReplicaId, UnixMillis};
+use tessera_engine::Address;
+use tessera_types::{ReplicaId, UnixMillis};
 
 /// Whether replicas have the same records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,9 +87,10 @@ impl PartitionComparison {
 
 /// A key in its ordered form, in words.
 pub(super) fn describe(ordered: &Bytes) -> String {
-    match RecordKey::decode_ordered(ordered) {
-        Some(key) if key.sort_key.is_empty() => format!("'{}'", key.hash_key.escape_ascii()),
-        Some(key) => format!("'{}' '{}'", key.hash_key.escape_ascii(), key.sort_key.escape_ascii()),
+    match Address::decode_ordered(ordered) {
+        Some(Address::InSpace(space, key)) => format!("'{}' in space {}", key.escape_ascii(), space.0),
+        Some(Address::Record(key)) if key.sort_key.is_empty() => format!("'{}'", key.hash_key.escape_ascii()),
+        Some(Address::Record(key)) => format!("'{}' '{}'", key.hash_key.escape_ascii(), key.sort_key.escape_ascii()),
         None => "the beginning".into(),
     }
 }

@@ -1,12 +1,14 @@
 //! Copies a partition that this node leads.
 
 use super::outflow::Tap;
-use super::seal::{Seal, is_seal, is_sealed};
+use super::page::{self, Place};
+use super::seal::{Seal, is_sealed};
+use super::sorter::Sorter;
 use super::steps::{self, Step};
 use crate::machine::{Operation, WriteOptions};
 use crate::store::Store;
 use crate::table::{Table, group_of};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,9 +16,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_consensus::GroupId;
-use tessera_engine::mutation::{self, Mutation};
-use tessera_engine::{EngineError, PageLimit, Position};
-use tessera_types::{Durability, ReadMode, RecordKey, StoredValue, UnixMillis};
+use tessera_engine::{PageLimit, mutation};
+use tessera_types::Durability;
 use tokio::sync::Semaphore;
 
 /// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
@@ -24,8 +25,6 @@ use tokio::sync::Semaphore;
 const PAGING: usize = 1;
 /// What a page holds at most: what is copied under one hold of an engine's lock, and sent before others get a turn.
 const PAGE: PageLimit = PageLimit { records: 1_000, bytes: 1 << 20 };
-/// Bytes that a new partition takes in one step.
-const STEP_BYTES: usize = 256 << 10;
 /// A copier has caught up when so little was written while it sent what was written before, or if that never happens.
 const LITTLE_BYTES: usize = 256 << 10;
 const CATCH_UP_ROUNDS: usize = 50;
@@ -149,12 +148,12 @@ impl Copier {
     }
 
     async fn copy_pages(&self, tap: &Tap<'_>) -> Result<(), String> {
-        let mut next = Some(Position::START);
+        let mut next = Some(Place::START);
         while let Some(from) = next {
             let began = Instant::now();
             let (table, into, partition, children) =
                 (self.table.clone(), self.into.clone(), self.partition, self.children());
-            let read = move || read_page(&table, partition, &from, Sorter::new(&into, children));
+            let read = move || page::read(&table, partition, &from, PAGE, Sorter::new(&into, children));
             let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
             let (batches, after) = page.map_err(|error| error.to_string())?;
             let bytes: usize = batches.iter().flatten().map(Bytes::len).sum();
@@ -234,81 +233,5 @@ impl Copier {
             tokio::time::sleep(TAIL_PAUSE).await;
         }
         Ok(())
-    }
-}
-
-/// Reads a page of the partition's records, and returns where the next one begins.
-fn read_page(
-    table: &Table,
-    partition: u32,
-    from: &Position,
-    mut sorter: Sorter<'_>,
-) -> Result<([Vec<Bytes>; 2], Option<Position>), EngineError> {
-    let seen_at = table.seen_at(partition, ReadMode::Single, table.clock.now());
-    if let time = table.engine.time(partition)
-        && *from == Position::START
-        && time > UnixMillis::new(0)
-    {
-        // The new partitions must not see again what the old one's log says has expired.
-        sorter.add(Mutation::Time(time))?;
-    }
-    let page = table.engine.read_page(partition, from, PAGE)?;
-    for (key, value) in page.records() {
-        if StoredValue::decode(value).is_none_or(|stored| stored.is_live(seen_at)) {
-            sorter.add(Mutation::Put { key, value })?;
-        }
-    }
-    Ok((sorter.finish(), page.next))
-}
-
-/// Sorts mutations of a partition by the one of the two that takes its place.
-struct Sorter<'a> {
-    into: &'a Table,
-    children: [u32; 2],
-    full: [Vec<Bytes>; 2],
-    last: [BytesMut; 2],
-}
-
-impl<'a> Sorter<'a> {
-    fn new(into: &'a Table, children: [u32; 2]) -> Self {
-        Self { into, children, full: Default::default(), last: Default::default() }
-    }
-
-    fn add(&mut self, mutation: Mutation<'_>) -> Result<(), EngineError> {
-        match mutation {
-            // It ends the old partition, not the new ones.
-            Mutation::Put { key, .. } | Mutation::Delete { key } if is_seal(&key) => {}
-            Mutation::Put { key, value } => {
-                let damaged = || EngineError::Corruption(format!("'{}'", key.hash_key.escape_ascii()));
-                let stored = StoredValue::decode(value).ok_or_else(damaged)?;
-                mutation::encode_put(self.of(&key), &key, &stored);
-            }
-            Mutation::Delete { key } => _ = mutation::encode_delete(self.of(&key), &key),
-            Mutation::DeleteHashKey { key } => mutation::encode_delete_hash_key(self.of(&key), &key),
-            Mutation::Time(time) => self.last.iter_mut().for_each(|last| mutation::encode_time(last, time)),
-            Mutation::Clear => self.last.iter_mut().for_each(mutation::encode_clear),
-            // It was about the old partition's replicas.
-            Mutation::Mark { .. } => {}
-        }
-        for (last, full) in self.last.iter_mut().zip(&mut self.full) {
-            if last.len() >= STEP_BYTES {
-                full.push(last.split().freeze());
-            }
-        }
-        Ok(())
-    }
-
-    fn of(&mut self, key: &RecordKey<'_>) -> &mut BytesMut {
-        &mut self.last[usize::from(self.into.partition_of(key) != self.children[0])]
-    }
-
-    fn finish(self) -> [Vec<Bytes>; 2] {
-        let mut full = self.full;
-        for (last, full) in self.last.into_iter().zip(&mut full) {
-            if !last.is_empty() {
-                full.push(last.freeze());
-            }
-        }
-        full
     }
 }

@@ -6,7 +6,7 @@
 //!    sends what the tap has caught by then. What the tap caught may be older than the page, never what comes after it: in the end every record
 //!    is what was written last.
 //! 3. When it has caught up, and all other partitions have, it *seals* its partition: the last entry of the log to change
-//!    anything is a record under a hash key that no client can have ([`seal`]). Whoever leads from then on finds it and
+//!    anything is a record in the system's space ([`seal`]). Whoever leads from then on finds it and
 //!    serves nothing; what waits is tried again by the faces, in the new table.
 //! 4. It sends the rest of what the tap caught, and tells the catalog that it is done.
 //!
@@ -18,12 +18,14 @@
 
 mod copier;
 mod outflow;
+mod page;
 mod seal;
+mod sorter;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use copier::Copiers;
 pub(crate) use outflow::Outflow;
-pub(crate) use seal::{is_seal, is_sealed};
+pub(crate) use seal::is_sealed;
 pub(crate) use steps::take_step;

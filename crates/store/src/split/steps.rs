@@ -94,6 +94,9 @@ fn take(transaction: &mut Transaction<'_>, payload: &[u8]) -> Result<(), Request
             Mutation::Clear => transaction.clear(),
             Mutation::Time(time) => transaction.take_time(time),
             Mutation::Mark { .. } => {}
+            Mutation::PutIn { space, key, value } => transaction.put_in_unchecked(space, key, value),
+            Mutation::DeleteIn { space, key } => transaction.delete_in(space, key),
+            Mutation::DropSpace { space } => transaction.drop_space(space),
         }
     }
     Ok(())

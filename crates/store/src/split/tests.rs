@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use std::sync::Arc;
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_engine::mutation;
-use tessera_types::{Expiry, RecordKey, StoredValue};
+use tessera_types::{EngineKind, Expiry, Partitioner, RecordKey, Space, StoredValue};
 
 const PARTITIONS: u32 = 2;
 /// Whoever takes a record of this size as his turn makes the next one wait for two seconds.
@@ -43,4 +43,47 @@ async fn a_copier_that_has_caught_up_begins_anew_when_it_was_overtaken_by_one_th
     node.change(CatalogCommand::Copy { table: table.id(), partition, attempt: 1, report }).await;
     let split = |store: &Store| store.table_named("t").filter(|table| table.schema().partitions == 2 * PARTITIONS);
     node.wait_for("the table is split", split).await;
+}
+
+/// A document is placed by its key, what indexes hold of it goes with it, and what a partition keeps about itself stays.
+#[tokio::test]
+async fn documents_and_index_entries_are_split_by_where_they_belong() {
+    const DOCUMENTS: u32 = 2_500;
+    let node = TestNode::start(|_| {});
+    let index = Space(Space::FIRST_INDEX.0);
+    let entry = |key: &[u8]| [b"secondary", key, &[9, 0]].concat();
+    for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
+        let name = format!("in-{engine}");
+        let table = node.create_table_in(&name, PARTITIONS, engine).await;
+        let keys: Vec<Vec<u8>> = (0..DOCUMENTS).map(|number| number.to_string().into_bytes()).collect();
+        let mut written = vec![BytesMut::new(); PARTITIONS as usize];
+        for key in &keys {
+            let partition = Space::DOCUMENTS.partition_of(key, Partitioner::Crc64, PARTITIONS).unwrap();
+            let out = &mut written[partition as usize];
+            mutation::encode_put_in(out, Space::DOCUMENTS, key, b"document");
+            mutation::encode_put_in(out, index, &entry(key), b"");
+            mutation::encode_put_in(out, Space::PRE_IMAGES, key, b"before");
+        }
+        for (partition, payload) in (0..).zip(written) {
+            steps::send(&node.store, &table, partition, 0, &Step::Take(payload.freeze())).await.unwrap();
+        }
+        node.change(CatalogCommand::Split {
+            name: name.clone(),
+            partitions: 2 * PARTITIONS,
+            absent: Default::default(),
+        })
+        .await;
+        let split =
+            |store: &Store| store.table_named(&name).filter(|table| table.schema().partitions == 2 * PARTITIONS);
+        let table = node.wait_for("the table is split", split).await;
+        for key in &keys {
+            let partition = Space::DOCUMENTS.partition_of(key, Partitioner::Crc64, 2 * PARTITIONS).unwrap();
+            for at in 0..2 * PARTITIONS {
+                let is_there = |space, key: &[u8]| table.engine.get_in(at, space, key, &mut |_| ()).unwrap();
+                assert_eq!(is_there(Space::DOCUMENTS, key), at == partition);
+                assert_eq!(is_there(index, &entry(key)), at == partition);
+                assert!(!is_there(Space::PRE_IMAGES, key) && !is_there(Space::SYSTEM, mutation::SEAL));
+            }
+        }
+    }
 }

@@ -3,16 +3,21 @@
 #[cfg(test)]
 mod expiry_tests;
 mod scan;
+mod spaces;
+#[cfg(test)]
+mod spaces_tests;
 #[cfg(test)]
 mod tests;
 
 use crate::change_set::ChangeSet;
 use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
+use crate::space_writes::SpaceWrites;
 use crate::table::{Partition, Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
+pub use spaces::SpaceScan;
 use std::cell::Cell;
-use tessera_engine::mutation::{self, Location};
+use tessera_engine::mutation::{self, Location, SpaceLocation};
 use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, WhenFull};
 
 /// A record as a transaction sees it.
@@ -47,6 +52,8 @@ pub struct Transaction<'a> {
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
+    /// What was written to ordered spaces.
+    spaces: SpaceWrites<SpaceLocation>,
     cleared: bool,
     is_marked: bool,
     wrote_sort_key: bool,
@@ -126,6 +133,7 @@ impl<'a> Transaction<'a> {
             reads: ReadMode::Single,
             writer: None,
             changes: ChangeSet::default(),
+            spaces: SpaceWrites::default(),
             cleared: false,
             is_marked: false,
             wrote_sort_key: false,
@@ -338,6 +346,7 @@ impl<'a> Transaction<'a> {
         writer.payload.truncate(writer.began);
         mutation::encode_clear(writer.payload);
         self.changes.clear();
+        self.spaces.clear();
         self.cleared = true;
     }
 
@@ -392,7 +401,8 @@ impl<'a> Transaction<'a> {
         if let (Some(time), Some(writer)) = (time, self.writer) {
             mutation::encode_time(writer.payload, time);
         }
-        Changes { cleared: self.cleared, is_marked: self.is_marked, changes: self.changes, deletes_hash_key, time }
+        let Self { cleared, is_marked, changes, spaces, .. } = self;
+        Changes { cleared, is_marked, changes, spaces, deletes_hash_key, time }
     }
 }
 
@@ -401,13 +411,15 @@ pub(crate) struct Changes {
     cleared: bool,
     is_marked: bool,
     changes: ChangeSet,
+    spaces: SpaceWrites<SpaceLocation>,
     deletes_hash_key: bool,
     time: Option<UnixMillis>,
 }
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        !self.cleared && !self.is_marked && self.changes.is_empty() && !self.deletes_hash_key && self.time.is_none()
+        let has_writes = !self.changes.is_empty() || !self.spaces.is_empty() || self.deletes_hash_key;
+        !self.cleared && !self.is_marked && !has_writes && self.time.is_none()
     }
 
     /// The time that it tells the log.
@@ -429,6 +441,11 @@ impl Changes {
             overlay.clear();
         }
         self.changes.iter().for_each(|location| overlay.write(*location, payload));
+        if !self.spaces.is_empty() {
+            let (dropped, writes) = self.spaces.iter();
+            dropped.for_each(|space| overlay.drop_space(space));
+            writes.for_each(|(space, key, location)| overlay.write_in(space, key, *location));
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl Transaction<'_> {
 }
 
 /// Of two sources in order of sort keys, in that order; where both have one, what `over` has.
-fn overlaid<'a, T>(
+pub(super) fn overlaid<'a, T>(
     over: impl Iterator<Item = (&'a [u8], T)>,
     under: impl Iterator<Item = (&'a [u8], T)>,
     order: Order,

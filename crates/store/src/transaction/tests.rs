@@ -89,11 +89,11 @@ fn check(transaction: &Transaction<'_>, records: &Records, scans: &[Scan]) {
     }
 }
 
-fn times() -> Times {
+pub(super) fn times() -> Times {
     Times::of_leader(UnixMillis::new(1_000), UnixMillis::new(0), true)
 }
 
-fn apply(table: &Table, overlay: &mut Overlay, payload: Bytes) {
+pub(super) fn apply(table: &Table, overlay: &mut Overlay, payload: Bytes) {
     let index = table.engine.applied_index(0) + 1;
     table.engine.write(&[Applied { partition: 0, index, term: 1, payloads: &[payload] }]).unwrap();
     overlay.applied(index);

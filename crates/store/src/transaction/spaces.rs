@@ -1,0 +1,142 @@
+//! Reads and writes of the partition's ordered spaces.
+
+use super::scan::overlaid;
+use super::{Transaction, check_size};
+use crate::overlay::Lookup;
+use crate::table::request_error;
+use bytes::Bytes;
+use tessera_engine::{KeyRange, Order, PageLimit, mutation};
+use tessera_types::{RequestError, Space};
+
+/// Records of a space as a transaction sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpaceScan {
+    /// Keys and values, in the order that was asked for.
+    pub records: Vec<(Bytes, Bytes)>,
+    /// Whether the range has more records behind these.
+    pub is_cut: bool,
+}
+
+impl Transaction<'_> {
+    /// The value of a key of a space.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn get_in(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, RequestError> {
+        let ahead = match &self.writer {
+            None => Lookup::Engine,
+            Some(writer) => match self.spaces.get(space, key) {
+                Some(write) => write.value(writer.payload).map_or(Lookup::Absent, Lookup::Stored),
+                None if self.cleared || self.spaces.drops(space) => Lookup::Absent,
+                None => writer.overlay.get_in(space, key, writer.payload),
+            },
+        };
+        match ahead {
+            Lookup::Stored(value) => Ok(Some(self.found_in(value))),
+            Lookup::Absent => Ok(None),
+            Lookup::Engine => {
+                let mut found = None;
+                let visit = &mut |value: &[u8]| found = Some(self.found_in(value));
+                self.table.engine.get_in(self.partition, space, key, visit).map_err(request_error)?;
+                Ok(found)
+            }
+        }
+    }
+
+    fn found_in(&self, value: &[u8]) -> Bytes {
+        self.found.bytes.update(|found| found + value.len());
+        Bytes::copy_from_slice(value)
+    }
+
+    /// The records of a range of a space, as many as the limit allows and at least one, if there is one. Where it is cut, the next
+    /// page lies behind the last key.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn scan_in(
+        &self,
+        space: Space,
+        range: KeyRange<'_>,
+        order: Order,
+        mut limit: PageLimit,
+    ) -> Result<SpaceScan, RequestError> {
+        let mut scan = SpaceScan::default();
+        let mut is_full = false;
+        // Returns whether more is wanted.
+        let mut show = |key: &[u8], value: Option<&[u8]>| {
+            let Some(value) = value else { return true };
+            if is_full {
+                scan.is_cut = true;
+                return false;
+            }
+            scan.records.push((Bytes::copy_from_slice(key), self.found_in(value)));
+            is_full = !limit.take_bytes(key.len() + value.len());
+            true
+        };
+        let (mut ahead, mut hides_engine) = (None, false);
+        if let Some(writer) = &self.writer {
+            let payload: &[u8] = writer.payload;
+            let is_hidden = self.cleared || self.spaces.drops(space);
+            let before = (!is_hidden).then(|| writer.overlay.of_space(space, range, order, payload));
+            let own = self.spaces.range(space, range, order).map(move |(key, write)| (key, write.value(payload)));
+            ahead = Some(overlaid(own, before.into_iter().flatten(), order));
+            hides_engine = is_hidden || writer.overlay.hides_space(space);
+        }
+        let mut ahead = ahead.into_iter().flatten().peekable();
+        let mut goes_on = true;
+        if !hides_engine {
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                while let Some((newer, change)) = ahead.next_if(|(newer, _)| order.compare(newer, key).is_le()) {
+                    goes_on = show(newer, change);
+                    if !goes_on || newer == key {
+                        return goes_on;
+                    }
+                }
+                goes_on = show(key, Some(value));
+                goes_on
+            };
+            self.table.engine.scan_space(self.partition, space, range, order, visit).map_err(request_error)?;
+        }
+        while goes_on && let Some((key, change)) = ahead.next() {
+            goes_on = show(key, change);
+        }
+        Ok(scan)
+    }
+
+    /// Puts a record into a space.
+    ///
+    /// # Errors
+    /// A limit that would be exceeded, or a full memory table. The transaction is then to be given up.
+    pub fn put_in(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), RequestError> {
+        let limits = &*self.table.limits;
+        check_size("key", "key_bytes", key.len(), Space::KEY_BYTES_CEILING)?;
+        check_size("value", "value_bytes", value.len(), limits.value_bytes)?;
+        self.written_bytes += key.len() + value.len();
+        check_size("write", "write_bytes", self.written_bytes, limits.write_bytes)?;
+        self.check_spare(self.written_bytes)?;
+        self.put_in_unchecked(space, key, value);
+        Ok(())
+    }
+
+    /// Puts a record that need not keep to the limits.
+    pub(crate) fn put_in_unchecked(&mut self, space: Space, key: &[u8], value: &[u8]) {
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        let location = mutation::encode_put_in(writer.payload, space, key, value);
+        self.spaces.write(space, key, location);
+    }
+
+    /// Deletes a record of a space, whether it exists or not.
+    pub fn delete_in(&mut self, space: Space, key: &[u8]) {
+        self.written_bytes += key.len();
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        let location = mutation::encode_delete_in(writer.payload, space, key);
+        self.spaces.write(space, key, location);
+    }
+
+    /// Deletes every record of a space, at a cost that does not depend on how many they are.
+    pub fn drop_space(&mut self, space: Space) {
+        let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        mutation::encode_drop_space(writer.payload, space);
+        self.spaces.drop_space(space, 0);
+    }
+}

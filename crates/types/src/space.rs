@@ -1,0 +1,69 @@
+//! The ordered spaces of a partition, and which partition a record of one belongs to.
+
+use crate::{Partitioner, RecordKey};
+
+/// A partition has its key-value records, ordered by hash, and beside them some ordered spaces: maps of bytes to bytes in the order of
+/// the keys' bytes. A space is known by its number and exists as long as it has records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Space(pub u32);
+
+impl Space {
+    /// What the node itself keeps about a partition.
+    pub const SYSTEM: Self = Self(0);
+    /// Documents by their encoded primary keys.
+    pub const DOCUMENTS: Self = Self(1);
+    /// What writes have replaced, by log position, on tables that ask for it.
+    pub const PRE_IMAGES: Self = Self(2);
+    /// The first number that an index may have; those before it are reserved.
+    pub const FIRST_INDEX: Self = Self(16);
+    /// The longest key of any space, in bytes. A log entry and RocksDB would take longer ones.
+    pub const KEY_BYTES_CEILING: usize = 1 << 20;
+
+    /// The part of a record's key that says to which partition it belongs: of a document its primary key, and of an index entry that
+    /// of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
+    /// key, and a byte of flags. `None` if the record is about the partition that it is in, and belongs to no other; also for an
+    /// index entry that is none.
+    pub fn placing_key(self, key: &[u8]) -> Option<&[u8]> {
+        const HAS_PLACE: u8 = 2;
+        match self {
+            Self::DOCUMENTS => Some(key),
+            index if index >= Self::FIRST_INDEX => {
+                let (rest, [secondary, flags]) = key.split_last_chunk::<2>()?;
+                let place = if flags & HAS_PLACE != 0 { 4 } else { 0 };
+                rest.get(usize::from(*secondary)..rest.len().checked_sub(place)?)
+            }
+            _ => None,
+        }
+    }
+
+    /// The partition of a record in a table of so many; `None` if it stays where it is.
+    pub fn partition_of(self, key: &[u8], partitioner: Partitioner, partitions: u32) -> Option<u32> {
+        let placed = self.placing_key(key)?;
+        Some(partitioner.partition_of(&RecordKey::new(placed, b""), partitions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_entry_is_where_its_document_is() {
+        let index = Space(Space::FIRST_INDEX.0 + 3);
+        for number in 0..1_000u32 {
+            let primary = number.to_string().into_bytes();
+            let entry = [b"secondary".as_slice(), &primary, &[9, 0]].concat();
+            let of_many = [b"secondary".as_slice(), &primary, &[0, 0, 0, 1, 9, 3]].concat();
+            for partitioner in [Partitioner::Crc64, Partitioner::RedisSlots] {
+                let of_document = Space::DOCUMENTS.partition_of(&primary, partitioner, 48);
+                for entry in [&entry, &of_many] {
+                    assert_eq!(index.partition_of(entry, partitioner, 48), of_document);
+                }
+                assert!(of_document.is_some_and(|partition| partition < 48));
+            }
+        }
+        assert_eq!(index.placing_key(b"abc\x09\0"), None, "the length is that of something else");
+        assert_eq!((index.placing_key(b"9"), index.placing_key(b"a\0\x02")), (None, None));
+        assert_eq!(Space::SYSTEM.placing_key(b"key"), None);
+    }
+}
