@@ -14,6 +14,9 @@ use crate::value::Value;
 /// The largest array of a query that says nothing else.
 pub const DEFAULT_ARRAY_LIMIT: usize = 100_000;
 
+/// The longest string that a query may put together. RethinkDB has no such limit; it ends when memory does.
+pub const MAX_TEXT_BYTES: usize = 64 << 20;
+
 /// After this many steps a query looks whether it is to stop.
 const STEPS_PER_CHECK: u32 = 256;
 
@@ -113,6 +116,15 @@ impl Env {
              `.run` (not available in the Data Explorer), or use an index.",
             self.array_limit
         )))
+    }
+
+    /// # Errors
+    /// If a string of this many bytes is longer than queries may make.
+    pub fn check_text(&self, bytes: usize) -> Result<()> {
+        if bytes <= MAX_TEXT_BYTES {
+            return Ok(());
+        }
+        Err(Error::limit(format!("String over size limit of {MAX_TEXT_BYTES} bytes (limit `MAX_TEXT_BYTES`).")))
     }
 
     /// An array of a query.

@@ -37,7 +37,8 @@ impl Json {
     }
 }
 
-const TOO_DEEP: JsonError = JsonError("The document is nested too deeply.");
+/// The text is nested deeper than it may be.
+pub const TOO_DEEP: JsonError = JsonError("The document is nested too deeply.");
 const INVALID: JsonError = JsonError("Invalid value.");
 
 /// Parses one JSON document that is nested at most `depth` levels.

@@ -27,7 +27,7 @@ mod uuid;
 mod val;
 mod value;
 
-pub use env::{DEFAULT_ARRAY_LIMIT, Env, Pacer, Stop};
+pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
 pub use json::{Json, JsonError, parse as parse_json};

@@ -248,7 +248,7 @@ impl Compiler {
         if is_object {
             optargs.sort_by(|(left, _), (right, _)| left.cmp(right));
         }
-        let deterministic = definition.deterministic
+        let deterministic = (definition.deterministic || (term.code == code::UUID && !args.is_empty()))
             && args.iter().all(|arg| arg.deterministic)
             && optargs.iter().all(|(_, optarg)| optarg.deterministic);
         let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread });
@@ -289,7 +289,7 @@ impl Compiler {
         }
         let [variables, body] = &term.args[..] else {
             let count = term.args.len();
-            return Err(Error::logic(format!("Func takes exactly two arguments (got {count})")));
+            return Err(Error::logic(format!("FUNC takes exactly two arguments (got {count})")));
         };
         let parameters = parameters(variables)?;
         let outer = self.variables.len();

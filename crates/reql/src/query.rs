@@ -14,7 +14,7 @@ use crate::val::Kind;
 use crate::value::{self, Value};
 
 /// The deepest nesting of the JSON of a query: terms are arrays in arrays.
-const MAX_JSON_DEPTH: usize = 2 * term::MAX_TERM_DEPTH;
+const MAX_JSON_DEPTH: usize = 2 * term::MAX_TERM_DEPTH + 20;
 
 /// Rows in an answer of a stream that says nothing else.
 pub const DEFAULT_ROWS: usize = 1000;
@@ -148,7 +148,13 @@ impl Request {
     /// If the text is no request.
     pub fn read(text: &str) -> Result<Self, Failure> {
         let buggy = || Failure::client("Client is buggy (failed to deserialize query).");
-        let Ok(json) = json::parse(text, MAX_JSON_DEPTH) else { return Err(buggy()) };
+        let json = match json::parse(text, MAX_JSON_DEPTH) {
+            Ok(json) => json,
+            Err(json::TOO_DEEP) => {
+                return Err(Failure::client(format!("The query is nested deeper than {MAX_JSON_DEPTH} levels.")));
+            }
+            Err(_) => return Err(buggy()),
+        };
         let Json::Array(items) = json else {
             return Err(Failure::client(format!("Expected a query to be an array, but found {}.", json.type_name())));
         };

@@ -50,6 +50,7 @@ pub mod code {
     pub const NOW: i32 = 103;
     pub const GROUP: i32 = 144;
     pub const ARGS: i32 = 154;
+    pub const UUID: i32 = 169;
     pub const NOT: i32 = 23;
 }
 

@@ -1,6 +1,6 @@
 //! Calendar arithmetic of times: days to dates and back, and ISO 8601.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::value::{Time, Timezone, until_nul};
 
 /// A moment moved by seconds.
@@ -313,6 +313,13 @@ pub fn from_iso8601(text: &str, default_zone: &str) -> Result<Time> {
              now.  Sorry about that!  Please use years, calendar dates, or ordinal dates instead.",
         ));
     }
+    let moment_in = |zone| match date {
+        Date::Ordinal(year, day) => of_ordinal(year, day, seconds, zone),
+        Date::Calendar(year, month, day) => of_date((year, month, day), seconds, zone),
+        Date::Week => Err(out_of_range()),
+    };
+    // A wrong date is complained about before a missing zone.
+    moment_in(Timezone::UTC)?;
     let zone = match zone {
         Some(zone) => zone,
         None if default_zone.is_empty() => {
@@ -321,18 +328,16 @@ pub fn from_iso8601(text: &str, default_zone: &str) -> Result<Time> {
         None => Timezone::parse(default_zone)
             .map_err(|_| Error::logic(format!("Invalid ISO 8601 timezone: `{default_zone}`.")))?,
     };
-    match date {
-        Date::Ordinal(year, day) => {
-            if !YEARS.contains(&year) {
-                return Err(out_of_range());
-            }
-            if !(1..=366).contains(&day) {
-                return Err(Error::logic("Error in time logic: Day of year value is out of range 1..366."));
-            }
-            let (year, month, day) = date_of(days_of(year, 1, 1) + day - 1);
-            of_date((year, month, day), seconds, zone)
-        }
-        Date::Calendar(year, month, day) => of_date((year, month, day), seconds, zone),
-        Date::Week => Err(out_of_range()),
+    moment_in(zone)
+}
+
+fn of_ordinal(year: i64, day: i64, seconds: f64, zone: Timezone) -> Result<Time> {
+    if !YEARS.contains(&year) {
+        return Err(out_of_range());
     }
+    if !(1..=366).contains(&day) {
+        let message = "Unexpected exception: Day of year value is out of range 1..366";
+        return Err(Error::new(ErrorKind::Internal, message).at(FrameId::ROOT));
+    }
+    of_date(date_of(days_of(year, 1, 1) + day - 1), seconds, zone)
 }

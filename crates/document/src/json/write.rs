@@ -67,7 +67,7 @@ fn write(value: &Value, indent: Option<usize>, out: &mut Vec<u8>) -> Result<(), 
         Value::Array(array) => {
             out.push(b'[');
             for (place, element) in array.iter().enumerate() {
-                begin_line(place, indent, out);
+                begin_line(place, indent.filter(|_| is_indented(element)), out);
                 write(element, indent.map(|tabs| tabs + 1), out)?;
             }
             end_lines(array.len(), indent, out);
@@ -88,7 +88,7 @@ fn write_object(object: &Object, indent: Option<usize>, out: &mut Vec<u8>) -> Re
         begin_line(place, indent, out);
         write_json_string(key, out);
         out.push(b':');
-        if indent.is_some() {
+        if indent.is_some() && is_indented(value) {
             out.push(b'\t');
         }
         write(value, indent.map(|tabs| tabs + 1), out)?;
@@ -96,6 +96,11 @@ fn write_object(object: &Object, indent: Option<usize>, out: &mut Vec<u8>) -> Re
     end_lines(object.len(), indent, out);
     out.push(b'}');
     Ok(())
+}
+
+/// RethinkDB writes binaries without any space before or in them, also where all else is indented.
+fn is_indented(value: &Value) -> bool {
+    !matches!(value, Value::Binary(_))
 }
 
 fn begin_line(place: usize, indent: Option<usize>, out: &mut Vec<u8>) {

@@ -36,10 +36,12 @@ impl TableData {
     }
 
     pub fn no_index(&self, name: &str) -> Error {
+        let name = until_nul(name);
         Error::failed(format!("Index `{name}` does not exist on table `{}`.", self.name()))
     }
 
     pub fn index_exists(&self, name: &str) -> Error {
+        let name = until_nul(name);
         Error::failed(format!("Index `{name}` already exists on table `{}`.", self.name()))
     }
 
@@ -149,6 +151,7 @@ impl TableData {
             }
             Some(name) => {
                 let index = self.indexes.get(&**name).ok_or_else(|| {
+                    let name = until_nul(name);
                     Error::failed(format!("Index `{name}` was not found on table `{}`.", self.name()))
                 })?;
                 let start = scan.after.as_ref().map(entry_at);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 pub use operation::{Grouped, Operation};
 pub use rows::{
-    ArrayRows, EqualityJoinRows, FoldRows, FoldSteps, LazyRows, MapRows, OffsetRows, RangeRows, SliceRows, TableRows,
-    UnionRows,
+    ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, LazyRows, MapRows, OffsetRows, RangeRows,
+    SliceRows, TableRows, UnionRows,
 };
 pub use terminal::{Accumulator, Terminal};
 

@@ -52,6 +52,30 @@ impl Rows for LazyRows {
     }
 }
 
+type MakeRows = dyn FnOnce(&Env) -> Result<Vec<Value>> + Send;
+
+/// Rows that are made all at once, when the first one is asked for.
+pub struct DeferredRows {
+    make: Option<Box<MakeRows>>,
+    ready: VecDeque<Value>,
+}
+
+impl DeferredRows {
+    pub fn new(make: impl FnOnce(&Env) -> Result<Vec<Value>> + Send + 'static) -> Self {
+        Self { make: Some(Box::new(make)), ready: VecDeque::new() }
+    }
+}
+
+impl Rows for DeferredRows {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        if let Some(make) = self.make.take() {
+            self.ready = make(env)?.into();
+        }
+        let count = self.ready.len().min(limit);
+        Ok(self.ready.drain(..count).collect())
+    }
+}
+
 /// Integers from `at` up to, but without, `end`; without an end for ever.
 pub struct RangeRows {
     pub at: i64,

@@ -8,7 +8,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::plan::{Definition, Grouping};
-use crate::stream::{Operation, Stream, Terminal};
+use crate::stream::{DeferredRows, Operation, Stream, Terminal};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value};
@@ -108,6 +108,9 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         functions.push(call.function(env, at, Shortcut::GetField)?);
     }
     let index = call.optarg(env, "index")?;
+    if index.is_none() && functions.is_empty() {
+        return Err(Error::logic("Cannot group by nothing."));
+    }
     let multi = call.optarg_bool(env, "multi")?.unwrap_or(false);
     let frame = call.frame();
     let stream = match index {
@@ -117,12 +120,9 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             let table = value.into_table()?;
             let mut slice = crate::selection::TableSlice::whole(table);
             super::selection::set_index(&mut slice, &name, call.frame())?;
-            return group_by_index(call, env, &slice, functions, multi);
+            return Ok(group_by_index(call, slice, functions, multi));
         }
     };
-    if functions.is_empty() {
-        return Err(Error::logic("Cannot group by nothing."));
-    }
     let mut stream = stream.with(Operation::Group { frame, functions, multi });
     stream.frame = frame;
     Ok(call.result(Kind::Stream(stream)))
@@ -131,14 +131,10 @@ fn group(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 /// Groups by the keys that an index has for the rows, and by functions.
 fn group_by_index(
     call: &Call<'_>,
-    env: &Env,
-    slice: &crate::selection::TableSlice,
+    slice: crate::selection::TableSlice,
     functions: Vec<Arc<Function>>,
     multi: bool,
-) -> Result<Val> {
-    let keyed = super::selection::index_keys(env, slice)?;
-    let pairs =
-        keyed.into_iter().map(|(key, row)| value::object([("key", key), ("row", row)])).collect::<Result<Vec<_>>>()?;
+) -> Val {
     let frame = call.frame();
     let of_pair = |name: &str| Arc::new(Function { frame, body: crate::function::Body::GetField(Value::from(name)) });
     let mut all: Vec<_> = functions
@@ -148,10 +144,14 @@ fn group_by_index(
         })
         .collect();
     all.push(of_pair("key"));
-    let stream = Stream::of_items(frame, pairs)
+    let rows = DeferredRows::new(move |env| {
+        let keyed = super::selection::index_keys(env, &slice)?;
+        keyed.into_iter().map(|(key, row)| value::object([("key", key), ("row", row)])).collect()
+    });
+    let stream = Stream::new(frame, Box::new(rows))
         .with(Operation::Group { frame, functions: all, multi })
         .with(Operation::Map(of_pair("row")));
-    Ok(call.result(Kind::Stream(stream)))
+    call.result(Kind::Stream(stream))
 }
 
 fn ungroup(call: &mut Call<'_>, env: &Env) -> Result<Val> {

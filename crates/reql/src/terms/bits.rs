@@ -30,8 +30,8 @@ fn check(number: i64) -> Result<i64> {
 fn fold(call: &mut Call<'_>, env: &Env, operation: fn(i64, i64) -> i64) -> Result<Val> {
     let mut result = call.integer(env, 0)?;
     for at in 1..call.count() {
-        let operand = call.integer(env, at)?;
-        result = operation(check(result)?, check(operand)?);
+        result = check(result)?;
+        result = operation(result, check(call.integer(env, at)?)?);
     }
     call.value(value::number(result as f64)?)
 }

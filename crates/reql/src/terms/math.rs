@@ -36,7 +36,11 @@ fn add(env: &Env, left: &Value, right: &Value) -> Result<Value> {
             Ok(Value::Time(time::add(*moment, duration.to_number()?)?))
         }
         (Value::Number(left), right) => value::number(left.get() + right.to_number()?),
-        (Value::String(left), right) => Ok(Value::from([&**left, &**right.to_text()?].concat())),
+        (Value::String(left), right) => {
+            let right = right.to_text()?;
+            env.check_text(left.len() + right.len())?;
+            Ok(Value::from([&**left, &**right].concat()))
+        }
         (Value::Array(left), right) => {
             let right = right.to_items()?;
             env.array([&left[..], &right[..]].concat())

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::plan::Definition;
 use crate::source::Order;
-use crate::stream::Stream;
+use crate::stream::{DeferredRows, Stream};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value};
@@ -83,7 +83,7 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             if orders.is_empty() {
                 return Ok(call.result(Kind::Slice(slice)));
             }
-            return sort_within(call, env, slice, orders);
+            return Ok(sort_within(call, slice, orders));
         }
         Kind::Selection(table, stream) => (Some(table), stream),
         kind => (None, Val { frame: first.frame, kind }.into_stream(env)?),
@@ -143,27 +143,27 @@ fn sort_rows(env: &Env, rows: Vec<Value>, orders: &[(bool, Arc<Function>)]) -> R
     Ok(keyed.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Sorts by an index and, among rows of the same key there, by more.
-fn sort_within(call: &Call<'_>, env: &Env, slice: crate::selection::TableSlice, mut orders: Orders) -> Result<Val> {
+/// Sorts by an index and, among rows of the same key there, by more. Only rows of the same key are compared.
+fn sort_within(call: &Call<'_>, slice: crate::selection::TableSlice, orders: Orders) -> Val {
     let table = slice.table.clone();
-    let descending = slice.order == Order::Descending;
-    let by_index = match slice.secondary() {
-        None => Arc::new(Function {
-            frame: call.frame(),
-            body: crate::function::Body::GetField(Value::String(table.info.primary_key.clone())),
-        }),
-        Some(name) => {
-            let indexes = env.source.indexes(&table.info)?;
-            match indexes.iter().find(|index| *index.name == *name) {
-                Some(index) => index.definition.function.clone(),
-                None => return Err(super::selection::no_index(&table, &name)),
-            }
+    let rows = DeferredRows::new(move |env| {
+        let mut keyed = super::selection::index_keys(env, &slice)?;
+        if slice.order == Order::Descending {
+            keyed.reverse();
         }
-    };
-    let rows = slice.stream(env, call.frame()).collect(env)?;
-    orders.insert(0, (descending, by_index));
-    let rows = sort_rows(env, rows, &orders)?;
-    Ok(call.result(Kind::Selection(table, Stream::of_items(call.frame(), rows))))
+        let (mut sorted, mut same): (Vec<Value>, Vec<Value>) = (Vec::with_capacity(keyed.len()), Vec::new());
+        let mut keyed = keyed.into_iter().peekable();
+        while let Some((key, row)) = keyed.next() {
+            same.push(row);
+            if keyed.peek().is_some_and(|(next, _)| *next == key) {
+                continue;
+            }
+            let run = std::mem::take(&mut same);
+            sorted.extend(if run.len() == 1 { run } else { sort_rows(env, run, &orders)? });
+        }
+        Ok(sorted)
+    });
+    call.result(Kind::Selection(table, Stream::new(call.frame(), Box::new(rows))))
 }
 
 fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -182,11 +182,14 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         let place = sequence.frame;
         let mut slice = sequence.into_slice()?;
         super::selection::set_index(&mut slice, &name, place)?;
-        let keys = super::selection::index_keys(env, &slice)?;
-        let distinct: BTreeSet<Value> = keys.into_iter().map(|(key, _)| key).collect();
-        let stream = Stream::of_items(call.frame(), distinct.into_iter().collect());
-        return Ok(call.result(Kind::Stream(stream)));
+        let rows = DeferredRows::new(move |env| {
+            let keys = super::selection::index_keys(env, &slice)?;
+            let distinct: BTreeSet<Value> = keys.into_iter().map(|(key, _)| key).collect();
+            Ok(distinct.into_iter().collect())
+        });
+        return Ok(call.result(Kind::Stream(Stream::new(call.frame(), Box::new(rows)))));
     }
+    let is_table = matches!(sequence.kind, Kind::Table(_));
     let mut stream = sequence.into_stream(env)?;
     stream.check_finite()?;
     let mut seen = BTreeSet::new();
@@ -194,5 +197,9 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         seen.insert(row);
         env.check_array(seen.len())?;
     }
-    call.value(env.array(seen.into_iter().collect())?)
+    let rows: Vec<Value> = seen.into_iter().collect();
+    if is_table {
+        return Ok(call.result(Kind::Stream(Stream::of_items(call.frame(), rows))));
+    }
+    call.value(env.array(rows)?)
 }

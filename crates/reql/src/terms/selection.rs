@@ -13,7 +13,7 @@ use crate::selection::{Row, Table, TableSlice};
 use crate::source::{KeyRange, Order, Scan};
 use crate::stream::{Stream, TableRows};
 use crate::val::{Kind, Val};
-use crate::value::Value;
+use crate::value::{Value, until_nul};
 
 pub const TERMS: &[Definition] = &[
     Definition::new(16, 2, 2, get),
@@ -23,6 +23,7 @@ pub const TERMS: &[Definition] = &[
 ];
 
 pub fn no_index(table: &Table, name: &str) -> Error {
+    let name = until_nul(name);
     Error::failed(format!("Index `{name}` was not found on table `{}.{}`.", table.info.database.name, table.info.name))
 }
 
@@ -108,6 +109,9 @@ fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
     let mut scans = Vec::with_capacity(counts.len());
     for (value, count) in counts {
+        if index.is_none() {
+            key::primary_key(&value)?;
+        }
         let scan =
             Scan { index: index.clone(), range: KeyRange::only(value), order: Order::Any, after: None, limit: 0 };
         scans.push((scan, count));

@@ -171,6 +171,7 @@ fn sample(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let Ok(count) = usize::try_from(count) else {
         return Err(Error::logic(format!("Number of items to sample must be non-negative, got `{count}`.")));
     };
+    env.check_array(count)?;
     let sequence = call.arg(env, 0)?;
     let table = table_of(&sequence);
     let mut stream = sequence.into_stream(env)?;
@@ -206,6 +207,9 @@ fn fold(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut stream = call.stream(env, 0)?;
     let accumulator = call.datum(env, 1)?;
     let step = call.function(env, 2, Shortcut::None)?;
+    if step.parameters().is_some_and(|count| count != 2 && count != 0) {
+        return Err(Error::logic("The accumulator function passed to `fold` should expect 2 arguments"));
+    }
     let optional = |name: &str| -> Result<Option<Arc<Function>>> {
         call.optarg(env, name)?.map(|value| value.into_function(Shortcut::None)).transpose()
     };

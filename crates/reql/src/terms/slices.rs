@@ -19,7 +19,7 @@ pub const TERMS: &[Definition] = &[
 fn nth(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let sequence = call.arg(env, 0)?;
     let index = call.arg(env, 1)?;
-    if index.peek().is_none() {
+    if matches!(sequence.kind, Kind::Datum(_)) {
         check_sequence(&sequence)?;
     }
     nth_of(call, env, sequence, &index)

@@ -74,14 +74,14 @@ fn table(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         if !matches!(&*text, "single" | "majority" | "outdated" | "_debug_direct") {
             let message =
                 format!("Read mode `{text}` unrecognized (options are \"majority\", \"single\", and \"outdated\").");
-            return Err(Error::logic(message).at(mode.frame));
+            return Err(Error::logic(message));
         }
     }
     if let Some(format) = call.optarg(env, "identifier_format")? {
         let text = format.as_string()?;
         if !matches!(&*text, "name" | "uuid") {
             let message = format!("Identifier format `{text}` unrecognized (options are \"name\" and \"uuid\").");
-            return Err(Error::logic(message).at(format.frame));
+            return Err(Error::logic(message));
         }
     }
     let (database, name) = database_and_name(call, env)?;

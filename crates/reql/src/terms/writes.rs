@@ -239,8 +239,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     if !non_atomic && !function.is_deterministic() {
         return Err(Error::logic(
             "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?",
-        )
-        .at(function.frame));
+        ));
     }
     let selection = call.arg(env, 0)?;
     let mut counts = Counts::default();

@@ -1,0 +1,110 @@
+//! Queries that ask for too much get an error, and harm nobody: nesting, loops without end, arrays and strings that grow.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tessera_document::{Time, Timezone};
+use tessera_reql::{Answer, ErrorKind, Failure, MAX_TERM_DEPTH, MemorySource, Request, Source as _, Stage, Stop};
+
+fn answer(text: &str, stop: &Arc<Stop>) -> Result<usize, Failure> {
+    let Request::Start(query) = Request::read(text)? else { panic!("not a query: {text}") };
+    let prepared = query.prepare(Time::new(0.0, Timezone::UTC).unwrap().into())?;
+    let source = MemorySource::new("test");
+    source.create_database("test").unwrap();
+    match prepared.run(Arc::new(source), stop.clone())? {
+        Answer::Value(_) => Ok(1),
+        Answer::Cursor(mut cursor) => Ok(cursor.next(1000)?.len()),
+    }
+}
+
+fn failure(text: &str) -> Failure {
+    answer(text, &Arc::new(Stop::default())).unwrap_err()
+}
+
+/// A query of terms in terms.
+fn nested(open: &str, inner: &str, close: &str, depth: usize) -> String {
+    format!("[1,{}{inner}{}]", open.repeat(depth), close.repeat(depth))
+}
+
+/// Runs with the stack that threads of servers usually have.
+fn with_usual_stack(test: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(test).unwrap().join().unwrap();
+}
+
+#[test]
+fn terms_nest_up_to_a_limit_within_the_usual_stack() {
+    with_usual_stack(|| {
+        let stop = Arc::new(Stop::default());
+        // The deepest chains of calls, of functions and of streams in streams.
+        for (open, inner, close, terms) in [
+            ("[23,[", "true", "]]", 1),
+            ("[92,[", "1", ",2]]", 1),
+            ("[35,[{},", "{}", "]]", 1),
+            ("[64,[[69,[[2,[1]],", "1", "]],1]]", 2),
+            ("[40,[[2,[1]],[69,[[2,[1]],", "[2,[1]]", "]]]]", 2),
+            ("[39,[", "[173,[3]]", ",true]]", 1),
+            ("[71,[", "[173,[3]]", ",3]]", 1),
+            ("[44,[", "[173,[3]]", "]]", 1),
+        ] {
+            let depth = MAX_TERM_DEPTH / terms - 2;
+            assert!(answer(&nested(open, inner, close, depth), &stop).is_ok(), "{open}");
+            let deeper = failure(&nested(open, inner, close, 2 * MAX_TERM_DEPTH));
+            assert!(deeper.message.contains("nested"), "{deeper:?}");
+        }
+    });
+}
+
+#[test]
+fn a_hundred_thousand_nested_terms_are_refused() {
+    with_usual_stack(|| {
+        for (open, close) in [("[23,[", "]]"), ("[", "]"), ("{\"a\":", "}")] {
+            let refused = failure(&nested(open, "1", close, 100_000));
+            assert_eq!(refused.stage, Stage::Client);
+            assert!(refused.message.contains("nested"), "{refused:?}");
+        }
+    });
+}
+
+#[test]
+fn loops_without_end_can_be_stopped() {
+    for query in [
+        "[1,[39,[[173,[]],false]]]",
+        "[1,[40,[[173,[]],[69,[[2,[1]],[2,[]]]]]]]",
+        "[1,[38,[[2,[1]],[69,[[2,[1]],[43,[[173,[1000000000000]]]]]]]]]",
+        "[1,[187,[[173,[1000000000000]],0,[69,[[2,[1,2]],0]]]]]",
+        "[1,[39,[[44,[[173,[]],[173,[]]]],false]]]",
+    ] {
+        let stop = Arc::new(Stop::default());
+        let running = std::thread::spawn({
+            let stop = stop.clone();
+            move || answer(query, &stop)
+        });
+        stop.stop();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !running.is_finished() {
+            assert!(Instant::now() < deadline, "{query} did not stop");
+            std::thread::yield_now();
+        }
+        let stopped = running.join().unwrap().unwrap_err();
+        assert_eq!(stopped.kind, ErrorKind::Interrupted, "{query}");
+    }
+}
+
+#[test]
+fn values_do_not_grow_without_bounds() {
+    // A list in a list in a list, as deep as there are rows.
+    let deep = failure("[1,[187,[[173,[100000]],[2,[]],[69,[[2,[1,2]],[2,[[10,[1]]]]]]]]]");
+    assert_eq!(deep.kind, ErrorKind::ResourceLimit);
+    // A string that doubles with each row.
+    let long = failure("[1,[187,[[173,[100]],\"a\",[69,[[2,[1,2]],[24,[[10,[1]],[10,[1]]]]]]]]]");
+    assert_eq!(long.kind, ErrorKind::ResourceLimit);
+    // An array that does.
+    let wide = failure("[1,[187,[[173,[100]],[2,[1]],[69,[[2,[1,2]],[24,[[10,[1]],[10,[1]]]]]]]]]");
+    assert_eq!(wide.kind, ErrorKind::ResourceLimit);
+    let many = failure("[1,[26,[[2,[1,2]],9007199254740992]]]");
+    assert_eq!(many.kind, ErrorKind::ResourceLimit);
+    let rows = failure("[1,[51,[[173,[1000000]],\"array\"]]]");
+    assert_eq!(rows.kind, ErrorKind::ResourceLimit);
+}
