@@ -11,6 +11,11 @@
 //! the one that dials   u8 0
 //! ```
 //!
+//! **Versions.** The one that dials says which version the connection is to have; the other one takes it or refuses. A node takes its own version
+//! and the one before, and dials with the latter what has refused the former, so nodes of two versions that follow one another work
+//! together, and a cluster is upgraded node by node. Whoever changes what travels counts the version up, and sends over a connection of the version before
+//! what that version reads. Version 7 has log entries and checkpoints with records of ordered spaces; version 6 reads all others.
+//!
 //! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. Each may say in its last
 //! message that the generation of the other one has been overtaken: a two in place of the zero, and a later number, in place
 //! of its own generation. Until it has seen the
@@ -25,13 +30,15 @@
 use crate::secret::{self, LENGTH, Secret};
 use crate::{Generation, Handler, Identity, Refusal};
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tessera_types::{ClusterId, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const MAGIC: &[u8; 7] = b"TESSERA";
-pub(crate) const VERSION: u8 = 6;
+/// The versions of the protocol that this program speaks: its own, and the one before.
+pub(crate) const VERSIONS: RangeInclusive<u8> = 6..=7;
 /// Bytes of the first message.
 const HELLO: usize = 48 + LENGTH;
 
@@ -42,24 +49,32 @@ const OVERTAKEN: u8 = 2;
 const DIALS: &[u8] = b"dials  ";
 const ANSWERS: &[u8] = b"answers";
 
-/// Introduces this node to `to`, or as one without identity.
+/// Introduces this node to `to`, or as one without identity, for a connection of this version.
+///
+/// # Errors
+/// Why there is no connection; [`io::ErrorKind::Unsupported`] if the other node does not speak the version.
 pub(crate) async fn introduce(
     stream: &mut TcpStream,
     secret: &Secret,
+    version: u8,
     who: Option<(Identity, NodeId, &Arc<dyn Handler>)>,
 ) -> io::Result<()> {
     let (cluster, from, to) = who.map_or((0, 0, 0), |(own, to, _)| (own.cluster.0, own.node.0, to.0));
     let generation = who.map_or(Generation::default(), |(own, ..)| own.generation);
     let mut hello = [0; HELLO];
     hello[..7].copy_from_slice(MAGIC);
-    hello[7] = VERSION;
+    hello[7] = version;
     hello[8..24].copy_from_slice(&cluster.to_le_bytes());
     hello[24..28].copy_from_slice(&from.to_le_bytes());
     hello[28..32].copy_from_slice(&to.to_le_bytes());
     hello[32..48].copy_from_slice(&generation.to_bytes());
     hello[48..].copy_from_slice(&secret::nonce()?);
     stream.write_all(&hello).await?;
-    let (_, nonce) = read_answer::<LENGTH>(stream).await?;
+    let (_, nonce) = read_answer::<LENGTH>(stream).await.map_err(|error| match error.kind() {
+        // Nothing else is refused before the proof.
+        io::ErrorKind::Other => io::Error::new(io::ErrorKind::Unsupported, error),
+        _ => error,
+    })?;
     stream.write_all(&secret.prove(&[DIALS, &hello, &nonce])).await?;
     let (verdict, answer) = read_answer::<{ 16 + LENGTH }>(stream).await?;
     let (said, proof) = answer.split_at(16);
@@ -114,6 +129,7 @@ pub(crate) async fn receive(
     stream: &mut TcpStream,
     secret: &Secret,
     own: Identity,
+    versions: &RangeInclusive<u8>,
     handler: &Arc<dyn Handler>,
 ) -> io::Result<Option<NodeId>> {
     let mut hello = [0; HELLO];
@@ -122,9 +138,14 @@ pub(crate) async fn receive(
     if hello[..7] != *MAGIC {
         return refuse(stream, "this port is for other nodes of the cluster; clients use others".into()).await;
     }
-    if hello[7] != VERSION {
-        let theirs = hello[7];
-        let reason = format!("this node speaks version {VERSION} of the protocol between nodes, not {theirs}");
+    let version = hello[7];
+    if !versions.contains(&version) {
+        let reason = format!(
+            "this node speaks versions {} and {} of the protocol between nodes, not {version}; nodes work together if their \
+             versions differ by one at most",
+            versions.start(),
+            versions.end()
+        );
         return refuse(stream, reason).await;
     }
     stream.read_exact(&mut hello[8..]).await?;

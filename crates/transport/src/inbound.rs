@@ -70,7 +70,8 @@ fn timed_out() -> io::Error {
 
 async fn introduced(transport: &Transport, stream: &mut TcpStream) -> io::Result<Option<NodeId>> {
     stream.set_nodelay(true)?;
-    let receive = handshake::receive(stream, &transport.secret, transport.identity(), &transport.handler);
+    let receive =
+        handshake::receive(stream, &transport.secret, transport.identity(), &transport.versions, &transport.handler);
     tokio::time::timeout(HANDSHAKE, receive).await.map_err(|_| timed_out())?
 }
 

@@ -19,6 +19,7 @@ use outbound::Peer;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -115,6 +116,8 @@ pub struct Identity {
 pub struct Transport {
     identity: Identity,
     secret: Secret,
+    /// Of the protocol between nodes, those that this node speaks.
+    versions: RangeInclusive<u8>,
     handler: Arc<dyn Handler>,
     /// How long an answer is waited for.
     patience: Duration,
@@ -131,7 +134,8 @@ impl Transport {
 
     fn with_patience(identity: Identity, secret: Secret, handler: Arc<dyn Handler>, patience: Duration) -> Self {
         let (peers, runtime) = (RwLock::default(), OnceLock::new());
-        Self { identity, secret, handler, patience, peers, runtime, began: Instant::now() }
+        let versions = handshake::VERSIONS;
+        Self { identity, secret, versions, handler, patience, peers, runtime, began: Instant::now() }
     }
 
     pub fn identity(&self) -> Identity {
@@ -225,6 +229,12 @@ impl Transport {
             peer.heard_clock(clock);
             self.handler.clock_heard();
         }
+    }
+
+    /// The version of the protocol that this node and another one speak: that of the older of the two. `None` if it could not be
+    /// reached yet.
+    pub fn version_with(&self, node: NodeId) -> Option<u8> {
+        self.peer(node)?.version()
     }
 
     /// Whether a node has been dialled, with whatever outcome.

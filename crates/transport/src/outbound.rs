@@ -6,8 +6,9 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tessera_types::{NodeId, monotonic_millis};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -41,6 +42,7 @@ type Waiting = oneshot::Sender<Result<Bytes, RequestFailure>>;
 pub(crate) struct Peer {
     own: Identity,
     secret: Secret,
+    versions: RangeInclusive<u8>,
     node: NodeId,
     /// How long an answer is waited for.
     patience: Duration,
@@ -48,6 +50,8 @@ pub(crate) struct Peer {
     wake: Notify,
     began: Instant,
     was_tried: AtomicBool,
+    /// The version of the connection that there was last; zero before the first.
+    version: AtomicU8,
     /// When it was last heard of, in milliseconds after `began`, plus one.
     heard: AtomicU64,
     /// How far its clock was from this process' monotonic one, the last few times that it told.
@@ -85,12 +89,14 @@ impl Peer {
         Arc::new(Self {
             own: transport.identity,
             secret: transport.secret.clone(),
+            versions: transport.versions.clone(),
             node,
             patience: transport.patience,
             state: Mutex::new(state),
             wake: Notify::new(),
             began: transport.began,
             was_tried: AtomicBool::new(false),
+            version: AtomicU8::new(0),
             heard: AtomicU64::new(0),
             clocks: Mutex::default(),
         })
@@ -120,6 +126,10 @@ impl Peer {
 
     pub(crate) fn was_tried(&self) -> bool {
         self.was_tried.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn version(&self) -> Option<u8> {
+        Some(self.version.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
     pub(crate) fn heard(&self) {
@@ -219,12 +229,13 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     let mut last_error = String::new();
     while !peer.state.lock().is_closed {
         let address = peer.state.lock().address.clone();
-        let dialled =
-            tokio::time::timeout(DIAL, dial(&address, &peer.secret, Some((peer.own, peer.node, &handler)))).await;
+        let who = Some((peer.own, peer.node, &handler));
+        let dialled = tokio::time::timeout(DIAL, dial(&address, &peer.secret, &peer.versions, who)).await;
         peer.was_tried.store(true, Ordering::Release);
         match dialled.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))) {
-            Ok(stream) => {
+            Ok((stream, version)) => {
                 last_error.clear();
+                peer.version.store(version, Ordering::Relaxed);
                 peer.connected();
                 peer.heard();
                 handler.connected(peer.node);
@@ -246,15 +257,24 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
     }
 }
 
+/// Dials with the latest of the versions that the other node speaks, and returns which that is.
 async fn dial(
     address: &str,
     secret: &Secret,
+    versions: &RangeInclusive<u8>,
     who: Option<(Identity, NodeId, &Arc<dyn Handler>)>,
-) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    handshake::introduce(&mut stream, secret, who).await?;
-    Ok(stream)
+) -> io::Result<(TcpStream, u8)> {
+    let mut refused = io::Error::from(io::ErrorKind::Unsupported);
+    for version in versions.clone().rev() {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        match handshake::introduce(&mut stream, secret, version, who).await {
+            Ok(()) => return Ok((stream, version)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => refused = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused)
 }
 
 /// Returns when the connection has broken.
@@ -324,7 +344,7 @@ pub(crate) async fn ask_stranger(address: &str, secret: &Secret, service: u8, pa
         return Err(format!("a node without identity may ask with {STRANGER_BYTES} bytes at most"));
     }
     let ask = async {
-        let mut stream = dial(address, secret, None).await?;
+        let (mut stream, _) = dial(address, secret, &handshake::VERSIONS, None).await?;
         let mut output = BytesMut::new();
         frame::request(&mut output, 0, service, payload);
         stream.write_all(&output).await?;

@@ -72,7 +72,11 @@ fn node_that_waits(cluster: u128, number: u32, address: &str, patience: Duration
 fn node_of(generation: Generation, cluster: u128, number: u32, address: &str, patience: Duration) -> Node {
     let echo = Arc::new(Echo::default());
     let identity = Identity { cluster: ClusterId(cluster), node: NodeId(number), generation };
-    let transport = Arc::new(Transport::with_patience(identity, secret(), echo.clone(), patience));
+    serve(Transport::with_patience(identity, secret(), echo.clone(), patience), echo, address)
+}
+
+fn serve(transport: Transport, echo: Arc<Echo>, address: &str) -> Node {
+    let transport = Arc::new(transport);
     let listener = std::net::TcpListener::bind(address).unwrap();
     listener.set_nonblocking(true).unwrap();
     let listener = TcpListener::from_std(listener).unwrap();
@@ -182,7 +186,7 @@ async fn refused(address: &str, secret: &Secret, cluster: u128, from: u32, to: u
     let (cluster, node, generation) = (ClusterId(cluster), NodeId(from), Generation::default());
     let handler: Arc<dyn Handler> = Arc::new(Echo::default());
     let who = (Identity { cluster, node, generation }, NodeId(to), &handler);
-    handshake::introduce(&mut stream, secret, Some(who)).await.unwrap_err().to_string()
+    handshake::introduce(&mut stream, secret, *handshake::VERSIONS.end(), Some(who)).await.unwrap_err().to_string()
 }
 
 #[tokio::test]
@@ -210,7 +214,8 @@ async fn strangers_may_only_ask_and_others_are_refused() {
 /// The first message of a node that dials, with a nonce of zeros.
 fn hello(cluster: u128, from: u32, to: u32) -> Vec<u8> {
     let numbers = [from.to_le_bytes(), to.to_le_bytes()].concat();
-    [b"TESSERA", &[handshake::VERSION][..], &cluster.to_le_bytes(), &numbers, &[0; 16 + secret::LENGTH]].concat()
+    [b"TESSERA", &[*handshake::VERSIONS.end()][..], &cluster.to_le_bytes(), &numbers, &[0; 16 + secret::LENGTH]]
+        .concat()
 }
 
 /// Sends the first message, then what `prove` makes of the other end's nonce, and returns all that comes back to that.
@@ -297,4 +302,47 @@ async fn a_generation_that_was_overtaken_is_told_so() {
     assert!(next.echo.overtaken.lock().is_empty() && next.transport.has_tried(NodeId(1)));
     assert_eq!(one.echo.known.lock()[&NodeId(2)], Generation { number: 4, start: 40 }, "both have seen one another");
     assert_eq!(next.echo.known.lock()[&NodeId(1)], Generation { number: 5, start: 50 });
+}
+
+/// A node of another version of the program, which speaks these versions of the protocol.
+fn node_that_speaks(number: u32, versions: RangeInclusive<u8>) -> Node {
+    let echo = Arc::new(Echo::default());
+    let generation = Generation { number: 5, start: 50 };
+    let identity = Identity { cluster: ClusterId(7), node: NodeId(number), generation };
+    let transport = Transport::with_patience(identity, secret(), echo.clone(), ANSWER);
+    serve(Transport { versions, ..transport }, echo, "127.0.0.1:0")
+}
+
+#[tokio::test]
+async fn nodes_whose_versions_differ_by_one_work_together() {
+    // The first one stands for a program of before this, which speaks one version only.
+    for (one, two, common) in [(5..=5, 5..=6, 5), (5..=6, 6..=7, 6), (6..=7, 6..=7, 7)] {
+        let (one, two) = (node_that_speaks(1, one), node_that_speaks(2, two));
+        for (from, to) in [(&one, &two), (&two, &one)] {
+            knows(from, to);
+            let node = to.transport.identity().node;
+            assert_eq!(from.transport.version_with(node), None);
+            let answer = until(async || from.transport.request(node, 1, b"hello").await.ok()).await;
+            assert_eq!(&answer[..], format!("{} hello", from.transport.identity().node).as_bytes());
+            assert_eq!(from.transport.version_with(node), Some(common));
+        }
+    }
+}
+
+#[tokio::test]
+async fn nodes_whose_versions_differ_by_more_refuse_each_other() {
+    let (one, two) = (node_that_speaks(1, 5..=6), node_that_speaks(2, 7..=8));
+    for (from, to) in [(&one, &two), (&two, &one)] {
+        knows(from, to);
+        let node = to.transport.identity().node;
+        until(async || from.transport.has_tried(node).then_some(())).await;
+        assert_eq!(from.transport.request(node, 1, b"hello").await, Err(RequestFailure::NotSent));
+        assert_eq!(from.transport.version_with(node), None);
+    }
+    let refusal = {
+        let mut stream = tokio::net::TcpStream::connect(&two.address).await.unwrap();
+        handshake::introduce(&mut stream, &secret(), 6, None).await.unwrap_err()
+    };
+    assert_eq!(refusal.kind(), std::io::ErrorKind::Unsupported);
+    assert!(refusal.to_string().contains("speaks versions 7 and 8 of the protocol between nodes, not 6"), "{refusal}");
 }
