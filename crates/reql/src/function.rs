@@ -89,6 +89,17 @@ impl Function {
         }
     }
 
+    /// Whether a term of this kind stands in the function. `now` is the same all through a query, so that updates may use
+    /// it, but a function that outlives the query must not.
+    pub fn mentions(&self, code: i32) -> bool {
+        match &self.body {
+            Body::Query { template, .. } => template.body.mentions(code),
+            Body::Again { node, .. } => node.mentions(code),
+            Body::OfField(_, function) => function.mentions(code),
+            _ => false,
+        }
+    }
+
     /// How many arguments the function names, if it does: a function without parameters takes any number.
     pub fn parameters(&self) -> Option<usize> {
         match &self.body {
@@ -171,7 +182,10 @@ impl Function {
         };
         if is_pattern && result.is_object() {
             // A row that is no object is the fault of `filter`, not of the pattern.
-            return matches_pattern(&result, row);
+            return matches_pattern(&result, row).map_err(|error| match &self.body {
+                Body::Query { template, .. } => error.at(template.frame),
+                _ => error,
+            });
         }
         result.to_bool()
     }
@@ -183,6 +197,9 @@ fn counted(count: usize) -> String {
 
 /// Whether a row has the fields of a pattern; an object in a pattern is a pattern of its own.
 fn matches_pattern(pattern: &Value, row: &Value) -> Result<bool> {
+    if let Some(inner) = pattern.literal() {
+        return Ok(inner.is_some_and(|inner| inner == *row));
+    }
     let row = row.to_fields()?;
     for (name, wanted) in &pattern.to_fields()? {
         let Some(found) = row.get(name) else {

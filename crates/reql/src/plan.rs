@@ -155,6 +155,19 @@ impl Template {
 }
 
 impl Node {
+    /// Whether a term of this kind stands here or below.
+    pub fn mentions(&self, code: i32) -> bool {
+        match &self.kind {
+            NodeKind::Call(call) => {
+                self.code == code
+                    || call.args.iter().any(|arg| arg.mentions(code))
+                    || call.optargs.iter().any(|(_, optarg)| optarg.mentions(code))
+            }
+            NodeKind::Function(template) => template.body.mentions(code),
+            _ => false,
+        }
+    }
+
     pub fn call(&self) -> Option<&CallNode> {
         match &self.kind {
             NodeKind::Call(call) => Some(call),

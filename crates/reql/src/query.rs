@@ -218,7 +218,7 @@ impl Query {
 
     #[allow(clippy::type_complexity, reason = "the parts of a plan")]
     fn prepare_with(self, frames: &mut Frames, now: Value) -> Result<(Arc<Node>, Vec<(Arc<str>, Arc<Node>)>, Value)> {
-        let term = term::read(&self.term, frames, &now)?;
+        let term = term::read(&self.term, frames)?;
         let mut globals: Vec<(Arc<str>, Arc<Node>)> = Vec::new();
         for (name, json) in &self.optargs {
             if !GLOBAL_OPTARGS.contains(&&**name) {
@@ -228,7 +228,7 @@ impl Query {
                 return Err(Error::logic(format!("Duplicate global optional argument: `{name}`.")));
             }
             // Options have no place of their own in backtraces.
-            let term = term::read(json, &mut Frames::default(), &now).map_err(|error| error.elsewhere())?;
+            let term = term::read(json, &mut Frames::default()).map_err(|error| error.elsewhere())?;
             globals.push((name.clone(), plan::compile(&term).map_err(|error| error.elsewhere())?));
         }
         let root = plan::compile(&term)?;

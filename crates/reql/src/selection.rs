@@ -15,6 +15,8 @@ pub type Database = crate::source::DatabaseInfo;
 #[derive(Debug)]
 pub struct Table {
     pub info: TableInfo,
+    /// The term that named the table.
+    pub frame: FrameId,
 }
 
 impl Table {

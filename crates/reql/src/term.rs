@@ -105,18 +105,17 @@ fn number(id: i64) -> Value {
     value::number(id as f64).unwrap_or(Value::Null)
 }
 
-/// Reads a term tree; fills `frames` with the places of its terms. `now` is what `r.now()` means in this query.
+/// Reads a term tree; fills `frames` with the places of its terms.
 ///
 /// # Errors
 /// If the JSON is not a term tree, or a term stands where it must not.
-pub fn read(json: &Json, frames: &mut Frames, now: &Value) -> Result<Term> {
+pub fn read(json: &Json, frames: &mut Frames) -> Result<Term> {
     let context = Context { parent: None, writes_allowed: true, depth: 0 };
-    Reader { frames, now }.read(json, FrameId::ROOT, context)
+    Reader { frames }.read(json, FrameId::ROOT, context)
 }
 
 struct Reader<'a> {
     frames: &'a mut Frames,
-    now: &'a Value,
 }
 
 #[derive(Clone, Copy)]
@@ -198,9 +197,6 @@ impl Reader<'_> {
                     return wrong(format!("Expected arguments as an ARRAY, but found {}.", other.type_name()));
                 }
             }
-        }
-        if code == code::NOW && term.args.is_empty() && term.optargs.is_empty() {
-            return Ok(Term::datum(frame, self.now.clone()));
         }
         Ok(term)
     }

@@ -54,6 +54,7 @@ pub fn check_offset(zone: Timezone) -> Result<()> {
 /// # Errors
 /// If the text is none.
 pub fn zone(text: &str) -> Result<Timezone> {
+    let text = until_nul(text);
     Timezone::parse(text).map_err(|error| {
         let error = Error::from(error);
         if error.message().starts_with("Truncated") { truncated(text) } else { error }

@@ -179,6 +179,9 @@ impl Val {
     }
 
     pub fn as_time(&self) -> Result<Time> {
+        if let Some(Value::Binary(_)) = self.peek() {
+            return Err(Error::logic("Expected type OBJECT but found PTYPE<BINARY>."));
+        }
         self.as_datum()?.to_time().map_err(|error| error.at(self.frame))
     }
 

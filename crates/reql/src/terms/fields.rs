@@ -9,7 +9,7 @@ use crate::error::{Error, FrameId, Result};
 use crate::plan::{Definition, Grouping};
 use crate::stream::Operation;
 use crate::term::code;
-use crate::val::{Kind, Val};
+use crate::val::{Groups, Kind, Val};
 use crate::value::{ObjectBuilder, Value, ValueExt as _};
 
 const INSIDE: &[&str] = &["_NO_RECURSE_"];
@@ -122,7 +122,17 @@ fn bracket(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let first = call.arg(env, 0)?;
     let second = call.arg(env, 1)?;
     match second.as_datum()? {
-        Value::Number(_) => super::slices::nth_of(call, env, first, &second),
+        Value::Number(_) => match first.kind {
+            Kind::Stream(stream) if stream.is_grouped() => {
+                let mut out = Groups::default();
+                for (group, rows) in stream.into_groups(env)?.into_iter() {
+                    let rows = Val::datum(first.frame, rows);
+                    out.insert(group, super::slices::nth_of(call, env, rows, &second)?.into_datum()?);
+                }
+                Ok(call.result(Kind::Grouped(out)))
+            }
+            kind => super::slices::nth_of(call, env, Val { frame: first.frame, kind }, &second),
+        },
         Value::String(name) => {
             let name = name.clone();
             match subject(call, env, "bracket", first, Operation::MapPresent)? {

@@ -9,6 +9,7 @@ use crate::function::{Body, Function};
 use crate::plan::Definition;
 use crate::selection::Table;
 use crate::source::{IndexDefinition, IndexInfo};
+use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value, ValueExt as _};
 
@@ -49,7 +50,7 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     } else {
         Arc::new(Function { frame: call.frame(), body: Body::GetField(Value::String(name.clone())) })
     };
-    if !function.is_deterministic() {
+    if !function.is_deterministic() || function.mentions(code::NOW) {
         return Err(Error::logic("Could not prove function deterministic.  Index functions must be deterministic.")
             .at(function.frame));
     }

@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::plan::Definition;
+use crate::plan::{Definition, Grouping};
 use crate::stream::{EqualityJoinRows, Stream};
 use crate::term::code;
 use crate::val::{Shortcut, Val};
 use crate::value::ValueExt as _;
 
-pub const TERMS: &[Definition] = &[Definition::new(code::EQ_JOIN, 3, 3, eq_join).optargs(&["index", "ordered"])];
+pub const TERMS: &[Definition] =
+    &[Definition::new(code::EQ_JOIN, 3, 3, eq_join).grouping(Grouping::Stream).optargs(&["index", "ordered"])];
 
 fn eq_join(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let left = call.stream(env, 0)?;

@@ -24,7 +24,7 @@ pub const TERMS: &[Definition] = &[
     Definition::new(98, 1, 1, json),
     Definition::new(172, 1, 1, to_json_string),
     Definition::new(155, 1, 1, binary),
-    Definition::new(103, 0, 0, |call, env| call.value(env.now.clone())),
+    Definition::new(code::NOW, 0, 0, |call, env| call.value(env.now.clone())),
     Definition::new(107, 0, 0, |call, _| call.value(Value::from(1))),
     Definition::new(108, 0, 0, |call, _| call.value(Value::from(2))),
     Definition::new(109, 0, 0, |call, _| call.value(Value::from(3))),

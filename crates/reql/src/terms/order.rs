@@ -63,8 +63,8 @@ fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let index = call.optarg(env, "index")?;
     let (table, stream) = match first.kind {
         Kind::Table(_) | Kind::Slice(_) => {
-            let place = first.frame;
             let mut slice = first.into_slice()?;
+            let place = slice.table.frame;
             let Some(index) = index else {
                 let table = slice.table.clone();
                 let stream = slice.stream(env, call.frame());
@@ -120,17 +120,17 @@ fn sort(
 fn sort_rows(env: &Env, rows: Vec<Value>, orders: &[(bool, Arc<Function>)]) -> Result<Vec<Value>> {
     let mut keyed = Vec::with_capacity(rows.len());
     let mut rows = rows;
-    if rows.len() > 1 {
-        // The library that RethinkDB sorts with looks at the second row first, which errors show.
-        rows.swap(0, 1);
+    if rows.len() < 2 {
+        // Nothing is compared, so the functions are not called.
+        return Ok(rows);
     }
+    // The library that RethinkDB sorts with looks at the second row first, which errors show.
+    rows.swap(0, 1);
     for row in rows {
         let keys = orders.iter().map(|(_, function)| key(env, function, &row)).collect::<Result<Vec<_>>>()?;
         keyed.push((keys, row));
     }
-    if keyed.len() > 1 {
-        keyed.swap(0, 1);
-    }
+    keyed.swap(0, 1);
     keyed.sort_by(|(left, _), (right, _)| {
         for ((descending, _), (left, right)) in orders.iter().zip(left.iter().zip(right)) {
             let ordering = left.cmp(right);
@@ -179,8 +179,8 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             return Err(Error::logic("Can only perform an indexed distinct on a TABLE."));
         }
         let name = index.as_string()?;
-        let place = sequence.frame;
         let mut slice = sequence.into_slice()?;
+        let place = slice.table.frame;
         super::selection::set_index(&mut slice, &name, place)?;
         let rows = DeferredRows::new(move |env| {
             let keys = super::selection::index_keys(env, &slice)?;

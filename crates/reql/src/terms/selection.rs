@@ -134,9 +134,8 @@ fn bound(call: &mut Call<'_>, env: &Env, at: usize, unbounded: Value, allows_nul
 }
 
 fn between(call: &mut Call<'_>, env: &Env, allows_null: bool) -> Result<Val> {
-    let slice = call.arg(env, 0)?;
-    let place = slice.frame;
-    let slice = slice.into_slice()?;
+    let slice = call.arg(env, 0)?.into_slice()?;
+    let place = slice.table.frame;
     let (left_closed, right_closed) = call.bounds(env, true, false)?;
     let lower = bound(call, env, 1, Value::MinVal, allows_null)?;
     let upper = bound(call, env, 2, Value::MaxVal, allows_null)?;

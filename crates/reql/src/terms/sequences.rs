@@ -26,7 +26,7 @@ pub const TERMS: &[Definition] = &[
     Definition::variadic(code::UNION, 0, union).optargs(&["interleave"]),
     Definition::new(81, 2, 2, sample).nondeterministic(),
     Definition::new(173, 0, 2, range),
-    Definition::new(187, 3, 3, fold).optargs(&["emit", "final_emit"]),
+    Definition::new(187, 3, 3, fold).grouping(Grouping::Stream).optargs(&["emit", "final_emit"]),
     Definition::new(152, 1, 1, changes).nondeterministic().optargs(&[
         "squash",
         "changefeed_queue_size",
@@ -81,7 +81,7 @@ fn concat_map(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn filter(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let sequence = call.arg(env, 0)?;
-    let function = call.function(env, 1, Shortcut::Constant)?;
+    let function = call.arg_with(env, 1, true)?.into_function(Shortcut::Constant)?;
     let default = match call.optarg_node("default") {
         None => None,
         Some(node) => Some(Arc::new(Function {

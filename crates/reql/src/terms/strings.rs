@@ -34,6 +34,11 @@ fn group(found: regex::Match<'_>) -> Result<Value> {
 fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let text = call.string(env, 0)?;
     let pattern = call.string(env, 1)?;
+    if let Some(repeated) = repeated_operator(&pattern) {
+        return Err(Error::logic(format!(
+            "Error in regexp `{pattern}` (portion `{repeated}`): bad repetition operator: {repeated}"
+        )));
+    }
     let compiled = regex::RegexBuilder::new(&translate(&pattern)).size_limit(PATTERN_BYTES).build();
     let compiled = match compiled {
         Ok(compiled) => compiled,
@@ -52,6 +57,29 @@ fn match_term(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let whole = captures.get(0).map_or(Ok(Value::Null), group)?;
     let groups = value::object([("groups", Value::array(groups)?)])?;
     call.value(whole.merge(&groups)?)
+}
+
+/// Two operators of repetition after each other, which RE2 refuses.
+fn repeated_operator(pattern: &str) -> Option<&str> {
+    let bytes = pattern.as_bytes();
+    let (mut at, mut in_class) = (0, false);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' => at += 1,
+            b'[' => in_class = true,
+            b']' => in_class = false,
+            b'*' | b'+' | b'?' if !in_class && at > 0 && bytes[at - 1] != b'(' => {
+                let lazy = usize::from(bytes.get(at + 1) == Some(&b'?'));
+                if matches!(bytes.get(at + lazy + 1), Some(b'*' | b'+')) {
+                    return pattern.get(at..at + lazy + 2);
+                }
+                at += lazy;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// What RE2 says of a pattern that is none: the part that is wrong, and why.

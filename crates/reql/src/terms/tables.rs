@@ -86,7 +86,7 @@ fn table(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
     let (database, name) = database_and_name(call, env)?;
     match env.source.table(&database, &name)? {
-        Some(info) => Ok(call.result(Kind::Table(Arc::new(Table { info })))),
+        Some(info) => Ok(call.result(Kind::Table(Arc::new(Table { info, frame: call.frame() })))),
         None => Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name))),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::time::{self, Parts};
 use crate::val::Val;
@@ -61,15 +61,25 @@ fn to_epoch_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn in_timezone(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?;
     let zone = call.datum(env, 1)?;
+    if matches!(time.peek(), Some(Value::Binary(_))) {
+        return Err(Error::new(ErrorKind::Internal, "A binary string has no time zone."));
+    }
     let time = time.as_time()?;
     let zone = time::zone(zone.to_text()?)?;
     time_value(call, time.in_timezone(zone))
 }
 
 fn during(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let time = call.arg(env, 0)?.as_time()?;
-    let left = call.arg(env, 1)?.as_time()?;
-    let right = call.arg(env, 2)?.as_time()?;
+    let mut times = Vec::with_capacity(3);
+    for at in 0..3 {
+        let argument = call.arg(env, at)?;
+        if !matches!(argument.peek(), Some(Value::Binary(_))) {
+            times.push(argument.as_time()?);
+        }
+    }
+    let [time, left, right] = times[..] else {
+        return Err(Error::new(ErrorKind::Internal, "A binary string is no time."));
+    };
     // Whether an end belongs to the period is asked only where it matters.
     let after = left < time || (left == time && call.bound(env, "left_bound", true)?);
     let before = time < right || (time == right && call.bound(env, "right_bound", false)?);
@@ -114,7 +124,9 @@ fn part(call: &mut Call<'_>, env: &Env, which: fn(&Parts) -> i64) -> Result<Val>
 fn seconds(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let time = call.arg(env, 0)?.as_time()?;
     let parts = time::parts(&time)?;
-    call.value(value::number((parts.millisecond_of_day % 60_000) as f64 / 1000.0)?)
+    // Before 1970 the fraction counts backwards from the whole second, as RethinkDB has it.
+    let fraction = (time.epoch_seconds().fract() * 1000.0).round() / 1000.0;
+    call.value(value::number((parts.millisecond_of_day / 1000 % 60) as f64 + fraction)?)
 }
 
 fn make_time(call: &mut Call<'_>, env: &Env) -> Result<Val> {
