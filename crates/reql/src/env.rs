@@ -17,6 +17,9 @@ pub const DEFAULT_ARRAY_LIMIT: usize = 100_000;
 /// The longest string that a query may put together. RethinkDB has no such limit; it ends when memory does.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
 
+/// An option of the query may be a term that asks for another option, and so on; but not for itself.
+const MAX_OPEN_OPTIONS: usize = 4;
+
 /// After this many steps a query looks whether it is to stop.
 const STEPS_PER_CHECK: u32 = 256;
 
@@ -49,11 +52,21 @@ pub struct Env {
     pacer: Arc<dyn Pacer>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
     steps: Cell<u32>,
+    /// Options of the query that are being evaluated, one for another.
+    options_open: Cell<usize>,
 }
 
 impl Env {
     pub fn new(source: Arc<dyn Source>, pacer: Arc<dyn Pacer>, now: Value) -> Self {
-        Self { source, array_limit: DEFAULT_ARRAY_LIMIT, now, pacer, globals: Vec::new(), steps: Cell::new(0) }
+        Self {
+            source,
+            array_limit: DEFAULT_ARRAY_LIMIT,
+            now,
+            pacer,
+            globals: Vec::new(),
+            steps: Cell::new(0),
+            options_open: Cell::new(0),
+        }
     }
 
     /// Sets the options of the whole query and reads the limits among them.
@@ -84,7 +97,15 @@ impl Env {
     /// What its term complains about.
     pub fn global_optarg(&self, name: &str) -> Result<Option<Val>> {
         let Some((_, node)) = self.globals.iter().find(|(global, _)| &**global == name) else { return Ok(None) };
-        plan::evaluate(node, self, &Scope::default(), false).map(Some)
+        let open = self.options_open.get();
+        if open >= MAX_OPEN_OPTIONS {
+            let message = format!("The option `{name}` of the query needs itself to be known.");
+            return Err(Error::new(ErrorKind::Internal, message));
+        }
+        self.options_open.set(open + 1);
+        let value = plan::evaluate(node, self, &Scope::default(), false);
+        self.options_open.set(open);
+        value.map(Some)
     }
 
     /// Counts a step of evaluation.

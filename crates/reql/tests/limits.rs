@@ -68,6 +68,15 @@ fn a_hundred_thousand_nested_terms_are_refused() {
 }
 
 #[test]
+fn options_that_need_themselves_are_refused() {
+    with_usual_stack(|| {
+        let options = "{\"read_mode\":[42,[[15,[\"t\"]]]],\"db\":[14,[\"test\"]]}";
+        let refused = failure(&format!("[1,[15,[\"t\"]],{options}]"));
+        assert_eq!(refused.kind, ErrorKind::Internal);
+    });
+}
+
+#[test]
 fn loops_without_end_can_be_stopped() {
     for query in [
         "[1,[39,[[173,[]],false]]]",
