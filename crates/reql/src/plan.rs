@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Function, Scope};
-use crate::term::{Datum, Term, code};
+use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
 use crate::terms;
 use crate::val::Val;
 use crate::value::{self, Value};
@@ -199,8 +199,16 @@ pub fn evaluate(node: &Arc<Node>, env: &Env, scope: &Scope, literals: bool) -> R
 /// # Errors
 /// What RethinkDB calls compile errors: wrong numbers of arguments, unknown options and variables.
 pub fn compile(term: &Term) -> Result<Arc<Node>> {
-    Compiler { variables: Vec::new(), implicit_depth: 0, dummies: -1 }.node(term)
+    Compiler { variables: Vec::new(), implicit_depth: 0, dummies: -1, rewrites: 0, depth: 0 }.node(term)
 }
+
+/// Some terms are rewritten into others that have an argument twice, so that the plan of nested ones grows by powers of
+/// two. No query that means something has so many.
+const MAX_REWRITES: usize = 10_000;
+
+/// The deepest nesting of a plan, which is deeper than its query where terms are rewritten. Evaluation recurses over plans,
+/// so this bounds its stack.
+const MAX_PLAN_DEPTH: usize = MAX_TERM_DEPTH + 100;
 
 /// Makes the plan of a term that stands for itself, with variables that `scope` has at run time.
 pub(crate) struct Compiler {
@@ -208,11 +216,21 @@ pub(crate) struct Compiler {
     implicit_depth: usize,
     /// The next number for a parameter of a function that the server makes.
     dummies: i64,
+    /// Terms that were rewritten so far.
+    rewrites: usize,
+    depth: usize,
 }
 
 impl Compiler {
     fn node(&mut self, term: &Term) -> Result<Arc<Node>> {
-        self.node_at(term).map_err(|error| error.at(term.frame))
+        if self.depth > MAX_PLAN_DEPTH {
+            let message = format!("The plan of the query is nested deeper than {MAX_PLAN_DEPTH} terms.");
+            return Err(Error::limit(message).at(term.frame));
+        }
+        self.depth += 1;
+        let node = self.node_at(term).map_err(|error| error.at(term.frame));
+        self.depth -= 1;
+        node
     }
 
     fn node_at(&mut self, term: &Term) -> Result<Arc<Node>> {
@@ -238,8 +256,14 @@ impl Compiler {
             if !term.args.iter().any(|arg| arg.code == code::ARGS) {
                 definition.arity.check(term.args.len())?;
             }
+            self.rewrites += 1;
+            if self.rewrites > MAX_REWRITES {
+                return Err(Error::limit(format!(
+                    "The query has more than {MAX_REWRITES} joins, updates and the like."
+                )));
+            }
             let rewritten = rewrite(term, &mut self.dummies);
-            return self.node(&rewritten);
+            return self.node_at(&rewritten);
         }
         let is_object = term.code == code::MAKE_OBJ;
         if is_object && !term.args.is_empty() {
