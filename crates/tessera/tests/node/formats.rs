@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// What this version writes.
 const CURRENT: u32 = 6;
 /// Those of which there is a fixture.
-const FORMATS: [u32; 1] = [5];
+const FORMATS: [u32; 2] = [5, 6];
 const TABLES: [&str; 6] =
     ["memory_hard", "memory_soft", "rocksdb_hard", "rocksdb_soft", "split_memory", "split_rocksdb"];
 /// 2100-01-01, when the keys of the fixture expire, in seconds.
