@@ -253,9 +253,8 @@ impl Compiler {
             return Err(Error::logic(format!("Unrecognized TermType: {}.", term.code)));
         };
         if let Some(rewrite) = terms::rewrite(term.code) {
-            if !term.args.iter().any(|arg| arg.code == code::ARGS) {
-                definition.arity.check(term.args.len())?;
-            }
+            // What is rewritten must be written down: an argument that is to be spread counts as one.
+            definition.arity.check(term.args.len())?;
             self.rewrites += 1;
             if self.rewrites > MAX_REWRITES {
                 return Err(Error::limit(format!(

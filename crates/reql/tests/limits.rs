@@ -84,6 +84,13 @@ fn terms_that_double_their_arguments_are_bounded() {
 }
 
 #[test]
+fn spread_arguments_do_not_stand_for_those_of_terms_that_are_rewritten() {
+    for query in ["[1,[48,[[154,[[2,[true,1,2]]]]]]]", "[1,[53,[[154,[[2,[]]]]]]]"] {
+        assert_eq!(failure(query).stage, Stage::Compile);
+    }
+}
+
+#[test]
 fn options_that_need_themselves_are_refused() {
     with_usual_stack(|| {
         let options = "{\"read_mode\":[42,[[15,[\"t\"]]]],\"db\":[14,[\"test\"]]}";
