@@ -13,6 +13,8 @@ use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNu
 
 /// A node not heard of for so long is called silent.
 const SILENT_SECONDS: f64 = 5.0;
+/// A node that has heard nothing of the catalog for so long may tell of an old one.
+const OLD_SECONDS: f64 = 2.0;
 
 #[derive(Serialize)]
 pub(crate) struct ClusterInfo {
@@ -20,6 +22,10 @@ pub(crate) struct ClusterInfo {
     /// The node that tells.
     pub(crate) node: NodeId,
     catalog_leader: Option<NodeId>,
+    /// How old what is told here may be; `None` if this node has not heard since its start what the catalog's leader has.
+    catalog_age_seconds: Option<f64>,
+    /// Why what is told here need not be so any more, in words.
+    doubt: Option<String>,
     nodes: Vec<NodeInfo>,
     tables: Vec<TablePlacement>,
     /// What operators had the cluster go on without, the latest last.
@@ -181,14 +187,30 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         bytes: held.get(&node.id).map_or(0, |held| held.0),
         units_per_second: held.get(&node.id).map_or(0, |held| held.1),
     });
+    let catalog_age_seconds = store.catalog_age().map(|age| age.as_secs_f64());
     ClusterInfo {
         cluster: store.cluster(),
         node: store.node(),
         catalog_leader: store.catalog_leader(),
+        catalog_age_seconds,
+        doubt: doubt(store.node(), catalog_age_seconds),
         nodes: nodes.collect(),
         tables,
         recoveries: catalog.recoveries().to_vec(),
     }
+}
+
+/// Why what a node tells of the cluster need not be so any more, by the age of the catalog that it knows.
+fn doubt(node: NodeId, catalog_age_seconds: Option<f64>) -> Option<String> {
+    let since = match catalog_age_seconds {
+        Some(age) if age < OLD_SECONDS => return None,
+        Some(age) => format!("for {age:.0} seconds"),
+        None => "since it started".into(),
+    };
+    Some(format!(
+        "node {node} has heard nothing from the catalog's leader {since}, so nodes, replicas and tables may be others by now than \
+         what it tells; ask another node before you stop or remove one"
+    ))
 }
 
 impl ClusterInfo {
@@ -200,6 +222,7 @@ impl ClusterInfo {
     /// What needs attention, in words.
     pub(crate) fn issues(&self) -> Vec<String> {
         let mut issues = Vec::new();
+        issues.extend(self.doubt.clone());
         for node in self.nodes.iter().filter(|node| node.is_silent) {
             issues.push(match node.silent_seconds {
                 _ if node.is_expected => {
@@ -369,7 +392,28 @@ mod tests {
             hot: Vec::new(),
         };
         let (cluster, node) = (ClusterId(1), NodeId(1));
-        ClusterInfo { cluster, node, catalog_leader: None, nodes, tables: vec![table], recoveries: Vec::new() }
+        ClusterInfo {
+            cluster,
+            node,
+            catalog_leader: None,
+            catalog_age_seconds: Some(0.1),
+            doubt: None,
+            nodes,
+            tables: vec![table],
+            recoveries: Vec::new(),
+        }
+    }
+
+    /// Who trusted a node that had just joined, and knew an old catalog, once stopped a node that still held replicas.
+    #[test]
+    fn who_may_know_an_old_catalog_says_so() {
+        assert_eq!(doubt(NodeId(7), Some(0.3)), None);
+        assert!(
+            doubt(NodeId(7), Some(9.0))
+                .unwrap()
+                .contains("node 7 has heard nothing from the catalog's leader for 9 seconds")
+        );
+        assert!(doubt(NodeId(7), None).unwrap().contains("since it started"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, StateMachine};
+use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
 use tessera_types::{Limits, NodeId, ReplicaId};
 
 /// The group that agrees on the catalog.
@@ -112,6 +112,9 @@ pub trait CatalogListener {
 
     /// Everything agreed on before this node started has been told. Called once, and whenever it begins to lead.
     fn caught_up(&mut self, catalog: &Catalog);
+
+    /// The catalog here is what the leader had committed at this time; `None` while it is what the leader has.
+    fn fresh(&mut self, _as_of: Option<Moment>) {}
 
     /// A node was elected to lead the catalog's group.
     fn leader(&mut self, node: NodeId);
@@ -230,7 +233,8 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         Ok(())
     }
 
-    fn fresh(&mut self, _group: GroupId, _as_of: Option<tessera_consensus::Moment>) {
+    fn fresh(&mut self, _group: GroupId, as_of: Option<Moment>) {
+        self.listener.fresh(as_of);
         if !std::mem::replace(&mut self.has_caught_up, true) {
             self.listener.caught_up(&self.file.catalog);
         }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogListener};
-use tessera_consensus::Inconsistent;
+use tessera_consensus::{Inconsistent, Moment};
 use tessera_types::NodeId;
 use tokio::sync::watch;
 
@@ -215,6 +215,10 @@ impl CatalogListener for CatalogNews {
 
     fn is_to_be_replaced(&mut self, file: &CatalogFile) {
         self.follower.hand_over(file, Some(file.applied_index));
+    }
+
+    fn fresh(&mut self, as_of: Option<Moment>) {
+        self.host.catalog_as_of.set(as_of);
     }
 
     fn leader(&mut self, node: NodeId) {

@@ -7,6 +7,7 @@ use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
+use crate::lease::Lease;
 use crate::machine::WriteCommand;
 use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
@@ -73,6 +74,8 @@ pub(crate) struct Host {
     pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
+    /// When the catalog here was last known to be what its leader had.
+    pub(crate) catalog_as_of: Lease,
     /// Whether the catalog here is no older than this start of the node. Before that members are left as they are: what the
     /// node knows may have been given up since.
     pub(crate) knows_catalog: AtomicBool,

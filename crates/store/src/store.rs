@@ -7,6 +7,7 @@ use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
 use crate::generation::KnownGenerations;
 use crate::host::Host;
+use crate::lease::Lease;
 use crate::machine::{Operation, PartitionsMachine, Ticket, WriteCommand, WriteOptions, sync_for};
 use crate::maintenance::Maintenance;
 use crate::peers::{Face, GroupMessages, PeerHandler, ServeFace};
@@ -174,6 +175,7 @@ impl Store {
             is_alone: AtomicBool::new(true),
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
+            catalog_as_of: Lease::default(),
             knows_catalog: AtomicBool::new(false),
             replicas,
             addresses: Addresses::default(),
@@ -317,6 +319,12 @@ impl Store {
     /// The node that leads the catalog, as far as this one knows.
     pub fn catalog_leader(&self) -> Option<NodeId> {
         Some(NodeId(self.host.catalog_leader.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
+    }
+
+    /// How old the catalog that this node knows may be. `None` if the node has not heard since its start what the catalog's leader has.
+    pub fn catalog_age(&self) -> Option<Duration> {
+        let as_of = &self.host.catalog_as_of;
+        (!as_of.is_unset()).then(|| as_of.ago())
     }
 
     /// Whether this node is the only one of its cluster.

@@ -29,6 +29,9 @@ pub fn run(command: &NodeCommand, node: &NodeArgs) -> Result<(), ExitError> {
                 println!("{:#}", cluster["nodes"]);
             } else {
                 print_nodes(&cluster);
+                if let Some(doubt) = cluster["doubt"].as_str() {
+                    println!("\n{doubt}");
+                }
             }
         }
         NodeCommand::Drain { number, undo } => {

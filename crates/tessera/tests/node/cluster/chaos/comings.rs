@@ -26,6 +26,9 @@ const PUT_BACK: Kind = Comings::copy_or_put_back;
 /// How long a disk that is to be lost waits until nothing else is missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A catalog that was the leader's so many seconds ago or more may be an old one.
+const OLD_SECONDS: f64 = 1.0;
+
 pub struct Comings {
     /// How many nodes run at least, and at most.
     least: usize,
@@ -206,7 +209,9 @@ impl Comings {
                 continue;
             };
             if node["is_draining"] != true {
+                // A node that is not being drained and holds none now may get some at any time.
                 let _ = cluster.cli(asked, &format!("node drain {number}"));
+                continue;
             }
             if node["replicas"] != 0 {
                 continue;
@@ -223,8 +228,12 @@ impl Comings {
     }
 }
 
+/// The nodes that one knows. `None` if it may know an old catalog, as one that has just joined, in which a node that is to go
+/// may hold nothing yet.
 fn listed(cluster: &Cluster, asked: usize) -> Option<Vec<serde_json::Value>> {
-    Some(cluster.status(asked)?["cluster"]["nodes"].as_array()?.clone())
+    let cluster = &cluster.status(asked)?["cluster"];
+    cluster["catalog_age_seconds"].as_f64().filter(|age| *age < OLD_SECONDS)?;
+    Some(cluster["nodes"].as_array()?.clone())
 }
 
 /// Nodes that the cluster knows and nobody runs. `None` while a node that runs does not know its own number yet.
