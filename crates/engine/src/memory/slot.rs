@@ -246,3 +246,38 @@ const _: () = assert!(size_of::<Option<Slot>>() == 8);
 pub(super) fn identity_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     if key.hash_key.is_empty() { key.sort_key } else { key.hash_key }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(records: usize) -> Slot {
+        let mut fields = Fields::new(7, b"hash");
+        for at in 0..records {
+            assert!(fields.put(format!("field{at:03}").as_bytes(), &vec![b'v'; at]));
+        }
+        Slot::fields(Box::new(fields))
+    }
+
+    /// Under Miri this also shows that what is behind a slot is given back once, by whoever owns it in the end.
+    #[test]
+    fn a_slot_gives_up_what_it_holds_to_whoever_asks_for_that_kind_only() {
+        let record = || Slot::record(Record::new(&RecordKey::with_hash(7, b"hash", b"field"), b"value"));
+        assert_eq!(record().into_record().expect("it holds a record").value(), b"value");
+        let Err(record) = record().into_many_fields(0) else { panic!("a record is not fields") };
+        assert_eq!((record.records(), record.identity()), (1, &b"hash"[..]));
+        drop(record);
+
+        assert!(fields(3).into_record().is_none());
+        let Err(mut few) = fields(3).into_many_fields(3) else { panic!("three are not more than three") };
+        assert!(few.record_mut().is_none() && few.take_referenced() && !few.take_referenced());
+        assert!(few.fields_mut().expect("it holds fields").remove(b"field001"));
+        let keys: Vec<_> = few.records_from(b"field001").map(|(key, _)| key.to_vec()).collect();
+        assert_eq!(keys, [b"field002"]);
+        let Ok(mut many) = fields(3).into_many_fields(2) else { panic!("three are more than two") };
+        let bytes = many.bytes();
+        let taken = many.take(2);
+        assert_eq!((taken.len(), many.records().len()), (2, 1));
+        assert!(many.bytes() < bytes);
+    }
+}
