@@ -257,7 +257,9 @@ async fn authenticate(State(server): State<AdminServer>, request: Request, next:
 }
 
 async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) {
-    if server.store.is_serving() {
+    if server.store.is_removed() {
+        (StatusCode::SERVICE_UNAVAILABLE, "removed: this node is not part of its cluster any more\n")
+    } else if server.store.is_serving() {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "starting: not every partition serves yet\n")
@@ -274,6 +276,9 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let mut issues = cluster.issues();
     issues.extend(server.store.set_aside());
     issues.extend(comparison::issues(&server.store));
+    if server.store.is_removed() {
+        issues.push(RequestError::Removed.to_string());
+    }
     if server.store.is_overtaken() {
         issues.push(
             "the data directory of this node is older than what the node had; it takes part in nothing until other nodes \

@@ -228,7 +228,12 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
             slots = slots.saturating_sub(1);
         }
     }
-    for table in catalog.tables().filter(|table| !table.is_dropped()) {
+    let leaves = |replica: &ReplicaId| {
+        lost.contains(&replica.node) || catalog.node(replica.node).is_none_or(|node| !may_hold(node))
+    };
+    // What was dropped, and can still be recalled, goes from nodes that leave and is not spread otherwise.
+    let (dropped, live): (Vec<_>, Vec<_>) = catalog.tables().partition(|table| table.is_dropped());
+    for table in live.into_iter().chain(dropped) {
         let replicas = usize::from(table.schema.replicas);
         loads.turn_to(table);
         for (partition, placement) in (0..).zip(&table.placement) {
@@ -236,6 +241,7 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
                 return moves;
             }
             if !placement.is_moving()
+                && (!table.is_dropped() || placement.wanted.iter().any(leaves))
                 && let Some(nodes) = better(&mut loads, &lost, catalog, placement, replicas)
             {
                 moves.push(place(table.id, partition, nodes));
@@ -247,8 +253,8 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
 }
 
 fn partitions(catalog: &Catalog) -> impl Iterator<Item = (&TableEntry, u32, &Placement)> {
-    let tables = catalog.tables().filter(|table| !table.is_dropped());
-    tables
+    catalog
+        .tables()
         .flat_map(|table| (0..).zip(&table.placement).map(move |(partition, placement)| (table, partition, placement)))
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::NotReady | RequestError::ShuttingDown => Self::Elsewhere,
+            RequestError::NotReady | RequestError::ShuttingDown | RequestError::Removed => Self::Elsewhere,
             RequestError::NoSuchTable(_) => Self::Header("ERR_OBJECT_NOT_FOUND"),
             RequestError::CrossPartition => Self::Header("ERR_PARENT_PARTITION_MISUSED"),
             RequestError::TooLarge { .. } => Self::Header("ERR_INVALID_DATA"),

@@ -65,6 +65,7 @@ impl Store {
         let began = Instant::now();
         loop {
             match self.try_to_change_catalog(&command).await {
+                Err(RequestError::NotReady) if self.is_removed() => return Err(RequestError::Removed),
                 Err(RequestError::NotReady) if began.elapsed() < CATALOG_PATIENCE => {
                     tokio::time::sleep(CATALOG_PAUSE).await;
                 }

@@ -226,8 +226,8 @@ impl Rounds {
         if !lost.is_empty() {
             self.change(CatalogCommand::Lost { replicas: lost }).await;
         }
-        let tables = catalog.tables().filter(|table| !table.is_dropped());
-        let moving = tables.flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
+        let moving =
+            catalog.tables().flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();
         let is_led = |table, partition| {
             let leader = host.registry.any(table).and_then(|table| table.known_leader(partition));
             leader.is_some_and(|leader| presence.is_here(leader))

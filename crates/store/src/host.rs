@@ -74,6 +74,8 @@ pub(crate) struct Host {
     pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// The node that leads the catalog's group, as far as this one knows; zero is none.
     pub(crate) catalog_leader: AtomicU32,
+    /// Whether this node was [removed](crate::removed) from the cluster.
+    pub(crate) is_removed: AtomicBool,
     /// When the catalog here was last known to be what its leader had.
     pub(crate) catalog_as_of: Lease,
     /// Whether the catalog here is no older than this start of the node. Before that members are left as they are: what the

@@ -33,6 +33,7 @@ mod overtaken;
 mod peers;
 mod presence;
 mod recovery;
+mod removed;
 mod replicas;
 mod router;
 mod rules;

@@ -172,6 +172,12 @@ impl Handler for PeerHandler {
         }
     }
 
+    fn was_removed(&self, by: NodeId) {
+        if let Some(store) = self.store.get() {
+            store.host.note_removed(by);
+        }
+    }
+
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
         let store = self.store.get().cloned();
         Box::pin(async move {

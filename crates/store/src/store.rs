@@ -175,6 +175,7 @@ impl Store {
             is_alone: AtomicBool::new(true),
             catalog_inbox: Inbox::new(10_000),
             catalog_leader: AtomicU32::new(0),
+            is_removed: AtomicBool::new(false),
             catalog_as_of: Lease::default(),
             knows_catalog: AtomicBool::new(false),
             replicas,
@@ -259,7 +260,7 @@ impl Store {
     pub fn is_serving(&self) -> bool {
         let tables = self.host.registry.tables.load();
         let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.known_leader(at).is_some());
-        !tables.by_id.is_empty() && tables.by_id.values().all(led)
+        !self.is_removed() && !tables.by_id.is_empty() && tables.by_id.values().all(led)
     }
 
     /// Partitions without a leader, of any table that is open here, one that takes what another is split into among them.

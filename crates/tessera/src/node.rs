@@ -96,7 +96,10 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
         let serving = async {
             while !store.wait_until_serving(SERVING_NOTE).await {
-                tracing::info!("still recovering");
+                // Of a node that was removed that was said already.
+                if !store.is_removed() {
+                    tracing::info!("still recovering");
+                }
             }
             tracing::info!("ready");
             std::future::pending::<()>().await;

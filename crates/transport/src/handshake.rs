@@ -16,7 +16,9 @@
 //! together, and a cluster is upgraded node by node. Whoever changes what travels counts the version up, and sends over a connection of the version before
 //! what that version reads. Version 7 has log entries and checkpoints with records of ordered spaces; version 6 reads all others.
 //!
-//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. Each may say in its last
+//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. In place of the second zero it
+//! may send a three, a u16 length, the reason, and a proof over what comes before it: the one that dials was removed from the
+//! cluster. Each may say in its last
 //! message that the generation of the other one has been overtaken: a two in place of the zero, and a later number, in place
 //! of its own generation. Until it has seen the
 //! proof it says nothing of itself but which version it speaks. A node without identity, which wants to join, sends zeros
@@ -45,6 +47,9 @@ const HELLO: usize = 48 + LENGTH;
 /// That somebody may go on, and that somebody's generation has been overtaken.
 const GO_ON: u8 = 0;
 const OVERTAKEN: u8 = 2;
+/// That somebody is refused, and that the reason is that it was removed from the cluster.
+const REFUSED: u8 = 1;
+const REMOVED: u8 = 3;
 
 const DIALS: &[u8] = b"dials  ";
 const ANSWERS: &[u8] = b"answers";
@@ -70,18 +75,33 @@ pub(crate) async fn introduce(
     hello[32..48].copy_from_slice(&generation.to_bytes());
     hello[48..].copy_from_slice(&secret::nonce()?);
     stream.write_all(&hello).await?;
-    let (_, nonce) = read_answer::<LENGTH>(stream).await.map_err(|error| match error.kind() {
-        // Nothing else is refused before the proof.
-        io::ErrorKind::Other => io::Error::new(io::ErrorKind::Unsupported, error),
-        _ => error,
-    })?;
+    let nonce = match read_answer::<LENGTH>(stream).await? {
+        Answer::GoesOn { said, .. } => said,
+        // Nothing but the version is refused before the proof.
+        Answer::Refuses { reason, .. } => return Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
+    };
     stream.write_all(&secret.prove(&[DIALS, &hello, &nonce])).await?;
-    let (verdict, answer) = read_answer::<{ 16 + LENGTH }>(stream).await?;
+    let is_proven = |verdict: u8, said: &[u8], proof: &[u8]| {
+        let proof = proof.try_into().expect("a proof has one length");
+        match secret.is_proven(&[ANSWERS, &hello, &nonce, &[verdict], said], proof) {
+            true => Ok(()),
+            false => Err(io::Error::other("who answers there does not know the cluster's secret")),
+        }
+    };
+    let (verdict, answer) = match read_answer::<{ 16 + LENGTH }>(stream).await? {
+        Answer::GoesOn { verdict, said } => (verdict, said),
+        Answer::Refuses { verdict, reason } => {
+            if let Some((_, node, handler)) = who.filter(|_| verdict == REMOVED) {
+                let mut proof = [0; LENGTH];
+                stream.read_exact(&mut proof).await?;
+                is_proven(verdict, reason.as_bytes(), &proof)?;
+                handler.was_removed(node);
+            }
+            return Err(io::Error::other(reason));
+        }
+    };
     let (said, proof) = answer.split_at(16);
-    let proof = proof.try_into().expect("what is left is a proof");
-    if !secret.is_proven(&[ANSWERS, &hello, &nonce, &[verdict], said], proof) {
-        return Err(io::Error::other("who answers there does not know the cluster's secret"));
-    }
+    is_proven(verdict, said, proof)?;
     let theirs = Generation::of_bytes(said);
     let Some((_, node, handler)) = who else { return stream.write_u8(GO_ON).await };
     if verdict == OVERTAKEN {
@@ -111,17 +131,23 @@ async fn admit(handler: &Arc<dyn Handler>, node: NodeId, generation: Generation)
     admitted.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
 }
 
-/// Reads a verdict and what belongs to it, or why there is none.
-async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<(u8, [u8; BYTES])> {
+/// What a node says to one that dials.
+enum Answer<const BYTES: usize> {
+    GoesOn { verdict: u8, said: [u8; BYTES] },
+    Refuses { verdict: u8, reason: String },
+}
+
+/// Reads a verdict, and what belongs to it or the reason for a refusal.
+async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<Answer<BYTES>> {
     let verdict = stream.read_u8().await?;
     if [GO_ON, OVERTAKEN].contains(&verdict) {
-        let mut answer = [0; BYTES];
-        stream.read_exact(&mut answer).await?;
-        return Ok((verdict, answer));
+        let mut said = [0; BYTES];
+        stream.read_exact(&mut said).await?;
+        return Ok(Answer::GoesOn { verdict, said });
     }
     let mut reason = vec![0; usize::from(stream.read_u16_le().await?)];
     stream.read_exact(&mut reason).await?;
-    Err(io::Error::other(String::from_utf8_lossy(&reason).into_owned()))
+    Ok(Answer::Refuses { verdict, reason: String::from_utf8_lossy(&reason).into_owned() })
 }
 
 /// Hears who dials. Returns the node, `None` for one without identity.
@@ -168,8 +194,13 @@ pub(crate) async fn receive(
         Some(format!("this node belongs to another cluster than {cluster}{word}"))
     } else if to != own.node {
         Some(format!("this is node {}, not {to}", own.node))
-    } else if from == own.node || !handler.is_known(from) {
-        Some(format!("node {from} is not a node of this cluster"))
+    } else if from == own.node {
+        Some(format!("node {from} is this node"))
+    } else if !handler.is_known(from) {
+        let reason = removed(from);
+        let proof = secret.prove(&[ANSWERS, &hello, &nonce, &[REMOVED], reason.as_bytes()]);
+        stream.write_all(&[&refusal_of(REMOVED, &reason)[..], &proof].concat()).await?;
+        return Err(io::Error::other(reason));
     } else {
         None
     };
@@ -200,9 +231,17 @@ pub(crate) async fn receive(
     Ok(Some(from))
 }
 
-async fn refuse<T>(stream: &mut TcpStream, reason: String) -> io::Result<T> {
+/// What is said of a node that the catalog has not any more: numbers of nodes are given once.
+pub(crate) fn removed(node: NodeId) -> String {
+    format!("node {node} was removed from this cluster; with an empty data directory it may join as a new one")
+}
+
+fn refusal_of(verdict: u8, reason: &str) -> Vec<u8> {
     let length = u16::try_from(reason.len()).expect("reasons are short");
-    let message = [&[1][..], &length.to_le_bytes(), reason.as_bytes()].concat();
-    stream.write_all(&message).await?;
+    [&[verdict][..], &length.to_le_bytes(), reason.as_bytes()].concat()
+}
+
+async fn refuse<T>(stream: &mut TcpStream, reason: String) -> io::Result<T> {
+    stream.write_all(&refusal_of(REFUSED, &reason)).await?;
     Err(io::Error::other(reason))
 }

@@ -153,6 +153,10 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
                     }
                     (Frame::Alive { clock }, from) => {
                         if let Some(node) = from {
+                            // It hears why when it dials again.
+                            if !transport.handler.is_known(node) {
+                                return Err(io::Error::other(handshake::removed(node)));
+                            }
                             transport.heard_clock(node, clock);
                         }
                         frame::alive(&mut answers.queue.lock());

@@ -64,6 +64,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Another node knows a later generation of this one than it has: what this node has on its disk is older than what it had.
     fn is_overtaken(&self, by: NodeId, known: u64);
 
+    /// Another node says that this one was removed from the cluster.
+    fn was_removed(&self, _by: NodeId) {}
+
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
 

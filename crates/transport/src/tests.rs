@@ -1,11 +1,14 @@
 use super::*;
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[derive(Default)]
 struct Echo {
     messages: Mutex<Vec<(NodeId, u8, Bytes)>>,
     known: Mutex<HashMap<NodeId, Generation>>,
     overtaken: Mutex<Vec<(NodeId, u64)>>,
+    /// Who has said that this node was removed.
+    removed: Mutex<Vec<NodeId>>,
     may_answer: Arc<tokio::sync::Notify>,
 }
 
@@ -33,6 +36,10 @@ impl Handler for Echo {
 
     fn is_overtaken(&self, by: NodeId, known: u64) {
         self.overtaken.lock().push((by, known));
+    }
+
+    fn was_removed(&self, by: NodeId) {
+        self.removed.lock().push(by);
     }
 
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer {
@@ -203,12 +210,45 @@ async fn strangers_may_only_ask_and_others_are_refused() {
         (refused(address, &secret(), 0, 2, 1).await, "belongs to another cluster"),
         (refused(address, &secret(), 0, 2, 0).await, "belongs to another cluster"),
         (refused(address, &secret(), 7, 2, 3).await, "this is node 1, not 3"),
-        (refused(address, &secret(), 7, 11, 1).await, "node 11 is not a node of this cluster"),
-        (refused(address, &secret(), 7, 1, 1).await, "node 1 is not a node of this cluster"),
+        (refused(address, &secret(), 7, 11, 1).await, "node 11 was removed from this cluster"),
+        (refused(address, &secret(), 7, 1, 1).await, "node 1 is this node"),
         (refused(address, &Secret::new(b"guessed"), 7, 2, 1).await, "`cluster.secret` must be the same"),
     ] {
         assert!(refusal.contains(reason), "{refusal}");
     }
+}
+
+#[tokio::test]
+async fn a_node_that_was_removed_hears_so_from_those_who_know_the_secret() {
+    let removed = node(7, 11, "127.0.0.1:0");
+    let one = node(7, 1, "127.0.0.1:0");
+    knows(&removed, &one);
+    until(async || (removed.echo.removed.lock().first() == Some(&NodeId(1))).then_some(())).await;
+    assert_eq!(removed.transport.request(NodeId(1), 1, b"").await, Err(RequestFailure::NotSent));
+}
+
+#[tokio::test]
+async fn nobody_without_the_secret_can_make_a_node_believe_that_it_was_removed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let forger = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.read_exact(&mut [0; 80]).await.unwrap();
+        stream.write_all(&[0; 33]).await.unwrap();
+        stream.read_exact(&mut [0; 32]).await.unwrap();
+        // A three, a reason of four bytes, and what is no proof.
+        stream.write_all(&[&[3, 4, 0][..], b"gone", &[0; 32]].concat()).await.unwrap();
+        stream
+    });
+    let echo = Arc::new(Echo::default());
+    let handler: Arc<dyn Handler> = echo.clone();
+    let own = Identity { cluster: ClusterId(7), node: NodeId(2), generation: Generation::default() };
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let who = Some((own, NodeId(1), &handler));
+    let error = handshake::introduce(&mut stream, &secret(), *handshake::VERSIONS.end(), who).await.unwrap_err();
+    assert!(error.to_string().contains("does not know the cluster's secret"), "{error}");
+    assert_eq!(*echo.removed.lock(), []);
+    forger.await.unwrap();
 }
 
 /// The first message of a node that dials, with a nonce of zeros.

@@ -40,6 +40,10 @@ pub enum RequestError {
     DiskFailed(String),
     #[error("the node stopped or its disk failed before the write was safe; it may or may not have taken effect")]
     Interrupted,
+    #[error(
+        "this node was removed from its cluster; ask another node. To use its machine again, stop it and start it with an empty data directory"
+    )]
+    Removed,
     #[error("the node is shutting down")]
     ShuttingDown,
     #[error("stored data is damaged: {0}")]

@@ -5,7 +5,7 @@ use crate::commands::CommandError;
 use crate::resp::{Protocol, Reply, reply_length};
 use tessera_face::buffers;
 use tessera_store::{Envelope, PartOutcome};
-use tessera_types::Outcome;
+use tessera_types::{Outcome, RequestError};
 
 /// Replies, one after the other.
 #[derive(Debug, Default)]
@@ -135,13 +135,16 @@ impl Replies {
 pub(super) fn reply_of(outcome: PartOutcome) -> Replies {
     match outcome.reply() {
         Ok(reply) => Replies { bytes: reply.into(), failures: Vec::new() },
-        Err(error) => {
-            let mut replies = Replies::default();
-            // Errors look the same in both versions of the protocol.
-            replies.error(Protocol::Resp2, &CommandError::Request(error));
-            replies
-        }
+        Err(error) => reply_of_error(error),
     }
+}
+
+/// The reply that tells a client why nothing was done.
+pub(super) fn reply_of_error(error: RequestError) -> Replies {
+    let mut replies = Replies::default();
+    // Errors look the same in both versions of the protocol.
+    replies.error(Protocol::Resp2, &CommandError::Request(error));
+    replies
 }
 
 /// The outcome that a reply tells of.
@@ -157,8 +160,6 @@ pub(super) fn outcome_of(replies: Replies) -> PartOutcome {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use tessera_types::RequestError;
-
     fn outcomes(replies: Replies, parts: &[u32]) -> Vec<PartOutcome> {
         replies.into_envelope(parts).into_outcomes().unwrap()
     }

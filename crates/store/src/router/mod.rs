@@ -113,7 +113,7 @@ impl Store {
                 (began, pause) = (Instant::now(), SHORTEST_PAUSE);
                 continue;
             }
-            if began.elapsed() >= patience {
+            if began.elapsed() >= patience || self.is_removed() {
                 parts.iter_mut().filter(|part| part.outcome.is_none()).for_each(Part::give_up);
                 break;
             }

@@ -12,7 +12,7 @@ use super::Connection;
 use super::batch::{Answered, Awaited};
 use super::choices::Choices;
 use super::frame::OwnedFrame;
-use super::replies::{OneReply, Replies, outcome_of, reply_of};
+use super::replies::{OneReply, Replies, outcome_of, reply_of, reply_of_error};
 use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
 use crate::server::RedisServer;
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_store::{Face, Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
-use tessera_types::{Outcome, ReadMode, RecordKey};
+use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
 
 /// What has gathered.
 #[derive(Default)]
@@ -242,7 +242,15 @@ impl Connection {
         if let Some(successor) = server.store.route(table, &route, &mut parts, PATIENCE).await {
             Box::pin(self.reach_successor(&successor, &mut parts)).await;
         }
-        parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NotDone)).collect()
+        let outcomes = parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NotDone));
+        if !server.store.is_removed() {
+            return outcomes.collect();
+        }
+        let refuse = |outcome| match outcome {
+            PartOutcome::NotDone => outcome_of(reply_of_error(RequestError::Removed)),
+            other => other,
+        };
+        outcomes.map(refuse).collect()
     }
 
     /// The table was split: what is not done yet goes to the partitions that took the place of the old ones.

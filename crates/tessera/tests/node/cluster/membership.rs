@@ -3,6 +3,7 @@
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::{free_port, wait_for};
+use std::time::{Duration, Instant};
 
 fn write(client: &mut Client, count: u32) {
     for number in 0..count {
@@ -89,4 +90,51 @@ fn a_catalog_that_contradicts_itself_is_replaced() {
     cluster.cli(0, "table create t --partitions 4 --replicas 3").unwrap();
     cluster.wait_for("the third node hears of a table", WHOLE, || cluster.cli(2, "table placement t").is_ok());
     cluster.wait_for("nothing is set aside any more", WHOLE, || cluster.lacks_nothing(2));
+}
+
+/// A table that was dropped, and can still be recalled, once kept a drained node for ever. And a node that was removed while it ran
+/// went on to answer; started again, it recovered for ever.
+#[test]
+fn a_drained_node_lets_go_of_dropped_tables_and_knows_that_it_was_removed() {
+    let mut cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    cluster.cli(0, "table create t --partitions 4 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(0);
+    assert!(matches!(client.run("TABLE t"), Value::Simple(_)));
+    write(&mut client, 50);
+    cluster.cli(0, "table drop t").unwrap();
+    cluster.cli(0, "node drain 3").unwrap();
+    let holds_none =
+        || cluster.status(0)?["cluster"]["nodes"][2]["replicas"].as_u64().filter(|replicas| *replicas == 0);
+    wait_for("the drained node holds nothing", WHOLE, holds_none);
+    cluster.cli(0, "node remove 3").unwrap();
+    let is_told = |cluster: &Cluster| {
+        wait_for("the node says that it was removed", WHOLE, || {
+            let status = cluster.cli(2, "status").ok()?;
+            status.contains("was removed from its cluster").then_some(())
+        });
+        let began = Instant::now();
+        for command in ["SET n1 v", "GET n1", "MGET n1 n2 n3 n4 n5"] {
+            let answer = cluster.client(2).run(command).to_string();
+            assert!(answer.contains("removed from its cluster"), "{command}: {answer}");
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "it looks for leaders no more");
+        assert!(!cluster.node(2).is_serving());
+        assert!(cluster.cli(2, "table create u").unwrap_err().contains("removed from its cluster"));
+    };
+    is_told(&cluster);
+    cluster.kill(2);
+    cluster.start_node(2);
+    is_told(&cluster);
+    // With an empty data directory it is another node.
+    cluster.kill(2);
+    cluster.lose_disk(2);
+    cluster.start_node(2);
+    wait_for("it joins anew", WHOLE, || (cluster.number(2)? == 4).then_some(()));
+    cluster.cli(0, "table recall 1").unwrap();
+    cluster.wait_until_whole();
+    let mut client = cluster.client(2);
+    assert!(matches!(client.run("TABLE t"), Value::Simple(_)));
+    assert_there(&mut client, 50);
 }
