@@ -54,8 +54,8 @@ impl Store {
         self.wait_until_serving(CREATED_SERVES.saturating_sub(began.elapsed())).await;
     }
 
-    /// Changes the catalog and returns what was concerned once the change is durable, and the tables of the node that leads the
-    /// catalog follow it.
+    /// Changes the catalog and returns what was concerned once the change is durable, and the tables of this node and of the one that
+    /// leads the catalog follow it. (This node's only if both speak version 7 of the protocol between nodes.)
     ///
     /// Cancellation: the change may still be carried out.
     ///
@@ -122,7 +122,13 @@ impl Store {
                 let request = serde_json::to_vec(command).expect("commands have a JSON form");
                 match self.host.transport.request(leader, peers::CATALOG, &request).await {
                     Ok(answer) => match serde_json::from_slice::<CatalogAnswer>(&answer) {
-                        Ok(answer) => answer.into(),
+                        Ok(answer) => {
+                            // Whoever asked looks at the catalog of this node next.
+                            if let CatalogAnswer::ChangedAt(_, index) = answer {
+                                self.catalog_follower.has_come_to(index).await;
+                            }
+                            answer.into()
+                        }
                         Err(_) => Err(RequestError::NotReady), // a node that has just started
                     },
                     Err(RequestFailure::NotSent) => Err(RequestError::NotReady),

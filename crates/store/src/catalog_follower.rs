@@ -33,6 +33,8 @@ pub(crate) struct CatalogFollower {
     has_come: Condvar,
     /// How many of the catalogs that the loop handed over are followed.
     followed: watch::Sender<u64>,
+    /// The log index of the latest catalog that the loop handed over.
+    index: watch::Sender<u64>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -54,6 +56,7 @@ impl CatalogFollower {
             news: Mutex::default(),
             has_come: Condvar::new(),
             followed: watch::Sender::new(0),
+            index: watch::Sender::new(0),
             thread: Mutex::default(),
         });
         let following = follower.clone();
@@ -83,11 +86,30 @@ impl CatalogFollower {
         }
     }
 
+    /// The log index of the catalog as the loop has it now.
+    pub(crate) fn index(&self) -> u64 {
+        *self.index.borrow()
+    }
+
+    /// Waits until the catalog here has what is at a log index, and the tables here are those of it, for a while.
+    pub(crate) async fn has_come_to(&self, index: u64) {
+        let mut known = self.index.subscribe();
+        let wait = known.wait_for(|known| *known >= index);
+        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+            return tracing::warn!(
+                index,
+                "a change of the catalog that another node has carried out is not known here yet"
+            );
+        }
+        self.caught_up().await;
+    }
+
     fn hand_over(&self, file: &CatalogFile, awaited: Option<u64>) {
         let mut news = self.news.lock();
         news.latest = Some(file.clone());
         news.handed_over += 1;
         news.awaited = awaited.or(news.awaited);
+        self.index.send_replace(file.applied_index);
         self.has_come.notify_all();
     }
 

@@ -125,8 +125,8 @@ impl Store {
         self.host.know_peers();
         for node in self.others() {
             let answer = self.host.transport.request(node, peers::CATALOG, &request).await;
-            let answer = answer.ok().and_then(|answer| serde_json::from_slice(&answer).ok());
-            if let Some(CatalogAnswer::Changed(Changed::Replica(replica))) = answer {
+            let answer = answer.ok().and_then(|answer| serde_json::from_slice::<CatalogAnswer>(&answer).ok());
+            if let Some(Ok(Ok(Changed::Replica(replica)))) = answer.map(Result::from) {
                 return Some(replica);
             }
         }

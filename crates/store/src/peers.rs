@@ -83,6 +83,8 @@ impl Face {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CatalogAnswer {
     Changed(Changed),
+    /// Likewise, with the index in the log of the catalog's group that has it. Nodes whose protocol is of version 6 do not read it.
+    ChangedAt(Changed, u64),
     Refused(CatalogError),
     /// Not done: another node leads, or none.
     NotLeading,
@@ -105,7 +107,7 @@ impl From<Result<Result<Changed, CatalogError>, RequestError>> for CatalogAnswer
 impl From<CatalogAnswer> for Result<Result<Changed, CatalogError>, RequestError> {
     fn from(answer: CatalogAnswer) -> Self {
         match answer {
-            CatalogAnswer::Changed(changed) => Ok(Ok(changed)),
+            CatalogAnswer::Changed(changed) | CatalogAnswer::ChangedAt(changed, _) => Ok(Ok(changed)),
             CatalogAnswer::Refused(error) => Ok(Err(error)),
             CatalogAnswer::NotLeading => Err(RequestError::NotReady),
             CatalogAnswer::Unknown => Err(RequestError::Interrupted),
@@ -183,12 +185,18 @@ impl Handler for PeerHandler {
         Box::pin(async move {
             let Some(store) = store else { return Bytes::new() };
             match (service, from) {
-                (CATALOG, Some(_)) => {
+                (CATALOG, Some(from)) => {
                     let answer: CatalogAnswer = match serde_json::from_slice(&payload) {
                         Ok(command) => store.change_catalog_here(command).await.into(),
                         Err(error) => CatalogAnswer::Failed(error.to_string()),
                     };
-                    json(&answer)
+                    let reads_index = store.host.transport.version_with(from).is_some_and(|version| version >= 7);
+                    match answer {
+                        CatalogAnswer::Changed(changed) if reads_index => {
+                            json(&CatalogAnswer::ChangedAt(changed, store.catalog_follower.index()))
+                        }
+                        answer => json(&answer),
+                    }
                 }
                 (JOIN, None) => json(&welcome(&store, &payload).await),
                 (CLEAR, Some(_)) => match clear(&store, &payload).await {

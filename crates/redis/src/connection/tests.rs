@@ -186,6 +186,34 @@ async fn commands_without_keys_need_no_partition() {
     assert_eq!(replies, "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+PONG\r\n$1\r\nx\r\n+OK\r\n");
 }
 
+/// A node that had a table dropped by the one that leads the catalog once listed it for a while, and did not know one that it had
+/// had created.
+#[tokio::test]
+async fn a_node_knows_what_it_has_had_changed() {
+    let first = TestNode::start(None, config());
+    let second = TestNode::start(Some(&first), config());
+    wait_for("the second node knows who leads the catalog", || second.store.catalog_leader()).await;
+    assert_eq!(second.store.catalog_leader(), Some(first.store.node()));
+    let schema = TableSchema {
+        engine: EngineKind::Memory,
+        partitions: 1,
+        partitioner: Partitioner::default(),
+        model: Model::default(),
+        durability: Durability::None,
+        replicas: 1,
+    };
+    for number in 0..8 {
+        let (name, schema) = (format!("t{number}"), schema.clone());
+        let (settings, absent) = (TableSettings::default(), Default::default());
+        let create = CatalogCommand::Create { name: name.clone(), schema, settings, absent };
+        second.store.change_catalog(create).await.unwrap().unwrap();
+        assert!(second.store.catalog().by_name(&name).is_some() && second.store.table_named(&name).is_some(), "{name}");
+        let drop = CatalogCommand::Drop { name: name.clone(), purge_at: UnixMillis::now() };
+        second.store.change_catalog(drop).await.unwrap().unwrap();
+        assert!(second.store.table_named(&name).is_none(), "{name}");
+    }
+}
+
 /// Gives a connection of its own the same pipeline again and again, until dropped.
 struct Writer {
     stop: Arc<AtomicBool>,
