@@ -1,5 +1,6 @@
 //! The HTTP API. Everything is JSON; an error is `{"error": "...", "outcome": "not done" | "outcome unknown"}`.
 
+use crate::body::Body;
 use crate::cluster::SplitInfo;
 use crate::doors::{self, Nothing};
 use crate::listener::Patience;
@@ -158,6 +159,7 @@ impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         let status = match error {
             RequestError::NoSuchTable(_) => StatusCode::NOT_FOUND,
+            RequestError::Removed => StatusCode::SERVICE_UNAVAILABLE,
             _ if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -313,7 +315,7 @@ async fn show_table(State(server): State<AdminServer>, Path(name): Path<String>)
     Ok(Json(server.table_statistics(&name)?.into()))
 }
 
-async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTable>) -> Reply<TableInfo> {
+async fn create_table(State(server): State<AdminServer>, Body(new): Body<NewTable>) -> Reply<TableInfo> {
     let engine = new.engine.unwrap_or(TableSchema::DEFAULT_ENGINE);
     let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
     let schema = TableSchema {
@@ -335,7 +337,7 @@ async fn create_table(State(server): State<AdminServer>, Json(new): Json<NewTabl
 async fn alter_table(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(change): Json<TableChange>,
+    Body(change): Body<TableChange>,
 ) -> Reply<TableInfo> {
     let altered = server.store.alter_table(&name, |settings| {
         change.settings.apply(settings);
@@ -359,7 +361,7 @@ async fn alter_table(
 async fn drop_table(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(Nothing {}): Json<Nothing>,
+    Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     let purge_at = server.store.purge_time();
     let number = server.table_statistics(&name)?.number;
@@ -376,7 +378,7 @@ struct Rename {
 async fn rename_table(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(rename): Json<Rename>,
+    Body(rename): Body<Rename>,
 ) -> Reply<TableInfo> {
     server.change(CatalogCommand::Rename { name, to: rename.to.clone() }).await?;
     Ok(Json(server.table_statistics(&rename.to)?.into()))
@@ -385,7 +387,7 @@ async fn rename_table(
 async fn truncate_table(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(Nothing {}): Json<Nothing>,
+    Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     server.store.truncate(&table).await?;
@@ -406,7 +408,7 @@ struct Recall {
 async fn recall_table(
     State(server): State<AdminServer>,
     Path(number): Path<u32>,
-    Json(recall): Json<Recall>,
+    Body(recall): Body<Recall>,
 ) -> Reply<TableInfo> {
     let number = TableNumber(number);
     server.change(CatalogCommand::Recall { number, to: recall.name }).await?;

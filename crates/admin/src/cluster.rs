@@ -1,6 +1,7 @@
 //! The cluster as an operator sees it: nodes, where partitions are, where they are to be.
 
 use crate::api::{AdminServer, Failure, Reply};
+use crate::body::Body;
 use crate::doors::Nothing;
 use crate::traffic;
 use axum::Json;
@@ -315,7 +316,7 @@ pub(crate) struct Drain {
 pub(crate) async fn drain(
     State(server): State<AdminServer>,
     Path(node): Path<NodeId>,
-    Json(Drain { is_draining }): Json<Drain>,
+    Body(Drain { is_draining }): Body<Drain>,
 ) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::Drain { node, is_draining }).await?;
     Ok(Json(json!({})))
@@ -324,7 +325,7 @@ pub(crate) async fn drain(
 pub(crate) async fn remove(
     State(server): State<AdminServer>,
     Path(node): Path<NodeId>,
-    Json(Nothing {}): Json<Nothing>,
+    Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::RemoveNode { node }).await?;
     Ok(Json(json!({})))
@@ -333,7 +334,7 @@ pub(crate) async fn remove(
 pub(crate) async fn cancel_split(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(Nothing {}): Json<Nothing>,
+    Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     server.change(CatalogCommand::CancelSplit { name }).await?;
     Ok(Json(json!({})))

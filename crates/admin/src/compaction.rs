@@ -1,6 +1,7 @@
 //! Compactions, and how far they are.
 
 use crate::api::{AdminServer, Reply};
+use crate::body::Body;
 use crate::doors::Nothing;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -22,7 +23,7 @@ pub(crate) struct CompactionInfo {
 pub(crate) async fn begin(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(Nothing {}): Json<Nothing>,
+    Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     let RulesApplied { deleted, changed } = server.store.compact(&table).await?;

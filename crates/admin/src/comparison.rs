@@ -1,6 +1,7 @@
 //! Comparing the replicas of tables.
 
 use crate::api::{AdminServer, Reply};
+use crate::body::Body;
 use crate::metrics::Gauges;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -19,7 +20,7 @@ pub(crate) struct Compare {
 pub(crate) async fn compare(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
-    Json(Compare { bytes_per_second }): Json<Compare>,
+    Body(Compare { bytes_per_second }): Body<Compare>,
 ) -> Reply<Comparison> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     Ok(Json(server.store.compare(&table, bytes_per_second).await))
@@ -35,7 +36,7 @@ pub(crate) struct Replace {
 pub(crate) async fn replace(
     State(server): State<AdminServer>,
     Path((name, partition)): Path<(String, u32)>,
-    Json(Replace { replica }): Json<Replace>,
+    Body(Replace { replica }): Body<Replace>,
 ) -> Reply<serde_json::Value> {
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?.id();
     server.change(CatalogCommand::Replace { table, partition, replica }).await?;

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use tessera_types::Outcome;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -40,7 +40,14 @@ fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), (
     let Some(host) = text(header::HOST) else {
         return Err((StatusCode::BAD_REQUEST, "the header `Host` is missing".into()));
     };
-    if !host.parse().is_ok_and(|host: Authority| is_own(host.host(), hosts)) {
+    // A name with a user before it is none, as is one with what is no port behind it.
+    let is_name = |name: &Authority| {
+        let rest = name.as_str().strip_prefix(name.host());
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+        })
+    };
+    if !host.parse().is_ok_and(|host: Authority| is_name(&host) && is_own(host.host(), hosts)) {
         return forbidden(format!(
             "this node does not answer to the name '{host}'; if it should, add the name to the setting `admin.hosts`"
         ));
@@ -67,8 +74,13 @@ fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), (
 }
 
 fn is_own(host: &str, hosts: &[String]) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let is_address = address.parse::<IpAddr>().is_ok();
+    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_address = match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<Ipv4Addr>().is_ok(),
+    };
+    // With a dot at its end a name is the same one, said to be whole.
+    let host = host.strip_suffix('.').unwrap_or(host);
     is_address || host.eq_ignore_ascii_case("localhost") || hosts.iter().any(|own| own.eq_ignore_ascii_case(host))
 }
 
@@ -86,11 +98,32 @@ mod tests {
 
     #[test]
     fn only_own_names_are_answered_to() {
-        let hosts = ["localhost:8080", "LOCALHOST", "127.0.0.1:8080", "[::1]:8080", "10.1.2.3", "DB.example:8080"];
+        let hosts = [
+            "localhost:8080",
+            "LOCALHOST",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "10.1.2.3",
+            "DB.example:8080",
+            "db.example.:8080",
+        ];
         for host in hosts {
             assert_eq!(outcome(Method::GET, &[("host", host)]), 200, "{host}");
         }
-        for host in ["evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", "a b", "user@"] {
+        for host in [
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "",
+            "a b",
+            "user@",
+            "me@localhost:8080",
+            "[127.0.0.1]",
+            "[localhost]",
+            "localhost:http",
+            "localhost:99999",
+            "localhost:",
+        ] {
             assert_eq!(outcome(Method::GET, &[("host", host)]), 403, "{host}");
         }
         assert_eq!(outcome(Method::GET, &[]), 400);

@@ -1,6 +1,7 @@
 //! The admin face: tables, status, metrics and health over HTTP.
 
 mod api;
+mod body;
 mod cluster;
 mod compaction;
 mod comparison;

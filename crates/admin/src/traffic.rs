@@ -1,6 +1,7 @@
 //! What partitions are asked: which are hot, and which of their keys.
 
 use crate::api::{AdminServer, Failure, Reply};
+use crate::body::Body;
 use crate::cluster;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -80,7 +81,7 @@ pub(crate) struct HotKeysWanted {
 pub(crate) async fn hot_keys(
     State(server): State<AdminServer>,
     Path((name, partition)): Path<(String, u32)>,
-    Json(HotKeysWanted { seconds }): Json<HotKeysWanted>,
+    Body(HotKeysWanted { seconds }): Body<HotKeysWanted>,
 ) -> Reply<HotKeysFound> {
     let refuse = |why: String| Failure(StatusCode::UNPROCESSABLE_ENTITY, why, Outcome::NotDone);
     let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
