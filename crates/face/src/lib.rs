@@ -2,8 +2,10 @@
 //! sockets, and how they are kept from waiting for each other before they have said who they are.
 
 pub mod buffers;
+mod client_memory;
 mod handshakes;
 mod socket;
 
+pub use client_memory::{ClientMemory, ClientShare};
 pub use handshakes::Handshakes;
 pub use socket::{Input, no_longer_read, read, write};

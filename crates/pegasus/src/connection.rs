@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tessera_face::{Input, buffers};
+use tessera_face::{ClientShare, Input, buffers};
 use tessera_store::Leader;
 use tessera_types::Admitted;
 use tokio::net::TcpStream;
@@ -29,6 +29,7 @@ pub(crate) struct Connection {
     server: Arc<PegasusServer>,
     stream: TcpStream,
     access: Access,
+    memory: Arc<ClientShare>,
     input: BytesMut,
     /// Bytes still to come of a request that was refused for its length.
     unwanted: usize,
@@ -37,8 +38,9 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream, access: Access) -> Self {
-        Self { server, stream, access, input: BytesMut::new(), unwanted: 0, output: Vec::new(), outbox: Arc::default() }
+    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream, access: Access, memory: Arc<ClientShare>) -> Self {
+        let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
+        Self { server, stream, access, memory, input, unwanted: 0, output, outbox }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -178,10 +180,12 @@ impl Connection {
 
     /// Has a reply made by a task of its own.
     fn reply_later(&self, reply: impl Future<Output = Vec<u8>> + Send + 'static) {
-        let outbox = self.outbox.clone();
+        let (outbox, memory) = (self.outbox.clone(), self.memory.clone());
         outbox.expect();
         tokio::spawn(async move {
             let reply = reply.await;
+            // Until the connection takes it and says what it holds in all.
+            memory.hold_more(reply.len());
             outbox.reply(|out| out.extend_from_slice(&reply));
         });
     }
@@ -192,6 +196,7 @@ impl Connection {
 
     /// Writes the replies that are ready; fails if the client takes none of them for too long.
     async fn write_out(&mut self) -> io::Result<()> {
+        self.memory.hold(self.input.capacity() + self.output.capacity());
         tessera_face::write(&mut self.stream, &self.output, self.server.config.write_timeout).await?;
         buffers::give_back(&mut self.output);
         Ok(())

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tessera_face::ClientMemory;
 use tessera_store::{Face, Store};
 use tokio::net::TcpStream;
 
@@ -20,6 +21,8 @@ pub struct PegasusConfig {
     pub max_clients: usize,
     /// How long a client may take to read a part of its replies before it is dropped.
     pub write_timeout: Duration,
+    /// What the clients of all faces may cost together.
+    pub client_memory: Arc<ClientMemory>,
     /// Longest write, in bytes: longer requests cannot be meant.
     pub write_bytes: usize,
     /// Where clients reach this node, as `HOST:PORT`.
@@ -68,8 +71,18 @@ impl PegasusServer {
             return;
         };
         if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {
-            if let Err(error) = Connection::new(self.clone(), stream, access).run().await {
-                tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
+            let memory = self.config.client_memory.join();
+            tokio::select! {
+                outcome = Connection::new(self.clone(), stream, access, memory.clone()).run() => {
+                    if let Err(error) = outcome {
+                        tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
+                    }
+                }
+                () = memory.evicted() => tracing::warn!(
+                    %address,
+                    bytes = memory.bytes(),
+                    "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
+                ),
             }
         } else {
             tracing::warn!(%address, limit = self.config.max_clients, "too many connections of Pegasus clients");

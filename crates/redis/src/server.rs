@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tessera_face::Handshakes;
+use tessera_face::{ClientMemory, Handshakes};
 use tessera_store::{Face, Store};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -28,6 +28,8 @@ pub struct RedisConfig {
     /// Microseconds from which a command goes to the slow log; negative for never.
     pub slow_log_micros: i64,
     pub slow_log_entries: usize,
+    /// What the clients of all faces may cost together.
+    pub client_memory: Arc<ClientMemory>,
     pub access: Access,
     /// The port that INFO shows.
     pub port: u16,

@@ -24,6 +24,7 @@ pub(crate) fn config() -> RedisConfig {
     RedisConfig {
         max_clients: 1_000,
         write_timeout: Duration::from_secs(10),
+        client_memory: tessera_face::ClientMemory::new(0),
         slow_log_micros: -1,
         slow_log_entries: 128,
         access: Access::new(Vec::new()),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
+use tessera_face::ClientMemory;
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
@@ -54,7 +55,8 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let pegasus_port = pegasus_addresses.first().map(SocketAddr::port);
     let secret = Secret::new(&config.cluster_secret()?);
     let site = site(config, peer_address.port(), redis_address.port(), admin_address.port(), pegasus_port);
-    let pegasus_config = pegasus_config(config, &site);
+    let client_memory = ClientMemory::new(config.clients.memory_limit_bytes);
+    let pegasus_config = pegasus_config(config, &site, client_memory.clone());
 
     let (store, store_workers) =
         Store::open(StoreConfig { secret, accept_older_data, ..store_config(config, workers, site) }, peer_listener)
@@ -65,7 +67,11 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
                 }
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
             })?;
-    let redis = RedisServer::new(store.clone(), redis_config(config, redis_address.port()), acceptor.clone());
+    let redis = RedisServer::new(
+        store.clone(),
+        redis_config(config, redis_address.port(), client_memory.clone()),
+        acceptor.clone(),
+    );
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
     let threads: Vec<JoinHandle<()>> = store_workers
         .into_iter()
@@ -87,7 +93,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             }
         }
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let metrics = face_metrics(redis.clone(), pegasus.clone());
+        let metrics = face_metrics(redis.clone(), pegasus.clone(), client_memory);
         let words = doors.into_iter().map(|door| door.words).collect();
         let admin = AdminServer::new(store.clone(), token_check(config), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
@@ -317,7 +323,7 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
     }
 }
 
-fn redis_config(config: &Config, port: u16) -> RedisConfig {
+fn redis_config(config: &Config, port: u16, client_memory: Arc<ClientMemory>) -> RedisConfig {
     for user in config.redis.users.iter().filter(|user| user.password_sha256.is_some()) {
         tracing::warn!(
             user = user.name,
@@ -340,15 +346,17 @@ fn redis_config(config: &Config, port: u16) -> RedisConfig {
         write_timeout: Duration::from_millis(config.redis.write_timeout_ms),
         slow_log_micros: config.redis.slow_log_micros,
         slow_log_entries: config.redis.slow_log_entries,
+        client_memory,
         access: Access::new(users.collect()),
         port,
     }
 }
 
-fn pegasus_config(config: &Config, site: &Site) -> PegasusConfig {
+fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>) -> PegasusConfig {
     PegasusConfig {
         max_clients: config.pegasus.max_clients,
         write_timeout: Duration::from_millis(config.pegasus.write_timeout_ms),
+        client_memory,
         write_bytes: config.limits.write_bytes,
         address: site.pegasus.clone(),
         open_to: openings(config),
@@ -375,7 +383,11 @@ fn admin_hosts(config: &Config) -> Vec<String> {
     names.filter(|name| !name.is_empty()).cloned().collect()
 }
 
-fn face_metrics(redis: Arc<RedisServer>, pegasus: Arc<PegasusServer>) -> tessera_admin::ExtraMetrics {
+fn face_metrics(
+    redis: Arc<RedisServer>,
+    pegasus: Arc<PegasusServer>,
+    client_memory: Arc<ClientMemory>,
+) -> tessera_admin::ExtraMetrics {
     Arc::new(move |gauges| {
         let (now, total, refused) = redis.connection_counts();
         gauges.set("tessera_redis_connections", "Open connections", &[], now as f64);
@@ -394,5 +406,8 @@ fn face_metrics(redis: Arc<RedisServer>, pegasus: Arc<PegasusServer>) -> tessera
         gauges.set("tessera_pegasus_connections", "Open connections", &[], connections);
         gauges.set("tessera_pegasus_requests_total", "Requests so far", &[], requests as f64);
         gauges.set("tessera_pegasus_forwarded_total", "Requests to nodes that lead", &[], forwarded as f64);
+        let (used, evicted) = (client_memory.used() as f64, client_memory.evicted() as f64);
+        gauges.set("tessera_clients_memory_bytes", "Requests and replies that clients hold up", &[], used);
+        gauges.set("tessera_clients_evicted_total", "Clients closed since they held the most memory", &[], evicted);
     })
 }

@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pegasus", &["types", "store", "face"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
-    ("tessera", &["types", "engine", "store", "redis", "pegasus", "admin", "bench"]),
+    ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "admin", "bench"]),
 ];
 
 /// Libraries that one crate alone may name.

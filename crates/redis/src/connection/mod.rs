@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 pub(crate) use stream::Stream;
-use tessera_face::buffers;
+use tessera_face::{ClientShare, buffers};
 use tessera_types::{RequestError, UnixMillis};
 use turn::Turn;
 
@@ -71,6 +71,7 @@ pub(crate) struct Connection {
     client: Arc<Client>,
     stream: Stream,
     session: Session,
+    memory: Arc<ClientShare>,
     input: Vec<u8>,
     output: Replies,
     /// Writes that are not sent yet.
@@ -93,7 +94,9 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Stream) -> Self {
         let session = Session::new(&server);
+        let memory = server.config.client_memory.join();
         Self {
+            memory,
             server,
             client,
             stream,
@@ -114,7 +117,7 @@ impl Connection {
 
     /// Serves until the client leaves, errs, is killed or stops reading.
     pub(crate) async fn run(mut self) {
-        let client = self.client.clone();
+        let (client, memory) = (self.client.clone(), self.memory.clone());
         self.session.show(&client);
         let serve = async {
             while !self.closing {
@@ -134,6 +137,14 @@ impl Connection {
                 }
             }
             () = client.kill.notified() => {}
+            () = memory.evicted() => {
+                tracing::warn!(
+                    client = client.id,
+                    address = %client.address,
+                    bytes = memory.bytes(),
+                    "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
+                );
+            }
         }
     }
 
@@ -260,7 +271,13 @@ impl Connection {
         self.output.error(self.session.protocol, error);
     }
 
+    /// Bytes that the connection has taken from the node's memory.
+    fn held_bytes(&self) -> usize {
+        self.input.capacity() + self.frame.held_bytes() + self.output.len()
+    }
+
     async fn write_out(&mut self) -> io::Result<()> {
+        self.memory.hold(self.held_bytes());
         if self.output.is_empty() || matches!(self.stream, Stream::Nowhere) {
             return Ok(());
         }

@@ -48,6 +48,11 @@ struct Unparsed {
 const KEPT_ARGUMENTS: usize = 1 << 10;
 
 impl Frame {
+    /// What the frame takes of the heap: a command of many empty arguments takes more here than it has bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.arguments.capacity() * size_of::<Range<usize>>()
+    }
+
     /// The words of an inline command; `buffer` is what [`arguments`](Self::arguments) are ranges of.
     pub fn words<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
         match &self.unquoted {

@@ -55,6 +55,9 @@ pub trait Route {
 
     /// Parts go to another node.
     fn note_forwarded(&self);
+
+    /// Replies of so many bytes have come, and are held until all parts have an outcome.
+    fn note_replies(&self, _bytes: usize) {}
 }
 
 impl Store {
@@ -101,7 +104,7 @@ impl Store {
             }
             for (which, answer) in asked {
                 let answer = answer.await.unwrap_or(Err(RequestFailure::Lost));
-                take_outcomes(parts, &which, answer);
+                route.note_replies(take_outcomes(parts, &which, answer));
                 keep_order(parts, &which);
             }
             let left_before = std::mem::replace(&mut left, part::without_outcome(parts));

@@ -88,15 +88,16 @@ pub(super) fn take_outcomes<W>(
     parts: &mut [Part<W>],
     which: &[usize],
     answer: Result<Vec<PartOutcome>, RequestFailure>,
-) {
+) -> usize {
     let mut outcomes = match answer {
         // Refused as a whole: the other node is just starting, or does not know the table yet.
-        Ok(outcomes) if outcomes.is_empty() => return,
-        Err(RequestFailure::NotSent) => return,
+        Ok(outcomes) if outcomes.is_empty() => return 0,
+        Err(RequestFailure::NotSent) => return 0,
         Ok(outcomes) => outcomes,
         Err(RequestFailure::Lost) => Vec::new(),
     }
     .into_iter();
+    let mut bytes = 0;
     for at in which {
         let part = &mut parts[*at];
         part.outcome = match outcomes.next().unwrap_or(PartOutcome::Unknown) {
@@ -104,7 +105,11 @@ pub(super) fn take_outcomes<W>(
             PartOutcome::Unknown if part.is_repeatable => None,
             outcome => Some(outcome),
         };
+        if let Some(PartOutcome::Done(reply)) = &part.outcome {
+            bytes += reply.len();
+        }
     }
+    bytes
 }
 
 /// What comes later in the pipeline must not take effect earlier: when a partition began to serve halfway, what came before that

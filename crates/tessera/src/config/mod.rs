@@ -24,6 +24,7 @@ pub struct Config {
     pub insecure: bool,
     pub redis: RedisSection,
     pub pegasus: PegasusSection,
+    pub clients: ClientsSection,
     pub admin: AdminSection,
     pub cluster: ClusterSection,
     pub tls: TlsSection,
@@ -45,6 +46,14 @@ pub struct RedisSection {
     pub slow_log_micros: i64,
     pub slow_log_entries: usize,
     pub users: Vec<UserSection>,
+}
+
+/// Clients of all faces.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientsSection {
+    /// What they may cost together; 0 for no limit.
+    pub memory_limit_bytes: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,6 +203,7 @@ impl Default for Config {
             insecure: false,
             redis: RedisSection::default(),
             pegasus: PegasusSection::default(),
+            clients: ClientsSection::default(),
             admin: AdminSection::default(),
             cluster: ClusterSection::default(),
             tls: TlsSection::default(),
@@ -237,6 +247,12 @@ impl Default for RedisSection {
             slow_log_entries: 128,
             users: Vec::new(),
         }
+    }
+}
+
+impl Default for ClientsSection {
+    fn default() -> Self {
+        Self { memory_limit_bytes: 1 << 30 }
     }
 }
 

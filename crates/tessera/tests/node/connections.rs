@@ -89,6 +89,50 @@ fn a_client_that_does_not_read_is_dropped_and_others_go_on() {
     });
 }
 
+/// Twenty clients that asked for replies of many megabytes and did not read them once took all the memory of a machine, and so did
+/// ones that began commands of a million empty arguments.
+#[test]
+fn clients_that_hold_the_most_are_closed_before_all_hold_too_much() {
+    const LIMIT: usize = 64 * MIB;
+    const ATTACKERS: usize = 20;
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[&format!("clients.memory_limit_bytes={LIMIT}")]);
+    node.cli("table create m --engine memory");
+    let mut client = node.client();
+    client.run("TABLE m");
+    assert_eq!(client.call(&[b"SET".to_vec(), b"big".to_vec(), vec![b'x'; MIB]]).unwrap(), Value::Simple("OK".into()));
+    let gets = encode(&[vec![b"MGET".to_vec()], vec![b"big".to_vec(); 16]].concat());
+    let begun = [&b"*1000000\r\n"[..], &b"$0\r\n\r\n".repeat(300_000)].concat();
+    let memory = resident_bytes(&node);
+    let evicted = |client: &mut Client| {
+        let Value::Bulk(info) = client.run("INFO stats") else { panic!("text") };
+        let info = String::from_utf8(info).unwrap();
+        let count = info.lines().find_map(|line| line.strip_prefix("evicted_clients:")).unwrap().trim().to_string();
+        count.parse::<usize>().unwrap()
+    };
+    let mut before = 0;
+    for attack in [gets, begun] {
+        let mut attackers: Vec<Client> = (0..ATTACKERS).map(|_| node.client()).collect();
+        for attacker in &mut attackers {
+            attacker.run("TABLE m");
+        }
+        attackers.iter_mut().for_each(|attacker| _ = attacker.send(&attack));
+        wait_for("clients are closed", Duration::from_secs(30), || {
+            assert_eq!(client.run("STRLEN big"), Value::Integer(1 << 20), "others go on");
+            // One reply or command for each thread comes on top of it.
+            assert!(resident_bytes(&node) < memory + 3 * LIMIT, "{} MiB", resident_bytes(&node) / MIB);
+            (evicted(&mut client) > before).then_some(())
+        });
+        before = evicted(&mut client);
+        drop(attackers);
+    }
+    assert_eq!(client.run("CONFIG SET maxmemory-clients 1000000"), Value::Simple("OK".into()));
+    let mut large = node.client();
+    large.run("TABLE m");
+    large.send(&encode(&[b"MGET".to_vec(), b"big".to_vec(), b"big".to_vec()])).unwrap();
+    assert!(large.read().is_err(), "it alone holds too much");
+}
+
 #[test]
 fn absurd_lengths_are_refused_when_announced() {
     let data = TempDir::new().unwrap();

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tessera_face::ClientShare;
 use tessera_store::{Face, Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
 use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
 
@@ -54,6 +55,7 @@ impl Elsewhere {
 /// The pipeline of a client, on its way to the nodes that lead what it is about.
 struct Forwarding<'a> {
     server: &'a Arc<RedisServer>,
+    memory: &'a ClientShare,
     protocol: Protocol,
     choices: Choices,
 }
@@ -73,6 +75,10 @@ impl Route for Forwarding<'_> {
 
     fn note_forwarded(&self) {
         self.server.forwarded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn note_replies(&self, bytes: usize) {
+        self.memory.hold_more(bytes);
     }
 }
 
@@ -237,8 +243,8 @@ impl Connection {
 
     /// Has every part carried out by whoever leads its partition.
     async fn reach(&self, table: &Arc<Table>, mut parts: Vec<Part>) -> Vec<PartOutcome> {
-        let server = &self.server;
-        let route = Forwarding { server, protocol: self.session.protocol, choices: self.session.choices };
+        let (server, memory) = (&self.server, &*self.memory);
+        let route = Forwarding { server, memory, protocol: self.session.protocol, choices: self.session.choices };
         if let Some(successor) = server.store.route(table, &route, &mut parts, PATIENCE).await {
             Box::pin(self.reach_successor(&successor, &mut parts)).await;
         }

@@ -45,6 +45,7 @@ impl Connection {
         let statistics = server.store.statistics();
         vec![
             ("maxclients", server.max_clients.load(Ordering::Relaxed).to_string()),
+            ("maxmemory-clients", server.config.client_memory.limit().to_string()),
             ("maxmemory", statistics.memory_limit_bytes.to_string()),
             ("port", server.config.port.to_string()),
             ("databases", server.store.tables().len().to_string()),
@@ -65,6 +66,7 @@ impl Connection {
         let count = || number().map(|number| usize::try_from(number).unwrap_or(0));
         match name {
             "maxclients" => self.server.max_clients.store(count()?.max(1), Ordering::Relaxed),
+            "maxmemory-clients" => self.server.config.client_memory.set_limit(count()?),
             "slowlog-log-slower-than" => self.server.slow_log.set_threshold_micros(number()?),
             "slowlog-max-len" => self.server.slow_log.set_capacity(count()?),
             _ => {

@@ -45,6 +45,7 @@ impl Connection {
                 line("connected_clients", &server.clients.count()),
                 line("maxclients", &server.max_clients.load(Ordering::Relaxed)),
                 line("blocked_clients", &0),
+                line("mem_clients", &server.config.client_memory.used()),
             ],
         );
         section(
@@ -74,6 +75,7 @@ impl Connection {
                 line("keyspace_hits", &server.read_hits.load(Ordering::Relaxed)),
                 line("keyspace_misses", &server.read_misses.load(Ordering::Relaxed)),
                 line("expired_keys", &statistics.tables.iter().map(|table| table.engine.expired_removed).sum::<u64>()),
+                line("evicted_clients", &server.config.client_memory.evicted()),
                 line("evicted_keys", &statistics.tables.iter().map(|table| table.engine.evicted).sum::<u64>()),
             ],
         );
