@@ -1,6 +1,6 @@
 //! Deleting all records of a table.
 
-use crate::machine::{Operation, Verdict, WriteOptions};
+use crate::operation::{Operation, Verdict, WriteOptions};
 use crate::peers;
 use crate::store::Store;
 use crate::table::Table;

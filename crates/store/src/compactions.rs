@@ -1,30 +1,19 @@
 //! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are. Tables with rules have
 //! those applied once a day besides.
 
+use crate::compaction_state::CompactionState;
 use crate::host::Host;
 use crate::peers;
 use crate::rules::RulesApplied;
 use crate::store::Store;
 use crate::table::{Table, request_error};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tessera_types::{NodeId, RequestError, TableId, TableSettings, UnixMillis};
 
 const MINUTE: u64 = 60_000;
 const DAY: u64 = 1_440 * MINUTE;
-
-/// How far a node is with compacting its replicas of a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CompactionState {
-    /// How many are under way.
-    pub running: u32,
-    /// Share of the one that began last that is done, 0 to 1.
-    pub done: f64,
-    /// When one last ended, since the node started.
-    pub ended: Option<UnixMillis>,
-}
 
 impl Store {
     /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.

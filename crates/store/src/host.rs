@@ -8,7 +8,7 @@ use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::lease::Lease;
-use crate::machine::WriteCommand;
+use crate::operation::WriteCommand;
 use crate::peers::{self, ServeFace};
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};

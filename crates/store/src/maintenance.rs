@@ -2,7 +2,7 @@
 //! can shrink, purging dropped tables, and starting work for which there was no thread.
 
 use crate::host::Host;
-use crate::machine::{Operation, Ticket, Verdict, WriteCommand};
+use crate::operation::{Operation, Ticket, Verdict, WriteCommand};
 use crate::table::{Table, group_of};
 use crate::transaction::Transaction;
 use parking_lot::{Condvar, Mutex};

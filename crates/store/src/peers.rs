@@ -3,7 +3,7 @@
 use crate::compactions;
 use crate::comparison;
 use crate::host::Host;
-use crate::hot_keys;
+use crate::hot_key_search;
 use crate::identity::{JoinRequest, Welcome};
 use crate::router::Outcomes;
 use crate::snapshot::Progress;
@@ -214,7 +214,7 @@ impl Handler for PeerHandler {
                     store.host.transport.ask_no_more(from).await;
                     Bytes::new()
                 }
-                (HOT_KEYS, Some(_)) => json(&hot_keys::answer(&store.host, &payload).await),
+                (HOT_KEYS, Some(_)) => json(&hot_key_search::answer(&store.host, &payload).await),
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,
                 (PEGASUS, Some(_)) => ask(&store, Face::Pegasus, payload).await,

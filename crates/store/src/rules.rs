@@ -4,7 +4,7 @@
 //! like any write, so replicas stay alike, and a record that is written meanwhile is judged as it is then.
 
 use crate::Transaction;
-use crate::machine::{Operation, Verdict, WriteOptions};
+use crate::operation::{Operation, Verdict, WriteOptions};
 use crate::store::Store;
 use crate::table::{Table, request_error};
 use bytes::Bytes;

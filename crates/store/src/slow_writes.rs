@@ -4,7 +4,7 @@
 //! up, for as long as its rate limit or the disk needs: such a write goes on in a thread of its own, and what is committed
 //! for RocksDB meanwhile waits in the loop, which serves other engines, leases and elections.
 
-use crate::machine::WriteCommand;
+use crate::operation::WriteCommand;
 use crate::table::Table;
 use crate::threads::Threads;
 use bytes::Bytes;

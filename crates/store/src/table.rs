@@ -2,13 +2,13 @@
 
 use crate::admission::{Admissions, Gate};
 use crate::clock::ClusterClock;
-use crate::compactions::CompactionState;
+use crate::compaction_state::CompactionState;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
 use crate::lease::Lease;
-use crate::machine::WriteCommand;
 use crate::meter::Meter;
-use crate::split::Outflow;
+use crate::operation::WriteCommand;
+use crate::outflow::Outflow;
 use crate::watch::{Watch, WatchList};
 use arc_swap::ArcSwap;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! What travels: the mark in the log that says what is to be digested, and the digest that a replica answers with.
 
-use crate::machine::{Operation, Verdict};
+use crate::operation::{Operation, Verdict};
 use crate::transaction::Transaction;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;

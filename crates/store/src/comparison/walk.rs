@@ -6,7 +6,7 @@ use super::outcome::{ComparisonOutcome, Difference, PartitionComparison, Replica
 use super::replica::{TakePart, take_part_here};
 use super::verdict::{Digests, are_equal, standing_alone};
 use crate::driver::look;
-use crate::machine::{Ticket, WriteCommand};
+use crate::operation::{Ticket, WriteCommand};
 use crate::peers;
 use crate::store::Store;
 use crate::table::{Table, group_of};

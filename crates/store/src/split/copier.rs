@@ -1,11 +1,11 @@
 //! Copies a partition that this node leads.
 
-use super::outflow::Tap;
 use super::page::{self, Place};
 use super::seal::{Seal, is_sealed};
 use super::sorter::Sorter;
 use super::steps::{self, Step};
-use crate::machine::{Operation, WriteOptions};
+use crate::operation::{Operation, WriteOptions};
+use crate::outflow::Tap;
 use crate::store::Store;
 use crate::table::{Table, group_of};
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 //! What the cluster agrees on meanwhile is in `tessera_cluster`'s module `catalog::split`.
 //!
 //! 1. The leader tells the catalog that it begins, and clears the two new partitions.
-//! 2. It puts a *tap* on what its partition applies ([`outflow`]), and copies its records page by page; after each page it
+//! 2. It puts a *tap* on what its partition applies ([`outflow`](crate::outflow)), and copies its records page by page; after each page it
 //!    sends what the tap has caught by then. What the tap caught may be older than the page, never what comes after it: in the end every record
 //!    is what was written last.
 //! 3. When it has caught up, and all other partitions have, it *seals* its partition: the last entry of the log to change
@@ -17,7 +17,6 @@
 //! finds in the catalog that another has begun begins anew itself, since the other one may never end.
 
 mod copier;
-mod outflow;
 mod page;
 mod seal;
 mod sorter;
@@ -26,6 +25,5 @@ mod steps;
 mod tests;
 
 pub(crate) use copier::Copiers;
-pub(crate) use outflow::Outflow;
 pub(crate) use seal::is_sealed;
 pub(crate) use steps::take_step;

@@ -1,6 +1,6 @@
 //! The record that ends a partition.
 
-use crate::machine::{Operation, Verdict};
+use crate::operation::{Operation, Verdict};
 use crate::table::Table;
 use crate::transaction::Transaction;
 use parking_lot::Mutex;

@@ -3,7 +3,7 @@
 //! A request between nodes: `u8 kind | u32 table | u32 partition | u64 attempt | u64 index`, integers little-endian, then
 //! mutations as log entries carry them. The answer is JSON.
 
-use crate::machine::{Operation, Verdict, WriteOptions};
+use crate::operation::{Operation, Verdict, WriteOptions};
 use crate::peers;
 use crate::store::Store;
 use crate::table::{Leader, Table};

@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A tap, which is closed when this is dropped.
-pub(super) struct Tap<'a> {
+pub(crate) struct Tap<'a> {
     outflow: &'a Outflow,
     number: u64,
 }
@@ -42,7 +42,7 @@ impl Outflow {
     }
 
     /// From when this returns on, what is applied can be [taken](Tap::take).
-    pub(super) fn tap(&self) -> Tap<'_> {
+    pub(crate) fn tap(&self) -> Tap<'_> {
         let mut state = self.state.lock();
         *state = State { tap: state.tap + 1, is_sealed: state.is_sealed, ..State::default() };
         self.update(&state, true);
@@ -70,7 +70,7 @@ impl Outflow {
     }
 
     /// It is not known whether the seal is in the log, so it will be put there again.
-    pub(super) fn unseal(&self) {
+    pub(crate) fn unseal(&self) {
         let mut state = self.state.lock();
         state.is_sealed = false;
         self.update(&state, self.is_tapped.load(Ordering::Acquire));
@@ -86,7 +86,7 @@ impl Outflow {
 
 impl Tap<'_> {
     /// What was applied since the last call; `None` if the partition is led here no longer.
-    pub(super) fn take(&self) -> Option<Vec<Bytes>> {
+    pub(crate) fn take(&self) -> Option<Vec<Bytes>> {
         let mut state = self.outflow.state.lock();
         if state.tap != self.number {
             return None;
