@@ -1,6 +1,6 @@
 //! The body of a request that changes something: a JSON object.
 
-use crate::api::Failure;
+use crate::failure::Failure;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;

@@ -1,8 +1,10 @@
 //! The cluster as an operator sees it: nodes, where partitions are, where they are to be.
 
-use crate::api::{AdminServer, Failure, Reply};
 use crate::body::Body;
 use crate::doors::Nothing;
+use crate::failure::{Failure, Reply};
+use crate::gauges::Gauges;
+use crate::server::AdminServer;
 use crate::traffic;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -274,7 +276,7 @@ impl ClusterInfo {
 }
 
 /// Adds what the node knows of the cluster to the metrics.
-pub(crate) fn measure(store: &Store, gauges: &mut crate::metrics::Gauges) {
+pub(crate) fn measure(store: &Store, gauges: &mut Gauges) {
     let cluster = info(store);
     gauges.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
     let help = "Replicas on this node whose log and state do not fit together";

@@ -1,8 +1,9 @@
 //! Compactions, and how far they are.
 
-use crate::api::{AdminServer, Reply};
 use crate::body::Body;
 use crate::doors::Nothing;
+use crate::failure::Reply;
+use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;

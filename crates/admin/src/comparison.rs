@@ -1,8 +1,9 @@
 //! Comparing the replicas of tables.
 
-use crate::api::{AdminServer, Reply};
 use crate::body::Body;
-use crate::metrics::Gauges;
+use crate::failure::Reply;
+use crate::gauges::Gauges;
+use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;

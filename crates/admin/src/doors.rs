@@ -9,7 +9,8 @@
 //! - A form, and a script that does not ask the server first, cannot send JSON under its own content type. So whatever
 //!   changes something has a body of JSON, an empty object if there is nothing to say.
 
-use crate::api::{AdminServer, Failure};
+use crate::failure::Failure;
+use crate::server::AdminServer;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};

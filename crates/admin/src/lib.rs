@@ -6,10 +6,15 @@ mod cluster;
 mod compaction;
 mod comparison;
 mod doors;
+mod failure;
+mod gauges;
 mod listener;
 mod metrics;
+mod server;
+mod tables;
 mod traffic;
 
-pub use api::{AdminServer, ExtraMetrics, NewTable, SettingsChange, TableInfo, TokenCheck};
+pub use gauges::Gauges;
 pub use listener::AdminListener;
-pub use metrics::Gauges;
+pub use server::{AdminServer, ExtraMetrics, TokenCheck};
+pub use tables::{NewTable, SettingsChange, TableInfo};

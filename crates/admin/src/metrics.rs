@@ -1,36 +1,8 @@
 //! What Prometheus scrapes. Values are gathered when asked for, so that serving costs nothing for them.
 
-use crate::api::ExtraMetrics;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
-use std::sync::atomic::AtomicU64;
+use crate::gauges::Gauges;
+use crate::server::ExtraMetrics;
 use tessera_store::{LogStatus, Store};
-
-type Labels = Vec<(String, String)>;
-type Values = Family<Labels, Gauge<f64, AtomicU64>>;
-
-/// Collects the values of one scrape.
-#[derive(Default)]
-pub struct Gauges {
-    registry: Registry,
-    families: std::collections::HashMap<&'static str, Values>,
-}
-
-impl Gauges {
-    /// Adds a value under a name; names that grow with time end in `_total`.
-    pub fn set(&mut self, name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) {
-        let registry = &mut self.registry;
-        let family = self.families.entry(name).or_insert_with(|| {
-            let family = Values::default();
-            registry.register(name, help, family.clone());
-            family
-        });
-        let labels = labels.iter().map(|(key, value)| ((*key).to_string(), (*value).to_string())).collect();
-        family.get_or_create(&labels).set(value);
-    }
-}
 
 pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
     let mut gauges = Gauges::default();
@@ -117,10 +89,5 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
     crate::cluster::measure(store, &mut gauges);
     crate::comparison::measure(store, &mut gauges);
     extra(&mut gauges);
-    let mut text = String::new();
-    // Encoding into a string fails only where a metric's own encoding does.
-    if encode(&mut text, &gauges.registry).is_err() {
-        text.clear();
-    }
-    text
+    gauges.text()
 }

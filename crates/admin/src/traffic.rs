@@ -1,8 +1,8 @@
 //! What partitions are asked: which are hot, and which of their keys.
 
-use crate::api::{AdminServer, Failure, Reply};
 use crate::body::Body;
-use crate::cluster;
+use crate::failure::{Failure, Reply};
+use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -42,7 +42,7 @@ pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> 
         .zip(reads.into_iter().zip(writes))
         .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
             partition,
-            leader: cluster::leader(store, entry.id, partition),
+            leader: store.table(entry.id).and_then(|table| table.known_leader(partition)),
             traffic: *traffic,
             is_hot_for_reads,
             is_hot_for_writes,

@@ -1,0 +1,56 @@
+//! What all requests share.
+
+use crate::failure::Failure;
+use crate::gauges::Gauges;
+use std::sync::Arc;
+use tessera_store::{CatalogCommand, Changed, Store, TableStatistics};
+use tessera_types::RequestError;
+
+/// Answers whether a bearer token is the right one.
+pub type TokenCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Lines of Prometheus text that other parts of the process add to `/metrics`.
+pub type ExtraMetrics = Arc<dyn Fn(&mut Gauges) + Send + Sync>;
+
+/// The admin face of a node.
+#[derive(Clone)]
+pub struct AdminServer {
+    pub(crate) store: Store,
+    pub(crate) token: Option<TokenCheck>,
+    /// Names under which requests may come.
+    pub(crate) hosts: Arc<[String]>,
+    /// Which doors of the node are open to whom, in words.
+    pub(crate) doors: Arc<[String]>,
+    pub(crate) extra_metrics: ExtraMetrics,
+}
+
+impl AdminServer {
+    /// With `token`, requests other than health checks need it as bearer token. They come under an address, as `localhost`, or
+    /// under one of the names in `hosts`.
+    /// `doors` says which doors of the node are open to whom.
+    pub fn new(
+        store: Store,
+        token: Option<TokenCheck>,
+        hosts: Vec<String>,
+        doors: Vec<String>,
+        extra_metrics: ExtraMetrics,
+    ) -> Self {
+        Self { store, token, hosts: hosts.into(), doors: doors.into(), extra_metrics }
+    }
+
+    pub(crate) fn table_statistics(&self, name: &str) -> Result<TableStatistics, Failure> {
+        let tables = self.store.statistics().tables;
+        let found = tables.into_iter().find(|table| table.name == name);
+        found.ok_or_else(|| RequestError::NoSuchTable(name.into()).into())
+    }
+
+    pub(crate) async fn change(&self, command: CatalogCommand) -> Result<Changed, Failure> {
+        let is_new = matches!(command, CatalogCommand::Create { .. });
+        let changed = self.store.change_catalog(command).await??;
+        // Whoever created a table wants to use it.
+        if let (Changed::Table(table), true) = (&changed, is_new) {
+            self.store.wait_until_served(*table).await;
+        }
+        Ok(changed)
+    }
+}

@@ -1,0 +1,234 @@
+//! Tables: what there are, how they are made, changed, dropped and recalled.
+
+use crate::body::Body;
+use crate::cluster::SplitInfo;
+use crate::doors::Nothing;
+use crate::failure::Reply;
+use crate::server::AdminServer;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::convert::Infallible;
+use tessera_store::{
+    AlterError, CatalogCommand, Counts, EngineStatistics, RocksStatistics, TableEntry, TableStatistics,
+};
+use tessera_types::{
+    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
+    TableSettings, UsageScenario, WhenFull,
+};
+
+/// A table to create; what is left out gets its default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTable {
+    pub name: String,
+    pub engine: Option<EngineKind>,
+    pub partitions: Option<u32>,
+    pub partitioner: Option<Partitioner>,
+    pub model: Option<Model>,
+    pub durability: Option<Durability>,
+    pub replicas: Option<u8>,
+    #[serde(flatten)]
+    pub settings: SettingsChange,
+}
+
+/// What is to change about a table; what is left out stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableChange {
+    replicas: Option<u8>,
+    /// Twice as many as there are.
+    partitions: Option<u32>,
+    #[serde(flatten)]
+    settings: SettingsChange,
+}
+
+/// Settings to change; what is left out stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SettingsChange {
+    pub default_ttl_seconds: Option<u64>,
+    pub when_full: Option<WhenFull>,
+    pub usage_scenario: Option<UsageScenario>,
+    pub acks: Option<Acks>,
+    pub rules: Option<Vec<Rule>>,
+    pub write_rate: Option<Rate>,
+    pub write_byte_rate: Option<Rate>,
+    pub read_rate: Option<Rate>,
+    pub read_byte_rate: Option<Rate>,
+    pub deny: Option<Denial>,
+}
+
+impl SettingsChange {
+    fn apply(&self, settings: &mut TableSettings) {
+        settings.default_ttl_seconds = self.default_ttl_seconds.unwrap_or(settings.default_ttl_seconds);
+        settings.when_full = self.when_full.unwrap_or(settings.when_full);
+        settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
+        settings.acks = self.acks.unwrap_or(settings.acks);
+        settings.rules = self.rules.as_ref().unwrap_or(&settings.rules).clone();
+        let admission = &mut settings.admission;
+        for (now, change) in [
+            (&mut admission.write_rate, &self.write_rate),
+            (&mut admission.write_byte_rate, &self.write_byte_rate),
+            (&mut admission.read_rate, &self.read_rate),
+            (&mut admission.read_byte_rate, &self.read_byte_rate),
+        ] {
+            if let Some(change) = change {
+                now.clone_from(change);
+            }
+        }
+        admission.deny = self.deny.unwrap_or(admission.deny);
+    }
+}
+
+/// A table as the API shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableInfo {
+    pub number: TableNumber,
+    pub name: String,
+    #[serde(flatten)]
+    pub schema: TableSchema,
+    #[serde(flatten)]
+    pub settings: TableSettings,
+    pub serving_partitions: u32,
+    /// While it is being split.
+    pub split: Option<SplitInfo>,
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// How far the replica on this node that is furthest behind may be.
+    pub lag_seconds: Option<f64>,
+    pub statistics: EngineStatistics,
+    /// Of a table on RocksDB: the share of what was looked for that the caches had, 0 to 1, and what else the node's RocksDB
+    /// instance tells. All tables on RocksDB share the instance.
+    pub cache_hit_rate: Option<f64>,
+    pub rocksdb: Option<RocksStatistics>,
+}
+
+impl From<TableStatistics> for TableInfo {
+    fn from(table: TableStatistics) -> Self {
+        Self {
+            number: table.number,
+            name: table.name,
+            schema: table.schema,
+            settings: table.settings,
+            serving_partitions: table.serving_partitions,
+            split: table.split.as_ref().map(SplitInfo::of),
+            counts: table.counts,
+            lag_seconds: table.lag.map(|lag| lag.as_secs_f64()),
+            statistics: table.engine,
+            cache_hit_rate: table.rocksdb.and_then(|rocksdb| rocksdb.cache_hit_rate()),
+            rocksdb: table.rocksdb,
+        }
+    }
+}
+
+pub(crate) async fn list(State(server): State<AdminServer>) -> Json<Vec<TableInfo>> {
+    Json(server.store.statistics().tables.into_iter().map(TableInfo::from).collect())
+}
+
+pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<TableInfo> {
+    Ok(Json(server.table_statistics(&name)?.into()))
+}
+
+pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<NewTable>) -> Reply<TableInfo> {
+    let engine = new.engine.unwrap_or(TableSchema::DEFAULT_ENGINE);
+    let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
+    let schema = TableSchema {
+        engine,
+        partitions: new.partitions.unwrap_or(TableSchema::DEFAULT_PARTITIONS),
+        partitioner: new.partitioner.unwrap_or_default(),
+        model: new.model.unwrap_or_default(),
+        durability,
+        replicas: new.replicas.unwrap_or(TableSchema::DEFAULT_REPLICAS),
+    };
+    let mut settings = TableSettings::default();
+    new.settings.apply(&mut settings);
+    server
+        .change(CatalogCommand::Create { name: new.name.clone(), schema, settings, absent: Default::default() })
+        .await?;
+    Ok(Json(server.table_statistics(&new.name)?.into()))
+}
+
+pub(crate) async fn alter(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Body(change): Body<TableChange>,
+) -> Reply<TableInfo> {
+    let altered = server.store.alter_table(&name, |settings| {
+        change.settings.apply(settings);
+        Ok::<(), Infallible>(())
+    });
+    match altered.await {
+        Ok(()) => {}
+        Err(AlterError::Change(never)) => match never {},
+        Err(AlterError::Catalog(error)) => return Err(error.into()),
+        Err(AlterError::Request(error)) => return Err(error.into()),
+    }
+    if let Some(replicas) = change.replicas {
+        server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
+    }
+    if let Some(partitions) = change.partitions {
+        server.change(CatalogCommand::Split { name: name.clone(), partitions, absent: Default::default() }).await?;
+    }
+    Ok(Json(server.table_statistics(&name)?.into()))
+}
+
+pub(crate) async fn drop(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Reply<serde_json::Value> {
+    let purge_at = server.store.purge_time();
+    let number = server.table_statistics(&name)?.number;
+    server.change(CatalogCommand::Drop { name, purge_at }).await?;
+    Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rename {
+    to: String,
+}
+
+pub(crate) async fn rename(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Body(rename): Body<Rename>,
+) -> Reply<TableInfo> {
+    server.change(CatalogCommand::Rename { name, to: rename.to.clone() }).await?;
+    Ok(Json(server.table_statistics(&rename.to)?.into()))
+}
+
+pub(crate) async fn truncate(
+    State(server): State<AdminServer>,
+    Path(name): Path<String>,
+    Body(Nothing {}): Body<Nothing>,
+) -> Reply<serde_json::Value> {
+    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    server.store.truncate(&table).await?;
+    Ok(Json(json!({})))
+}
+
+pub(crate) async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {
+    let catalog = server.store.catalog();
+    Ok(Json(catalog.tables().filter(|entry| entry.is_dropped()).cloned().collect()))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recall {
+    name: Option<String>,
+}
+
+pub(crate) async fn recall(
+    State(server): State<AdminServer>,
+    Path(number): Path<u32>,
+    Body(recall): Body<Recall>,
+) -> Reply<TableInfo> {
+    let number = TableNumber(number);
+    server.change(CatalogCommand::Recall { number, to: recall.name }).await?;
+    let tables = server.store.statistics().tables;
+    let table = tables.into_iter().find(|table| table.number == number);
+    let table = table.ok_or_else(|| RequestError::NoSuchTable(number.to_string()))?;
+    Ok(Json(table.into()))
+}
