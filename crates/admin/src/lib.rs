@@ -1,5 +1,7 @@
 //! The admin face: tables, status, metrics and health over HTTP.
 
+#![warn(missing_docs)]
+
 mod api;
 mod body;
 mod cluster;

@@ -54,6 +54,7 @@ impl Default for Patience {
 }
 
 impl AdminListener {
+    /// Takes connections from `listener`; with `tls`, every one of them must speak it.
     pub fn new(listener: TcpListener, tls: Option<TlsAcceptor>) -> Self {
         Self { listener, tls, handshakes: JoinSet::new() }
     }

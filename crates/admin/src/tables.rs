@@ -22,13 +22,21 @@ use tessera_types::{
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewTable {
+    /// How clients name the table.
     pub name: String,
+    /// Where records are: in memory or in RocksDB.
     pub engine: Option<EngineKind>,
+    /// A power of two.
     pub partitions: Option<u32>,
+    /// How keys are given to partitions.
     pub partitioner: Option<Partitioner>,
+    /// What the table holds.
     pub model: Option<Model>,
+    /// When writes are answered, if their connection does not say otherwise.
     pub durability: Option<Durability>,
+    /// Copies of each partition, on as many nodes.
     pub replicas: Option<u8>,
+    /// Settings that can be changed later.
     #[serde(flatten)]
     pub settings: SettingsChange,
 }
@@ -47,15 +55,25 @@ pub(crate) struct TableChange {
 /// Settings to change; what is left out stays.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SettingsChange {
+    /// Time to live of records that are written without one; 0 for none.
     pub default_ttl_seconds: Option<u64>,
+    /// Whether a memory table refuses writes or evicts records when memory is used up.
     pub when_full: Option<WhenFull>,
+    /// What RocksDB is tuned for.
     pub usage_scenario: Option<UsageScenario>,
+    /// Whether a write is answered when a majority has it, or the leader alone.
     pub acks: Option<Acks>,
+    /// By which records are removed or get another time to live.
     pub rules: Option<Vec<Rule>>,
+    /// Writes a second.
     pub write_rate: Option<Rate>,
+    /// Bytes written a second.
     pub write_byte_rate: Option<Rate>,
+    /// Reads a second.
     pub read_rate: Option<Rate>,
+    /// Bytes read a second.
     pub read_byte_rate: Option<Rate>,
+    /// What clients may not do with the table for now.
     pub deny: Option<Denial>,
 }
 
@@ -84,23 +102,31 @@ impl SettingsChange {
 /// A table as the API shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableInfo {
+    /// By which Redis clients SELECT it.
     pub number: TableNumber,
+    /// How clients name it.
     pub name: String,
+    /// What cannot be changed.
     #[serde(flatten)]
     pub schema: TableSchema,
+    /// What can.
     #[serde(flatten)]
     pub settings: TableSettings,
+    /// Partitions that have a leader, as far as this node knows.
     pub serving_partitions: u32,
     /// While it is being split.
     pub split: Option<SplitInfo>,
+    /// What this node was asked of it since it started.
     #[serde(flatten)]
     pub counts: Counts,
     /// How far the replica on this node that is furthest behind may be.
     pub lag_seconds: Option<f64>,
+    /// What the engine tells of the replicas on this node.
     pub statistics: EngineStatistics,
-    /// Of a table on RocksDB: the share of what was looked for that the caches had, 0 to 1, and what else the node's RocksDB
-    /// instance tells. All tables on RocksDB share the instance.
+    /// Of a table on RocksDB: the share of what was looked for that the caches had, 0 to 1. All tables on RocksDB
+    /// share an instance and its caches.
     pub cache_hit_rate: Option<f64>,
+    /// What the RocksDB instance of the node tells.
     pub rocksdb: Option<RocksStatistics>,
 }
 

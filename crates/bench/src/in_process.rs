@@ -40,7 +40,9 @@ pub trait EngineUnderTest {
 /// Which engine.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum EngineName {
+    /// The memory engine.
     Memory,
+    /// RocksDB.
     Rocksdb,
 }
 

@@ -3,6 +3,8 @@
 //! It speaks public protocols, so that peers are measured by the same code, and knows nothing of the server's insides;
 //! to measure an engine alone it is handed one behind a trait of its own.
 
+#![warn(missing_docs)]
+
 mod cli;
 mod cpu;
 mod disk;

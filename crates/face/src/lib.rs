@@ -1,6 +1,8 @@
 //! What the faces' connections have in common: buffers that they lend each other, how they read and write
 //! sockets, and how they are kept from waiting for each other before they have said who they are.
 
+#![warn(missing_docs)]
+
 pub mod buffers;
 mod client_memory;
 mod handshakes;

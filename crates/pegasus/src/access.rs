@@ -45,9 +45,15 @@ impl Network {
 #[derive(Clone, Debug, Default)]
 pub enum Openings {
     #[default]
+    /// Everybody may do everything: there are no users.
     Everybody,
     /// Who comes from one of the networks may do everything, others may use the tables.
-    Some { networks: Vec<Network>, tables: Arc<[String]> },
+    Some {
+        /// Who comes from one of these may do everything.
+        networks: Vec<Network>,
+        /// The names of tables whose records everybody may read and write.
+        tables: Arc<[String]>,
+    },
 }
 
 /// What a connection may do.

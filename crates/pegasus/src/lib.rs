@@ -3,6 +3,8 @@
 //! One port serves every call. Read first: [`frame`] (what is on the wire), [`connection`] (the life of a connection),
 //! [`calls`] (what data calls do), [`meta`] (where partitions are, and tables).
 
+#![warn(missing_docs)]
+
 mod access;
 mod calls;
 mod conditions;

@@ -45,6 +45,7 @@ pub struct PegasusServer {
 }
 
 impl PegasusServer {
+    /// The face of a node whose records are in `store`. It takes what other nodes ask of this face from now on.
     pub fn new(store: Store, config: PegasusConfig) -> Arc<Self> {
         let server = Arc::new(Self {
             store,

@@ -5,6 +5,8 @@
 //!
 //! Read first: [`Transport`], then [`frame`] (what is on the wire) and [`handshake`] (who may talk to whom).
 
+#![warn(missing_docs)]
+
 mod frame;
 mod handshake;
 mod inbound;
@@ -81,7 +83,10 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A generation of that number was here, and this one does not come after it.
-    Overtaken { known: u64 },
+    Overtaken {
+        /// The number of the latest start that was seen.
+        known: u64,
+    },
     /// It could not be written down.
     Failed(String),
 }
@@ -89,6 +94,7 @@ pub enum Refusal {
 /// Which start of a node this is. Starts are counted in the data directory, so an older copy of it counts from where it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
+    /// How many starts there were, this one included.
     pub number: u64,
     /// A random number: two starts that go on from the same copy have the same number.
     pub start: u64,
@@ -110,8 +116,11 @@ impl Generation {
 /// Who this node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// The cluster that the node belongs to.
     pub cluster: ClusterId,
+    /// The number that the cluster gave the node.
     pub node: NodeId,
+    /// Which start of the node this is.
     pub generation: Generation,
 }
 
@@ -131,6 +140,7 @@ pub struct Transport {
 }
 
 impl Transport {
+    /// A transport without connections, which takes what comes to `handler`. All nodes of the cluster know the same `secret`.
     pub fn new(identity: Identity, secret: Secret, handler: Arc<dyn Handler>) -> Arc<Self> {
         Arc::new(Self::with_patience(identity, secret, handler, ANSWER))
     }
@@ -141,6 +151,7 @@ impl Transport {
         Self { identity, secret, versions, handler, patience, peers, runtime, began: Instant::now() }
     }
 
+    /// Who this node is.
     pub fn identity(&self) -> Identity {
         self.identity
     }

@@ -13,6 +13,7 @@ pub(crate) const LENGTH: usize = 32;
 pub struct Secret(hmac::Key);
 
 impl Secret {
+    /// The secret of these bytes. The empty one proves nothing.
     pub fn new(secret: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
