@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Each crate with those it may use.
 const LAYERS: &[(&str, &[&str])] = &[
@@ -33,10 +33,40 @@ const CONFINED: &[(&str, &str)] = &[
     ("clap", "bench tessera"),
 ];
 
+/// What the fuzz targets may use beside the layers.
+const FUZZED: &[&str] = &["consensus", "document", "engine", "pegasus", "redis", "reql"];
+
+/// Words that are in no code of a crate: the column "must not know" of ARCHITECTURE.md, as far as a search can tell.
+const UNKNOWN: &[(&str, &[&str])] = &[
+    ("types", &["tokio", "async fn", "std::fs", "TcpStream"]),
+    ("engine", &["NodeId", "ReplicaId", "RESP", "Pegasus", "TcpStream"]),
+    ("document", &["Partition", "TcpStream", "tokio"]),
+    ("reql", &["TcpStream", "tokio", "NodeId", "RecordKey", "Partition"]),
+    ("transport", &["TableId", "RecordKey", "Partition", "GroupId"]),
+    ("consensus", &["TableId", "TableSchema", "RecordKey", "StoredValue"]),
+    ("cluster", &["TcpStream", "RESP", "thrift"]),
+    ("store", &["RESP", "thrift", "axum", "TcpStream"]),
+    ("face", &["RESP", "Redis", "Pegasus", "thrift"]),
+];
+
+/// Of all kinds: tests and build scripts keep to the layers too.
 fn dependencies(manifest: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(manifest).unwrap();
     let table: toml::Table = text.parse().unwrap();
-    table["dependencies"].as_table().unwrap().keys().cloned().collect()
+    let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let of_kind = |kind: &&str| table.get(*kind).and_then(toml::Value::as_table);
+    kinds.iter().filter_map(of_kind).flat_map(|kind| kind.keys().cloned()).collect()
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
 }
 
 #[test]
@@ -57,6 +87,31 @@ fn crates_use_those_below_them() {
         for (library, owners) in CONFINED {
             let is_owner = owners.split(' ').any(|owner| owner == *name);
             assert!(is_owner || !found[*name].contains(*library), "only {owners} may name {library}, {name} does");
+        }
+    }
+}
+
+#[test]
+fn the_fuzz_targets_use_what_they_fuzz() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/Cargo.toml");
+    let used = dependencies(&manifest);
+    let used: Vec<_> = used.iter().filter_map(|dependency| dependency.strip_prefix("tessera-")).collect();
+    assert_eq!(used, FUZZED);
+}
+
+#[test]
+fn crates_do_not_know_what_is_above_them() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for (name, words) in UNKNOWN {
+        let mut files = Vec::new();
+        sources(&crates.join(name).join("src"), &mut files);
+        assert!(!files.is_empty(), "{name} has sources");
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//")) {
+                let known = words.iter().find(|word| line.contains(**word));
+                assert_eq!(known, None, "{}:{number}: {name} must not know this: {line}", file.display());
+            }
         }
     }
 }
