@@ -18,6 +18,8 @@ const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
+/// A message that told what the catalog's leader had may have been sent so long before it came.
+const UNDER_WAY: Duration = Duration::from_millis(100);
 
 /// How long a change of settings is tried again because somebody else's came first. One of all those who try succeeds each
 /// time, so how often depends on how many changes there are.
@@ -33,16 +35,23 @@ pub enum AlterError<E> {
 }
 
 impl Store {
-    /// A table that `find` finds, now or once news of it has come: another node may just have created it.
+    /// A table that `find` finds, now or once news of it has come: another node may just have created it. There is none if this node
+    /// leads the catalog, or has heard from the leader since.
     pub async fn find_table(&self, find: impl Fn(&Self) -> Option<Arc<Table>>) -> Option<Arc<Table>> {
         let began = Instant::now();
         loop {
             let found = find(self);
-            if found.is_some() || self.is_alone() || began.elapsed() >= NEWS {
+            if found.is_some() || self.is_alone() || began.elapsed() >= NEWS || self.knows_the_catalog_of(began) {
                 return found;
             }
             tokio::time::sleep(CATALOG_PAUSE).await;
         }
+    }
+
+    /// Whether what was in the catalog at a time is known here, as far as messages between nodes take no longer than [`UNDER_WAY`].
+    fn knows_the_catalog_of(&self, time: Instant) -> bool {
+        let leads = self.catalog_leader() == Some(self.node());
+        self.catalog_age().is_some_and(|age| (leads && age.is_zero()) || age + UNDER_WAY <= time.elapsed())
     }
 
     /// Waits until a table that was created is known here and its partitions serve, for a while.

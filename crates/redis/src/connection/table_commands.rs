@@ -260,7 +260,10 @@ impl Connection {
             Some(number) => self.server.store.find_table(|store| store.table_numbered(number)).await,
             None => None,
         };
-        let table = table.ok_or(CommandError::text("ERR DB index is out of range"))?;
+        let table = table.ok_or(CommandError::text(
+            "ERR DB index is out of range: no table has this number. `tessera table list` shows those that there are, and `tessera \
+             table create` makes another",
+        ))?;
         self.choose(table)
     }
 

@@ -202,6 +202,8 @@ async fn a_node_knows_what_it_has_had_changed() {
         durability: Durability::None,
         replicas: 1,
     };
+    let table = first.create_table("some", EngineKind::Memory, 1).await;
+    assert!(connection(&first, &table).given("SELECT 99").await.contains("no table has this number"));
     for number in 0..8 {
         let (name, schema) = (format!("t{number}"), schema.clone());
         let (settings, absent) = (TableSettings::default(), Default::default());
