@@ -7,7 +7,7 @@
 
 use crate::boot;
 use crate::host::Host;
-use crate::table::{Table, group_of};
+use crate::table::{Table, group_of, partition_of_group};
 use bytes::BytesMut;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashSet};
@@ -240,6 +240,9 @@ impl Host {
     /// settling replicas.
     fn due_replicas<'a>(&self, catalog: &'a Catalog) -> Vec<DueReplica<'a>> {
         let mut all_due = Vec::new();
+        // Nobody waits for another replica of a table that is gone, as one that was split is.
+        let is_there = |group| partition_of_group(group).is_some_and(|(table, _)| catalog.get(table).is_some());
+        self.replicas.held.lock().shunned.retain(|group, _| is_there(GroupId(*group)));
         for entry in catalog.tables() {
             let Some(table) = self.registry.any(entry.id) else { continue };
             for (partition, placement) in (0..).zip(&entry.placement) {

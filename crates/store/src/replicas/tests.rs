@@ -1,7 +1,8 @@
+use crate::table::group_of;
 use crate::test_node::TestNode;
 use std::path::Path;
 use std::time::Duration;
-use tessera_types::{Durability, EngineKind};
+use tessera_types::{Durability, EngineKind, ReplicaId, TableId};
 
 /// The node once did not start any more.
 #[tokio::test]
@@ -27,4 +28,17 @@ async fn a_replica_with_a_damaged_checkpoint_is_set_aside_and_the_others_serve()
     node.wait_for("the other partition", |_| table.known_leader(0)).await;
     node.store.clear(&table, 0..1).await.unwrap();
     assert_eq!((table.known_leader(1), node.store.set_aside().len()), (None, 1));
+}
+
+/// A node with older data once said for ever that it waits for new replicas: some were of a table that was split meanwhile.
+#[tokio::test]
+async fn no_replica_of_a_table_that_is_gone_is_waited_for() {
+    let node = TestNode::start(|_| {});
+    let table = node.create_table("t", 2).await;
+    let host = &node.store.host;
+    let (here, gone) = (group_of(table.id, 1), group_of(TableId(table.id.0 + 1), 0));
+    let other = ReplicaId { incarnation: 1_000, ..host.catalog.load().get(table.id).unwrap().placement[1].members[0] };
+    host.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
+    host.settle_replicas().unwrap();
+    assert_eq!(host.earlier_replicas(), []);
 }
