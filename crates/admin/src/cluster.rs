@@ -3,7 +3,7 @@
 use crate::body::Body;
 use crate::doors::Nothing;
 use crate::failure::{Failure, Reply};
-use crate::gauges::Gauges;
+use crate::scrape::Scrape;
 use crate::server::AdminServer;
 use crate::traffic;
 use axum::Json;
@@ -276,20 +276,20 @@ impl ClusterInfo {
 }
 
 /// Adds what the node knows of the cluster to the metrics.
-pub(crate) fn measure(store: &Store, gauges: &mut Gauges) {
+pub(crate) fn measure(store: &Store, scrape: &mut Scrape) {
     let cluster = info(store);
-    gauges.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
+    scrape.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
     let help = "Replicas on this node whose log and state do not fit together";
-    gauges.set("tessera_replicas_set_aside", help, &[], store.set_aside().len() as f64);
+    scrape.set("tessera_replicas_set_aside", help, &[], store.set_aside().len() as f64);
     let help = "Times that an operator had the cluster go on without nodes that were lost for good";
-    gauges.set("tessera_recoveries", help, &[], cluster.recoveries.len() as f64);
+    scrape.set("tessera_recoveries", help, &[], cluster.recoveries.len() as f64);
     for node in &cluster.nodes {
         let id = node.id.to_string();
         let labels = [("node", id.as_str())];
-        gauges.set("tessera_node_replicas", "Replicas that a node holds or is to hold", &labels, node.replicas as f64);
-        gauges.set("tessera_node_leaders", "Partitions that a node leads", &labels, node.leaders as f64);
+        scrape.set("tessera_node_replicas", "Replicas that a node holds or is to hold", &labels, node.replicas as f64);
+        scrape.set("tessera_node_leaders", "Partitions that a node leads", &labels, node.leaders as f64);
         if let Some(seconds) = node.silent_seconds {
-            gauges.set("tessera_node_silent_seconds", "Since this node heard of another one", &labels, seconds);
+            scrape.set("tessera_node_silent_seconds", "Since this node heard of another one", &labels, seconds);
         }
     }
     for table in &cluster.tables {
@@ -300,7 +300,7 @@ pub(crate) fn measure(store: &Store, gauges: &mut Gauges) {
             ("tessera_table_moving_partitions", "Partitions whose replicas move", table.moving),
         ];
         for (name, help, value) in values {
-            gauges.set(name, help, &labels, value as f64);
+            scrape.set(name, help, &labels, value as f64);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::failure::Reply;
-use crate::gauges::Gauges;
+use crate::scrape::Scrape;
 use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -50,20 +50,20 @@ pub(crate) fn issues(store: &Store) -> Vec<String> {
 }
 
 /// Adds what the node knows of comparisons to the metrics.
-pub(crate) fn measure(store: &Store, gauges: &mut Gauges) {
+pub(crate) fn measure(store: &Store, scrape: &mut Scrape) {
     let found = store.differences_found() as f64;
-    gauges.set("tessera_replica_differences_total", "Slices in which this node found replicas to differ", &[], found);
+    scrape.set("tessera_replica_differences_total", "Slices in which this node found replicas to differ", &[], found);
     let now = UnixMillis::now();
     for table in store.tables() {
         let (differences, compared) = store.compared(&table);
         let name = table.name();
         let labels = [("table", name.as_str())];
         let help = "Partitions whose replicas are known to differ";
-        gauges.set("tessera_table_differing_partitions", help, &labels, differences.len() as f64);
+        scrape.set("tessera_table_differing_partitions", help, &labels, differences.len() as f64);
         if let Some(compared) = compared {
             let seconds = now.saturating_millis_since(compared) as f64 / 1_000.0;
             let help = "Since the partition compared least lately was; absent until all were since the node started";
-            gauges.set("tessera_replica_comparison_age_seconds", help, &labels, seconds);
+            scrape.set("tessera_replica_comparison_age_seconds", help, &labels, seconds);
         }
     }
 }

@@ -9,14 +9,15 @@ mod compaction;
 mod comparison;
 mod doors;
 mod failure;
-mod gauges;
 mod listener;
 mod metrics;
+mod process;
+mod scrape;
 mod server;
 mod tables;
 mod traffic;
 
-pub use gauges::Gauges;
 pub use listener::AdminListener;
+pub use scrape::Scrape;
 pub use server::{AdminServer, ExtraMetrics, TokenCheck};
 pub use tables::{NewTable, SettingsChange, TableInfo};

@@ -1,11 +1,11 @@
 //! What Prometheus scrapes. Values are gathered when asked for, so that serving costs nothing for them.
 
-use crate::gauges::Gauges;
+use crate::scrape::Scrape;
 use crate::server::ExtraMetrics;
 use tessera_store::{LogStatus, Store};
 
 pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
-    let mut gauges = Gauges::default();
+    let mut scrape = Scrape::default();
     let statistics = store.statistics();
     let rocksdb = &statistics.rocksdb;
     let plain: &[(&str, &str, f64)] = &[
@@ -40,7 +40,7 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         ("tessera_rocksdb_stall_seconds_total", "Time that writers were held back", rocksdb.stall_micros as f64 / 1e6),
     ];
     for (name, help, value) in plain {
-        gauges.set(name, help, &[], *value);
+        scrape.set(name, help, &[], *value);
     }
     for table in &statistics.tables {
         let engine = &table.engine;
@@ -64,10 +64,10 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             ),
         ];
         for (name, help, value) in values {
-            gauges.set(name, help, &labels, *value);
+            scrape.set(name, help, &labels, *value);
         }
         if let Some(lag) = table.lag {
-            gauges.set(
+            scrape.set(
                 "tessera_replica_lag_seconds",
                 "Of the replica here that is furthest behind",
                 &labels,
@@ -76,9 +76,9 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         }
         for level in &engine.levels {
             let labels = [labels[0], ("level", level.level.as_str())];
-            gauges.set("tessera_table_level_files", "Files of a level", &labels, level.files as f64);
-            gauges.set("tessera_table_level_bytes", "Bytes of a level", &labels, level.size_bytes as f64);
-            gauges.set(
+            scrape.set("tessera_table_level_files", "Files of a level", &labels, level.files as f64);
+            scrape.set("tessera_table_level_bytes", "Bytes of a level", &labels, level.size_bytes as f64);
+            scrape.set(
                 "tessera_table_level_write_amplification",
                 "W-Amp of a level",
                 &labels,
@@ -86,8 +86,9 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             );
         }
     }
-    crate::cluster::measure(store, &mut gauges);
-    crate::comparison::measure(store, &mut gauges);
-    extra(&mut gauges);
-    gauges.text()
+    crate::cluster::measure(store, &mut scrape);
+    crate::comparison::measure(store, &mut scrape);
+    crate::process::measure(&mut scrape);
+    extra(&mut scrape);
+    scrape.text()
 }

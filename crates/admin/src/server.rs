@@ -1,7 +1,7 @@
 //! What all requests share.
 
 use crate::failure::Failure;
-use crate::gauges::Gauges;
+use crate::scrape::Scrape;
 use std::sync::Arc;
 use tessera_store::{CatalogCommand, Changed, Store, TableStatistics};
 use tessera_types::RequestError;
@@ -10,7 +10,7 @@ use tessera_types::RequestError;
 pub type TokenCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Lines of Prometheus text that other parts of the process add to `/metrics`.
-pub type ExtraMetrics = Arc<dyn Fn(&mut Gauges) + Send + Sync>;
+pub type ExtraMetrics = Arc<dyn Fn(&mut Scrape) + Send + Sync>;
 
 /// The admin face of a node.
 #[derive(Clone)]

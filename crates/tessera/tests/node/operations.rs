@@ -237,6 +237,11 @@ fn metrics_and_health_are_served() {
     assert!(get("/readyz").starts_with("HTTP/1.1 200"));
     let metrics = get("/metrics");
     assert!(metrics.contains("tessera_table_writes_total{table=\"default\",engine=\"rocksdb\"} 1"), "{metrics}");
+    assert!(metrics.contains("# TYPE tessera_table_writes counter"), "{metrics}");
+    assert!(
+        metrics.contains("\nprocess_resident_memory_bytes{} ") && metrics.contains("\ntessera_build_info{version="),
+        "{metrics}"
+    );
     assert!(get("/v1/tables/nosuch").starts_with("HTTP/1.1 404"));
 }
 
