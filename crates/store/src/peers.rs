@@ -150,7 +150,8 @@ impl Handler for PeerHandler {
     }
 
     fn is_known(&self, node: NodeId) -> bool {
-        self.store.get().is_some_and(|store| store.host.catalog.load().may_be_a_node(node))
+        // A node that is still starting knows of none that was removed; it [admits](Self::admits) none yet either.
+        self.store.get().is_none_or(|store| store.host.catalog.load().may_be_a_node(node))
     }
 
     fn word_for(&self, cluster: ClusterId) -> Option<String> {
@@ -366,5 +367,18 @@ impl tessera_consensus::Transport for GroupMessages {
         for messages in messages.chunk_by(|one, other| one.destination() == other.destination()) {
             self.0.send(messages[0].destination(), GROUP, messages, |message, out| message.encode(out));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever hears that it was removed stops serving, so nobody may say so who does not know.
+    #[test]
+    fn a_node_that_is_starting_tells_nobody_that_it_was_removed() {
+        let starting = PeerHandler::default();
+        assert!(starting.is_known(NodeId(7)));
+        assert!(matches!(starting.admits(NodeId(7), Generation::default()), Err(Refusal::Failed(_))));
     }
 }

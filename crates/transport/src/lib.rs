@@ -48,7 +48,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Takes the messages that came at one time, each with its kind. Must not wait.
     fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>);
 
-    /// Whether a node may be one of this cluster, as far as is known here.
+    /// Whether a node may be one of this cluster, as far as is known here. One that is not is told that it was removed, and
+    /// stops serving.
     fn is_known(&self, node: NodeId) -> bool;
 
     /// What there is to say to a node of that other cluster, beside that this is not its own.
