@@ -3,6 +3,8 @@
 use crate::NodeArgs;
 use crate::exit::ExitError;
 use serde_json::Value;
+use std::path::Path;
+use ureq::tls::{PemItem, RootCerts, TlsConfig};
 
 /// The admin port before any offset.
 const PORT: u16 = 8080;
@@ -13,6 +15,22 @@ fn url(node: &NodeArgs, path: &str) -> String {
         None => format!("http://127.0.0.1:{}", PORT.saturating_add(node.port_offset)),
     };
     format!("{base}{path}")
+}
+
+/// The certificates of a PEM file, which alone are trusted then.
+fn authority(path: &Path) -> Result<RootCerts, ExitError> {
+    let usage = |reason: String| ExitError::Usage(format!("--cacert {}: {reason}", path.display()));
+    let pem = std::fs::read(path).map_err(|error| usage(error.to_string()))?;
+    let mut certificates = Vec::new();
+    for item in ureq::tls::parse_pem(&pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| usage(error.to_string()))? {
+            certificates.push(certificate);
+        }
+    }
+    if certificates.is_empty() {
+        return Err(usage("there is no certificate in the file".into()));
+    }
+    Ok(RootCerts::new_with_certs(&certificates))
 }
 
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
@@ -34,8 +52,11 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         None => String::new(),
     };
     let request = request.body(body).map_err(|error| ExitError::Usage(format!("{url}: {error}")))?;
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build().into();
+    let mut config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
+    if let Some(path) = &node.cacert {
+        config = config.tls_config(TlsConfig::builder().root_certs(authority(path)?).build());
+    }
+    let agent: ureq::Agent = config.build().into();
     let mut response = agent.run(request).map_err(|error| {
         ExitError::Other(format!(
             "no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"

@@ -137,6 +137,9 @@ struct NodeArgs {
     /// Token of the admin API
     #[arg(long, global = true, env = "TESSERA_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Certificates of the authority that has signed the node's, as a PEM file: of a private authority, or the node's own certificate
+    #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -145,7 +148,7 @@ struct NodeArgs {
 impl NodeArgs {
     /// A node on this machine whose ports have this offset.
     fn of_offset(port_offset: u16) -> Self {
-        Self { port_offset, admin: None, token: None, json: false }
+        Self { port_offset, admin: None, token: None, cacert: None, json: false }
     }
 }
 

@@ -262,6 +262,38 @@ fn a_memory_table_does_not_hide_what_rocksdb_counts() {
     assert!(value("tessera_record_cache_bytes{}") > Some(0.0), "{metrics}");
 }
 
+/// The CLI once trusted well-known authorities only, so a node with a certificate of a private one could not be reached.
+#[test]
+fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
+    let data = TempDir::new().unwrap();
+    let path = |name: &str| data.path().join(name).display().to_string();
+    let openssl = |arguments: &str| {
+        let made = std::process::Command::new("openssl").args(arguments.split(' ')).output().unwrap();
+        assert!(made.status.success(), "{arguments}: {}", String::from_utf8_lossy(&made.stderr));
+    };
+    let (authority, signer, certificate, key) = (path("ca.pem"), path("ca.key"), path("cert.pem"), path("key.pem"));
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(&format!("req -x509 {new} -days 2 -subj /CN=authority -keyout {signer} -out {authority}"));
+    openssl(&format!(
+        "req -x509 {new} -days 2 -subj /CN=node -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE -CA \
+         {authority} -CAkey {signer} -keyout {key} -out {certificate}"
+    ));
+    let (redis_port, admin_port) = (free_port(), free_port());
+    let settings = [format!("tls.certificate={certificate}"), format!("tls.key={key}")];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let _node = Node::spawn(&data.path().join("data"), redis_port, admin_port, &settings);
+    let status = |arguments: &[&str]| {
+        let admin = format!("https://127.0.0.1:{admin_port}");
+        let output = tessera().args(["status", "--admin", &admin]).args(arguments).output().unwrap();
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let limit = std::time::Duration::from_secs(30);
+    crate::server::wait_for("the node is reached", limit, || status(&["--cacert", &authority]).ok());
+    assert!(status(&[]).is_err(), "nobody knows this authority");
+    let error = status(&["--cacert", &key]).unwrap_err();
+    assert!(error.contains("there is no certificate in the file"), "{error}");
+}
+
 #[test]
 fn every_listener_speaks_tls_when_told_to() {
     let data = TempDir::new().unwrap();
