@@ -32,6 +32,8 @@ pub struct NewTable {
     pub partitioner: Option<Partitioner>,
     /// What the table holds.
     pub model: Option<Model>,
+    /// Of tables of documents.
+    pub primary_key: Option<String>,
     /// When writes are answered, if their connection does not say otherwise.
     pub durability: Option<Durability>,
     /// Copies of each partition, on as many nodes.
@@ -164,6 +166,7 @@ pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<Ne
         partitions: new.partitions.unwrap_or(TableSchema::DEFAULT_PARTITIONS),
         partitioner: new.partitioner.unwrap_or_default(),
         model: new.model.unwrap_or_default(),
+        primary_key: new.primary_key,
         durability,
         replicas: new.replicas.unwrap_or(TableSchema::DEFAULT_REPLICAS),
     };

@@ -44,6 +44,9 @@ pub struct Catalog {
     /// What operators had the cluster go on without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recoveries: Vec<RecoveryNote>,
+    /// Names of the databases that tables of documents are in; `None` stands for [the one](Self::FIRST_DATABASE) of a new cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    databases: Option<BTreeSet<String>>,
 }
 
 /// Shared tables are written as others are.
@@ -72,6 +75,7 @@ impl Catalog {
             partitions: TableSchema::DEFAULT_PARTITIONS,
             partitioner: Partitioner::Crc64,
             model: Model::Kv,
+            primary_key: None,
             durability: Durability::Hard,
             replicas: TableSchema::DEFAULT_REPLICAS,
         };
@@ -129,7 +133,8 @@ impl Catalog {
     /// Whether nothing is other than `before` but how far tables are with being split: there are the same nodes, and the same
     /// tables with the same replicas.
     pub fn differs_in_progress_only(&self, before: &Self) -> bool {
-        let Self { nodes, tables, next_id, next_node, next_incarnation, catalog_replicas, recoveries } = self;
+        let Self { nodes, tables, next_id, next_node, next_incarnation, catalog_replicas, recoveries, databases } =
+            self;
         let numbers = |catalog: &Self| (catalog.next_id, catalog.next_node, catalog.next_incarnation);
         let is_alike = |(one, other): (&Arc<TableEntry>, &Arc<TableEntry>)| {
             Arc::ptr_eq(one, other) || one.differs_in_progress_only(other)
@@ -138,8 +143,23 @@ impl Catalog {
             && *nodes == before.nodes
             && *catalog_replicas == before.catalog_replicas
             && *recoveries == before.recoveries
+            && *databases == before.databases
             && tables.len() == before.tables.len()
             && tables.values().zip(before.tables.values()).all(is_alike)
+    }
+
+    /// The database that a new cluster has.
+    pub const FIRST_DATABASE: &str = "test";
+
+    /// The names of the databases that tables of documents are in. The name of such a table begins with that of its database,
+    /// and a dot.
+    pub fn databases(&self) -> BTreeSet<String> {
+        let first = || BTreeSet::from([Self::FIRST_DATABASE.to_string()]);
+        let mut databases = self.databases.clone().unwrap_or_else(first);
+        let documents =
+            self.tables().filter(|table| table.schema.model == Model::Document && table.state == TableState::Active);
+        databases.extend(documents.filter_map(|table| Some(table.name.split_once('.')?.0.to_string())));
+        databases
     }
 
     /// The active table of that name.
@@ -226,6 +246,32 @@ impl Catalog {
                     table.state = TableState::Active;
                 }
                 Ok(Changed::Table(id))
+            }
+            CatalogCommand::CreateDatabase { name } => {
+                check_table_name(name)?;
+                let mut databases = self.databases();
+                if !databases.insert(name.clone()) {
+                    return Err(CatalogError::DatabaseExists(name.clone()));
+                }
+                self.databases = Some(databases);
+                Ok(Changed::Other)
+            }
+            CatalogCommand::DropDatabase { name } => {
+                let mut databases = self.databases();
+                if !databases.remove(name) {
+                    return Err(CatalogError::NoSuchDatabase(name.clone()));
+                }
+                let prefix = format!("{name}.");
+                let is_in_it = |table: &TableEntry| {
+                    table.schema.model == Model::Document
+                        && table.state == TableState::Active
+                        && table.name.starts_with(&prefix)
+                };
+                if self.tables().any(is_in_it) {
+                    return Err(CatalogError::DatabaseInUse(name.clone()));
+                }
+                self.databases = Some(databases);
+                Ok(Changed::Other)
             }
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
@@ -370,6 +416,9 @@ impl Catalog {
         absent: &BTreeSet<NodeId>,
     ) -> Result<TableId, CatalogError> {
         check_table_name(name)?;
+        if schema.model == Model::Document && name.split_once('.').is_none_or(|(_, table)| table.contains('.')) {
+            return Err(CatalogError::DocumentTableName(name.into()));
+        }
         if self.by_name(name).is_some() {
             return Err(CatalogError::Exists(name.into()));
         }

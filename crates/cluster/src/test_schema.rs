@@ -3,5 +3,13 @@
 use tessera_types::{Durability, EngineKind, Model, Partitioner, TableSchema};
 
 pub(crate) fn schema_of(engine: EngineKind, durability: Durability, partitions: u32, replicas: u8) -> TableSchema {
-    TableSchema { engine, partitions, partitioner: Partitioner::Crc64, model: Model::Kv, durability, replicas }
+    TableSchema {
+        engine,
+        partitions,
+        partitioner: Partitioner::Crc64,
+        model: Model::Kv,
+        primary_key: None,
+        durability,
+        replicas,
+    }
 }

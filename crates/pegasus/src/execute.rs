@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_store::{Admissions, Operation, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Admitted, RecordKey, RequestError, TableNumber, UnixMillis};
+use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// A request for data that has been understood.
 #[derive(Clone)]
@@ -71,6 +71,10 @@ fn locate(server: &PegasusServer, frame: &Frame, request: &Request) -> Result<(A
     let not_found = Failure::Header("ERR_OBJECT_NOT_FOUND");
     let id = u32::try_from(frame.meta.table).map_err(|_| not_found.clone())?;
     let table = server.store.table_numbered(TableNumber(id)).ok_or_else(|| not_found.clone())?;
+    // Its documents are for ReQL clients. Clients of Apache Pegasus show the name of an error, and no text.
+    if table.schema().model == Model::Document {
+        return Err(Failure::Header("ERR_INVALID_PARAMETERS"));
+    }
     let asked = u32::try_from(frame.meta.partition).map_err(|_| not_found.clone())?;
     if asked >= table.schema().partitions {
         return Err(not_found);

@@ -84,6 +84,7 @@ impl TestNode {
             partitions,
             partitioner: Partitioner::RedisSlots,
             model: Model::default(),
+            primary_key: None,
             durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
             replicas: 1,
         };

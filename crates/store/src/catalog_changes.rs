@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
 use tessera_transport::RequestFailure;
-use tessera_types::{RequestError, TableId, TableSettings};
+use tessera_types::{NodeId, RequestError, TableId, TableSettings};
 
 /// How long is waited for the partitions of a new table.
 const CREATED_SERVES: Duration = Duration::from_secs(10);
@@ -15,6 +15,9 @@ const CREATED_SERVES: Duration = Duration::from_secs(10);
 const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two tries.
 const CATALOG_PAUSE: Duration = Duration::from_millis(50);
+
+/// The version of the protocol between nodes from which on they read what the catalog says of documents.
+const KNOWS_DOCUMENTS: u8 = 7;
 
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
@@ -154,6 +157,13 @@ impl Store {
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
         if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
+        }
+        let is_older =
+            |node: &NodeId| self.host.transport.version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS);
+        if command.is_about_documents()
+            && let Some(node) = self.catalog().nodes().map(|node| node.id).find(is_older)
+        {
+            return Ok(Err(CatalogError::OlderNode(node)));
         }
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reply = Box::new(move |outcome| _ = sender.send(outcome));

@@ -113,7 +113,7 @@ pub(crate) struct Host {
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) opened: tokio::sync::Notify,
     /// What serves the requests of each [`Face`](peers::Face) that came to other nodes.
-    pub(crate) faces: [OnceLock<ServeFace>; 2],
+    pub(crate) faces: [OnceLock<ServeFace>; 3],
 }
 
 impl Host {

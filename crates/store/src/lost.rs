@@ -161,6 +161,7 @@ mod tests {
                 partitions: 1,
                 partitioner: Partitioner::Crc64,
                 model: Model::Kv,
+                primary_key: None,
                 durability: Durability::Soft,
                 replicas: 2,
             };

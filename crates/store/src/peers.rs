@@ -61,12 +61,15 @@ pub(crate) const TAKE_PART: u8 = 10;
 pub(crate) const COMPARE: u8 = 11;
 /// To ask the sender, which is about to go, nothing more. Answered when what it was asked has been answered.
 pub(crate) const ASK_NO_MORE: u8 = 12;
+/// As [`REDIS`].
+pub(crate) const REQL: u8 = 13;
 
 /// A protocol whose requests nodes hand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
     Redis,
     Pegasus,
+    Reql,
 }
 
 impl Face {
@@ -74,6 +77,7 @@ impl Face {
         match self {
             Self::Redis => REDIS,
             Self::Pegasus => PEGASUS,
+            Self::Reql => REQL,
         }
     }
 }
@@ -219,6 +223,7 @@ impl Handler for PeerHandler {
                 (COPY, Some(_)) => json(&split::take_step(&store, payload).await),
                 (REDIS, Some(_)) => ask(&store, Face::Redis, payload).await,
                 (PEGASUS, Some(_)) => ask(&store, Face::Pegasus, payload).await,
+                (REQL, Some(_)) => ask(&store, Face::Reql, payload).await,
                 _ => Bytes::new(),
             }
         })

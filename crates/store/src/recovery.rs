@@ -264,6 +264,7 @@ mod tests {
             partitions: 1,
             partitioner: Partitioner::default(),
             model: Model::default(),
+            primary_key: None,
             durability: Durability::Hard,
             replicas: 2,
         };

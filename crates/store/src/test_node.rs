@@ -71,6 +71,7 @@ impl TestNode {
             partitions,
             partitioner: Partitioner::default(),
             model: Model::default(),
+            primary_key: None,
             durability,
             replicas: 1,
         };

@@ -16,6 +16,7 @@ use tessera_admin::{AdminListener, AdminServer};
 use tessera_face::ClientMemory;
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
+use tessera_reql_wire::{ReqlConfig, ReqlServer};
 use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -50,6 +51,10 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     pegasus_addresses.iter().try_for_each(|address| refuse_if_taken(*address))?;
     let listen_for_pegasus = |_| pegasus_addresses.iter().map(|address| listen(*address, true)).collect();
     let pegasus_listeners: Vec<Vec<TcpListener>> = (0..workers).map(listen_for_pegasus).collect::<Result<_, _>>()?;
+    let reql_listener = match config.reql.port {
+        0 => None,
+        port => Some(listen(address(config.reql.bind, port, config.port_offset)?, false)?),
+    };
     let peer_address = address(config.cluster.bind, config.cluster.port, config.port_offset)?;
     let peer_listener = listen(peer_address, false)?;
     let pegasus_port = pegasus_addresses.first().map(SocketAddr::port);
@@ -73,6 +78,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         acceptor.clone(),
     );
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
+    let reql = ReqlServer::start(store.clone(), reql_config(config), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = store_workers
         .into_iter()
         .zip(redis_listeners.into_iter().zip(pegasus_listeners))
@@ -129,6 +135,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     for thread in threads {
         let _ = thread.join();
     }
+    drop(reql);
     store.close();
     tracing::info!("stopped");
     if outcome? { Err(start_again()) } else { Ok(()) }
@@ -360,6 +367,18 @@ fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>
         write_bytes: config.limits.write_bytes,
         address: site.pegasus.clone(),
         open_to: openings(config),
+    }
+}
+
+fn reql_config(config: &Config) -> ReqlConfig {
+    let section = &config.reql;
+    ReqlConfig {
+        max_clients: section.max_clients,
+        query_threads: section.query_threads,
+        query_bytes: section.query_bytes,
+        greeting_timeout: Duration::from_millis(section.greeting_timeout_ms),
+        cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
+        is_open: !config.has_users(),
     }
 }
 

@@ -37,9 +37,15 @@ Examples:
         /// crc64 or redis-slots [default: crc64]
         #[arg(long)]
         partitioner: Option<Partitioner>,
-        /// kv
+        /// kv (for Redis and Pegasus clients) or document (for ReQL clients) [default: kv]
         #[arg(long)]
         model: Option<Model>,
+        /// Of a table of documents: the database that it is in; its whole name is then DATABASE.NAME [default: test]
+        #[arg(long)]
+        database: Option<String>,
+        /// Of a table of documents: the field that documents are found by [default: id]
+        #[arg(long)]
+        primary_key: Option<String>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
@@ -184,8 +190,29 @@ fn insert<T: serde::Serialize>(body: &mut Map<String, Value>, key: &str, value: 
 
 pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
     match command {
-        TableCommand::Create { name, engine, durability, partitions, replicas, partitioner, model, settings } => {
+        TableCommand::Create {
+            name,
+            engine,
+            durability,
+            partitions,
+            replicas,
+            partitioner,
+            model,
+            database,
+            primary_key,
+            settings,
+        } => {
+            let is_document = *model == Some(Model::Document);
+            if !is_document && (database.is_some() || primary_key.is_some()) {
+                let reason = "--database and --primary-key are for tables with --model document";
+                return Err(ExitError::Config(reason.into()));
+            }
+            let name = match is_document {
+                true => &format!("{}.{name}", database.as_deref().unwrap_or("test")),
+                false => name,
+            };
             let mut body = Map::from_iter([("name".to_string(), json!(name))]);
+            insert(&mut body, "primary_key", primary_key);
             insert(&mut body, "engine", engine);
             insert(&mut body, "durability", durability);
             insert(&mut body, "partitions", partitions);

@@ -19,9 +19,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("face", &[]),
     ("redis", &["types", "store", "face"]),
     ("pegasus", &["types", "store", "face"]),
+    ("reql-wire", &["types", "document", "reql", "store"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
-    ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "admin", "bench"]),
+    ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "reql-wire", "admin", "bench"]),
 ];
 
 /// Libraries that one crate alone may name.

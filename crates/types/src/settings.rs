@@ -52,8 +52,11 @@ pub enum ReadMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Model {
+    /// Records by hash key and sort key: for Redis and Pegasus clients.
     #[default]
     Kv,
+    /// Documents by primary key: for ReQL clients.
+    Document,
 }
 
 /// What a memory table does when the node's memory for records is used up.
@@ -115,7 +118,7 @@ text_form!(EngineKind, "engine", Memory = "memory", Rocksdb = "rocksdb");
 text_form!(Durability, "durability", Hard = "hard", Soft = "soft", None = "none");
 text_form!(Acks, "acks", Majority = "majority", Single = "single");
 text_form!(ReadMode, "read mode", Single = "single", Majority = "majority", Outdated = "outdated");
-text_form!(Model, "model", Kv = "kv");
+text_form!(Model, "model", Kv = "kv", Document = "document");
 text_form!(WhenFull, "full policy", Refuse = "refuse", Evict = "evict");
 text_form!(UsageScenario, "usage scenario", Normal = "normal", PreferWrite = "prefer_write", BulkLoad = "bulk_load");
 text_form!(Partitioner, "partitioner", Crc64 = "crc64", RedisSlots = "redis-slots");

@@ -37,6 +37,9 @@ pub struct TableSchema {
     pub partitioner: Partitioner,
     #[serde(default)]
     pub model: Model,
+    /// The field that a document is found by, on tables of documents; `id` if nothing else was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary_key: Option<String>,
     pub durability: Durability,
     /// Copies of each partition that there are to be, on as many nodes.
     #[serde(default = "one")]
@@ -66,6 +69,11 @@ impl TableSchema {
             EngineKind::Memory => Durability::None,
             EngineKind::Rocksdb => Durability::Hard,
         }
+    }
+
+    /// The field that a document is found by.
+    pub fn primary_key(&self) -> &str {
+        self.primary_key.as_deref().unwrap_or("id")
     }
 
     /// Whether the table's log and state are on disk.

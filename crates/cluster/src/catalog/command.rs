@@ -3,7 +3,9 @@
 use super::{CopyReport, JoinToken, LostReplica, Placement, Site};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tessera_types::{NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis};
+use tessera_types::{
+    Model, NodeId, ReplicaId, TableId, TableNameError, TableNumber, TableSchema, TableSettings, UnixMillis,
+};
 
 /// A change to the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,14 @@ pub enum CatalogCommand {
     Recall {
         number: TableNumber,
         to: Option<String>,
+    },
+    /// Makes a name for tables of documents to be in.
+    CreateDatabase {
+        name: String,
+    },
+    /// Forgets a database that has no tables.
+    DropDatabase {
+        name: String,
     },
     /// Forgets dropped tables whose time has come.
     Purge {
@@ -125,6 +135,15 @@ pub enum CatalogCommand {
 }
 
 impl CatalogCommand {
+    /// Whether only nodes that know documents can read it.
+    pub fn is_about_documents(&self) -> bool {
+        match self {
+            Self::Create { schema, .. } => schema.model == Model::Document,
+            Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
+            _ => false,
+        }
+    }
+
     /// That a partition's group has the members that are wanted.
     pub fn moved(table: TableId, partition: u32, placement: &Placement) -> Self {
         Self::Moved { table, partition, members: placement.wanted.clone(), version: placement.version }
@@ -149,6 +168,16 @@ pub enum CatalogError {
     Exists(String),
     #[error("no such table: {0}")]
     NoSuchTable(String),
+    #[error("node {0} runs a version that does not know documents; give it the version of the others first")]
+    OlderNode(NodeId),
+    #[error("a table of documents is called DATABASE.NAME, not '{0}'")]
+    DocumentTableName(String),
+    #[error("a database named '{0}' exists")]
+    DatabaseExists(String),
+    #[error("no such database: {0}")]
+    NoSuchDatabase(String),
+    #[error("database '{0}' has tables; drop them first")]
+    DatabaseInUse(String),
     #[error("table '{0}' is being split")]
     Splitting(String),
     #[error("table '{0}' is not being split")]

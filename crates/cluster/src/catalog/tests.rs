@@ -7,6 +7,7 @@ pub(super) fn schema(engine: EngineKind) -> TableSchema {
         partitions: 4,
         partitioner: Partitioner::Crc64,
         model: Model::Kv,
+        primary_key: None,
         durability: TableSchema::default_durability(engine),
         replicas: 1,
     }

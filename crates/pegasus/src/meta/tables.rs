@@ -79,8 +79,15 @@ pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&
     if envs::set(&mut settings, wanted).is_err() {
         return ("ERR_INVALID_PARAMETERS", 0);
     }
-    let schema =
-        TableSchema { engine, partitions, partitioner: Partitioner::Crc64, model: Model::Kv, durability, replicas };
+    let schema = TableSchema {
+        engine,
+        partitions,
+        partitioner: Partitioner::Crc64,
+        model: Model::Kv,
+        primary_key: None,
+        durability,
+        replicas,
+    };
     match change(server, CatalogCommand::Create { name: name.clone(), schema, settings, absent: Default::default() })
         .await
     {

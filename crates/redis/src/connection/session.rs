@@ -10,7 +10,7 @@ use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tessera_store::Table;
-use tessera_types::{Limits, ReadMode, TableNumber};
+use tessera_types::{Limits, Model, ReadMode, TableNumber};
 
 pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
 
@@ -61,7 +61,7 @@ impl Session {
 
     pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {
         self.table = match &user.default_table {
-            Some(name) => server.store.table_named(name),
+            Some(name) => server.store.table_named(name).filter(|table| table.schema().model == Model::Kv),
             None => server.store.table_numbered(TableNumber(0)).filter(|table| user.may_use(&table.name())),
         };
         self.user = Some(user);
@@ -100,6 +100,11 @@ impl Session {
         let name = table.name();
         if !self.user.as_ref().is_some_and(|user| user.may_use(&name)) {
             return Err(CommandError::Reply(format!("NOPERM this user may not use the table '{name}'").into()));
+        }
+        if table.schema().model == Model::Document {
+            let message =
+                format!("ERR table '{name}' holds documents: use a driver of RethinkDB on the ReQL port for it");
+            return Err(CommandError::Reply(message.into()));
         }
         self.table = Some(table);
         Ok(())

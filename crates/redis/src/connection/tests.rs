@@ -103,6 +103,7 @@ async fn what_is_deleted_on_a_table_that_evicts_is_gone_from_all_replicas() {
         partitions: 4,
         partitioner: Partitioner::RedisSlots,
         model: Model::default(),
+        primary_key: None,
         durability: Durability::Soft,
         replicas: 2,
     };
@@ -199,6 +200,7 @@ async fn a_node_knows_what_it_has_had_changed() {
         partitions: 1,
         partitioner: Partitioner::default(),
         model: Model::default(),
+        primary_key: None,
         durability: Durability::None,
         replicas: 1,
     };

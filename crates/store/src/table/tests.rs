@@ -24,6 +24,7 @@ async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applie
         partitions: 1,
         partitioner: Partitioner::default(),
         model: Model::default(),
+        primary_key: None,
         durability: Durability::Soft,
         replicas: 1,
     };

@@ -30,6 +30,11 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     // Its clients have no password to give. Those of some addresses were let in by name.
     let is_pegasus_open = config.pegasus.port != 0 && (!config.has_users() || !config.pegasus.open_tables.is_empty());
     check_bind(config, "pegasus", config.pegasus.bind, is_pegasus_open)?;
+    // With users, nobody gets in.
+    check_bind(config, "reql", config.reql.bind, config.reql.port != 0 && !config.has_users())?;
+    if config.reql.query_threads == 0 || config.reql.query_threads > 1024 {
+        return refuse("reql.query_threads is between 1 and 1024".into());
+    }
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
     if config.cluster_secret()?.is_empty() && !config.cluster.bind.is_loopback() {
         return refuse(format!(
@@ -73,6 +78,7 @@ fn check_bind(config: &Config, section: &str, address: IpAddr, is_open: bool) ->
     let how = match section {
         "redis" => "give every user under redis.users a password_hash",
         "pegasus" => "set pegasus.port to 0 if nobody needs it",
+        "reql" => "set reql.port to 0 if nobody needs it",
         _ => "set admin.token_sha256",
     };
     Err(ExitError::Config(format!(

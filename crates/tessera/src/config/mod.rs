@@ -25,6 +25,7 @@ pub struct Config {
     pub redis: RedisSection,
     pub pegasus: PegasusSection,
     pub clients: ClientsSection,
+    pub reql: ReqlSection,
     pub admin: AdminSection,
     pub cluster: ClusterSection,
     pub tls: TlsSection,
@@ -70,6 +71,37 @@ pub struct PegasusSection {
     pub open_tables: Vec<String>,
     pub max_clients: usize,
     pub write_timeout_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReqlSection {
+    pub bind: IpAddr,
+    /// Where drivers of RethinkDB connect; 0 for none.
+    pub port: u16,
+    pub max_clients: usize,
+    /// Queries that run at one time, each on a thread; more wait.
+    pub query_threads: usize,
+    /// The longest query.
+    pub query_bytes: usize,
+    /// How long a client may take to say who it is.
+    pub greeting_timeout_ms: u64,
+    /// After so long without being asked for more, a stream is closed.
+    pub cursor_timeout_seconds: u64,
+}
+
+impl Default for ReqlSection {
+    fn default() -> Self {
+        Self {
+            bind: LOOPBACK,
+            port: 28_015,
+            max_clients: 10_000,
+            query_threads: 8,
+            query_bytes: 128 << 20,
+            greeting_timeout_ms: 10_000,
+            cursor_timeout_seconds: 600,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -204,6 +236,7 @@ impl Default for Config {
             redis: RedisSection::default(),
             pegasus: PegasusSection::default(),
             clients: ClientsSection::default(),
+            reql: ReqlSection::default(),
             admin: AdminSection::default(),
             cluster: ClusterSection::default(),
             tls: TlsSection::default(),

@@ -11,6 +11,7 @@ mod doors;
 mod formats;
 mod operations;
 mod pegasus;
+mod reql;
 mod resp_client;
 mod server;
 mod skipped;

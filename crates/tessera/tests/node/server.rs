@@ -98,7 +98,7 @@ pub fn set_ports(command: &mut Command, redis: u16, admin: u16) {
     for setting in [format!("redis.port={redis}"), format!("admin.port={admin}"), format!("cluster.port={peers}")] {
         command.args(["--set", &setting]);
     }
-    command.args(["--set", "pegasus.port=0", "--set", "pegasus.meta_port=0"]);
+    command.args(["--set", "pegasus.port=0", "--set", "pegasus.meta_port=0", "--set", "reql.port=0"]);
 }
 
 impl Node {

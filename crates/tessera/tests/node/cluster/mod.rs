@@ -39,6 +39,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Option<Node>>,
     /// For clients of Apache Pegasus, if there are any.
     pegasus_ports: Vec<u16>,
+    /// For drivers of RethinkDB, if there are any.
+    reql_ports: Vec<u16>,
     /// Nodes are hosts of their own there; else all are on loopback.
     net: Option<Net>,
     /// Nodes have clocks of their own; else all have the machine's.
@@ -68,6 +70,16 @@ impl Cluster {
         Self::start_all(TempDir::new().unwrap(), None, count, ports)
     }
 
+    /// Starts a cluster of nodes that drivers of RethinkDB can use.
+    pub(crate) fn start_with_reql(count: usize) -> Self {
+        let reql_ports = (0..count).map(|_| free_port()).collect();
+        Self { reql_ports, ..Self::planned(TempDir::new().unwrap(), count) }.started()
+    }
+
+    pub(crate) fn reql_ports(&self) -> Vec<u16> {
+        self.reql_ports.clone()
+    }
+
     /// With data directories that are numbers in `data`.
     fn start_at(data: TempDir, net: Option<Net>, count: usize) -> Self {
         Self::start_all(data, net, count, Vec::new())
@@ -92,8 +104,19 @@ impl Cluster {
     fn planned(data: TempDir, count: usize) -> Self {
         let ports = (0..count).map(|_| (free_port(), free_port(), free_port())).collect();
         let nodes = (0..count).map(|_| None).collect();
-        let (pegasus_ports, disks) = (Vec::new(), Vec::new());
-        Self { data, ports, nodes, pegasus_ports, net: None, clocks: None, disks, settings: &[], logs: None }
+        let (pegasus_ports, reql_ports, disks) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            data,
+            ports,
+            nodes,
+            pegasus_ports,
+            reql_ports,
+            net: None,
+            clocks: None,
+            disks,
+            settings: &[],
+            logs: None,
+        }
     }
 
     fn set_clocks(&self, seconds: i64) {
@@ -180,6 +203,7 @@ impl Cluster {
         if !self.disks.is_empty() {
             settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
         }
+        settings.extend(self.reql_ports.get(at).map(|port| format!("reql.port={port}")));
         settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
         // Whoever knows who he is looks at none of them.
         let others = self.running().into_iter().filter(|other| *other != at);

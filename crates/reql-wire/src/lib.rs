@@ -1,0 +1,15 @@
+//! The ReQL face: what drivers of RethinkDB speak, JSON in frames over TCP, on tables of documents.
+//!
+//! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
+//! tables), [`work`] (what is done to one partition, by the node that leads it).
+
+mod connection;
+mod handshake;
+mod respond;
+mod route;
+mod scram;
+mod server;
+mod source;
+mod work;
+
+pub use server::{ReqlConfig, ReqlServer};

@@ -1,0 +1,150 @@
+//! Work for partitions, and the nodes that lead them: the store's [router](tessera_store::Route) takes it there. A request to
+//! another node is the `u32` number of the table, then its parts.
+
+use crate::server::Shared;
+use crate::work::{self, Reply, Work, Writes};
+use bytes::{Buf as _, BufMut as _, Bytes};
+use std::sync::Arc;
+use tessera_store::{
+    Envelope, Face, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions,
+};
+use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableNumber};
+
+/// Most parts of a request between nodes.
+const MAX_PARTS: usize = 1 << 20;
+
+struct Documents<'a>(&'a Arc<Shared>);
+
+impl Route for Documents<'_> {
+    type Work = Work;
+
+    const FACE: Face = Face::Reql;
+
+    fn request(&self, table: &Table, parts: &[&Part<Work>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32_le(table.number().0);
+        for part in parts {
+            out.put_u32_le(part.partition);
+            part.work.encode(&mut out);
+        }
+        out
+    }
+
+    fn carry_out(&self, table: &Table, parts: &[&Part<Work>]) -> Outcomes {
+        let (shared, number) = (self.0.clone(), table.number());
+        let parts = parts.iter().map(|part| (part.partition, part.work.clone())).collect();
+        Box::pin(async move { carry_out(&shared, number, parts).await.into_iter().collect() })
+    }
+
+    fn note_forwarded(&self) {}
+}
+
+/// Carries out what another node asks for.
+pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
+    let mut read = || -> Option<(TableNumber, Vec<(u32, Work)>)> {
+        let table = TableNumber(request.try_get_u32_le().ok()?);
+        let mut parts = Vec::new();
+        while !request.is_empty() && parts.len() < MAX_PARTS {
+            parts.push((request.try_get_u32_le().ok()?, Work::decode(&mut request)?));
+        }
+        Some((table, parts))
+    };
+    match read() {
+        Some((table, parts)) => carry_out(&shared, table, parts).await.into_iter().collect(),
+        None => Envelope::default(),
+    }
+}
+
+/// Parts in their order: writes that stand together go to the log together.
+async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<(u32, Work)>) -> Vec<PartOutcome> {
+    let not_done = |count| vec![PartOutcome::NotDone; count];
+    let Some(table) = shared.store.table_numbered(number) else { return not_done(parts.len()) };
+    if parts.iter().any(|(partition, _)| *partition >= table.schema().partitions) {
+        return not_done(parts.len());
+    }
+    let mut outcomes = Vec::with_capacity(parts.len());
+    let mut parts = parts.into_iter().peekable();
+    while let Some((partition, work)) = parts.next() {
+        if table.leader_of(partition) != Leader::Here {
+            outcomes.push(PartOutcome::NotDone);
+            continue;
+        }
+        match work {
+            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, &key))),
+            Work::Scan(scan) => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let page = move || work::scan(&store, &table, partition, &scan);
+                let page = shared.runtime.spawn_blocking(page).await;
+                outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
+            }
+            Work::Write(write) => {
+                let durability = match () {
+                    () if !table.schema().is_persistent() => None,
+                    () if write.is_soft => Some(Durability::Soft),
+                    () if write.is_hard => Some(Durability::Hard),
+                    () => None,
+                };
+                let (mut partitions, mut writes) = (vec![partition], vec![write]);
+                while let Some((partition, Work::Write(write))) = parts.next_if(|(_, work)| !work.is_read()) {
+                    partitions.push(partition);
+                    writes.push(write);
+                }
+                let writes = Arc::new(Writes::new(writes));
+                let operation: Arc<dyn Operation> = writes.clone();
+                shared.store.write(&table, WriteOptions { durability, acks: None }, &operation, partitions);
+                outcomes.extend(writes.done().await.into_iter().map(outcome));
+            }
+        }
+    }
+    outcomes
+}
+
+fn outcome(reply: Result<Reply, RequestError>) -> PartOutcome {
+    match reply {
+        Ok(reply) => PartOutcome::Done(reply.encode()),
+        Err(RequestError::NotReady | RequestError::ShuttingDown | RequestError::NoSuchTable(_)) => PartOutcome::NotDone,
+        Err(error) if error.outcome() == Outcome::Unknown => PartOutcome::Unknown,
+        Err(error) => PartOutcome::Done(Reply::Refused(error.to_string()).encode()),
+    }
+}
+
+/// Where work goes.
+pub(crate) enum Place {
+    Key(Bytes),
+    Partition(u32),
+}
+
+/// Has work done wherever it is to be done, also while the table is split.
+pub(crate) async fn reach(
+    shared: &Arc<Shared>,
+    table: &Arc<Table>,
+    work: Vec<(Place, Work)>,
+) -> Result<Vec<Reply>, RequestError> {
+    let mut table = table.clone();
+    let mut places = Vec::with_capacity(work.len());
+    let mut parts = Vec::with_capacity(work.len());
+    let partition_in = |table: &Table, place: &Place| match place {
+        Place::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
+        Place::Partition(partition) => *partition,
+    };
+    for (place, work) in work {
+        let (partition, is_repeatable) = (partition_in(&table, &place), work.is_read());
+        parts.push(Part { partition, reads: ReadMode::Single, is_repeatable, work, outcome: None });
+        places.push(place);
+    }
+    while let Some(successor) = shared.store.route(&table, &Documents(shared), &mut parts, PATIENCE).await {
+        table = successor;
+        for (part, place) in parts.iter_mut().zip(&places).filter(|(part, _)| part.outcome.is_none()) {
+            if matches!(place, Place::Partition(_)) {
+                // The scan began in partitions that are no more.
+                return Err(RequestError::NotReady);
+            }
+            part.partition = partition_in(&table, place);
+        }
+    }
+    let replies = parts.into_iter().map(|part| {
+        let bytes = part.outcome.unwrap_or(PartOutcome::NotDone).reply()?;
+        Reply::decode(bytes).ok_or(RequestError::Interrupted)
+    });
+    replies.collect()
+}

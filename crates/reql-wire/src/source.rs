@@ -1,0 +1,526 @@
+//! How the evaluator gets at the cluster's tables. Queries run on threads of their own, which wait here for what the nodes that
+//! lead the partitions answer.
+
+use crate::route::{Place, reach};
+use crate::server::Shared;
+use crate::work::{ANY, ASCENDING, DESCENDING, Reply, ScanWork, Work, WriteWork};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use tessera_document::{Document, EncodedValue, KeyRange as Keys, Value};
+use tessera_reql::{
+    DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position, Result, Scan,
+    Source, TableInfo, TableOptions, Write, Written,
+};
+use tessera_store::{CatalogCommand, CatalogError, Table};
+use tessera_types::{
+    EngineKind, Model, Outcome, Partitioner, RecordKey, RequestError, TableNumber, TableSchema, TableSettings,
+};
+
+/// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
+const WRITE_TRIES: usize = 1000;
+
+/// The tables of documents of a cluster.
+pub(crate) struct Tables(pub(crate) Arc<Shared>);
+
+fn failed(error: &RequestError) -> Error {
+    let (kind, what) = match error.outcome() {
+        Outcome::NotDone => (ErrorKind::OpFailed, "Cannot perform the operation"),
+        Outcome::Unknown => (ErrorKind::OpIndeterminate, "The operation may or may not have been performed"),
+    };
+    Error::new(kind, format!("{what}: {error}."))
+}
+
+fn catalog(
+    outcome: std::result::Result<std::result::Result<tessera_store::Changed, CatalogError>, RequestError>,
+) -> Result<()> {
+    match outcome {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(Error::failed(format!("{error}."))),
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Internal, "A stored document is damaged.")
+}
+
+fn decoded(document: Option<&Bytes>) -> Result<Value> {
+    let Some(bytes) = document else { return Ok(Value::Null) };
+    EncodedValue::check(bytes).and_then(EncodedValue::to_value).map_err(|_| damaged())
+}
+
+fn encoded(value: &Value) -> Option<Bytes> {
+    (!matches!(value, Value::Null)).then(|| Document::encode(value).into_bytes())
+}
+
+/// The bytes of a primary key, in the words of RethinkDB if it cannot be one.
+fn key_of(value: &Value) -> Result<Bytes> {
+    tessera_reql::primary_key(value)?;
+    let mut key = Vec::new();
+    tessera_document::primary_key(Document::encode(value).value(), &mut key)
+        .map_err(|error| Error::logic(error.to_string()))?;
+    Ok(key.into())
+}
+
+/// A number as an identifier of RethinkDB's form.
+fn id(kind: u16, number: u64) -> String {
+    format!("00000000-0000-4000-{:04x}-{number:012x}", 0x8000 | kind)
+}
+
+fn database_info(name: &str) -> DatabaseInfo {
+    let hash = RecordKey::new(name.as_bytes(), b"").hash();
+    DatabaseInfo { id: id(1, hash & 0xffff_ffff_ffff), name: name.into() }
+}
+
+fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Result<Value> {
+    Ok(Value::object(fields)?)
+}
+
+fn array(items: Vec<Value>) -> Result<Value> {
+    Ok(Value::array(items)?)
+}
+
+impl Tables {
+    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.runtime.block_on(future)
+    }
+
+    fn found(&self, full: &str) -> Result<Option<Arc<Table>>> {
+        match self.0.store.table_named(full) {
+            Some(table) if table.schema().model != Model::Document => Err(Error::failed(format!(
+                "Table `{full}` is a table of keys and values, which the Redis and Pegasus ports serve. ReQL works on tables \
+                 of documents: make one with `tessera table create NAME --model document`, or with `table_create`."
+            ))),
+            found => Ok(found),
+        }
+    }
+
+    fn open(&self, info: &TableInfo) -> Result<Arc<Table>> {
+        let full = full_name(&info.database, &info.name);
+        let missing = || Error::failed(format!("Table `{full}` does not exist."));
+        self.found(&full)?.filter(|table| table_id(table.number()) == info.id).ok_or_else(missing)
+    }
+
+    fn info(&self, database: &DatabaseInfo, name: &str, table: &Table) -> TableInfo {
+        TableInfo {
+            id: table_id(table.number()),
+            name: name.into(),
+            database: database.clone(),
+            primary_key: Arc::from(table.schema().primary_key()),
+        }
+    }
+
+    fn drop_named(&self, full: &str) -> Result<()> {
+        let purge_at = self.0.store.purge_time();
+        catalog(self.wait(self.0.store.change_catalog(CatalogCommand::Drop { name: full.into(), purge_at })))?;
+        // The next term of the query is to see it.
+        self.wait(async {
+            for _ in 0..100 {
+                if self.0.store.table_named(full).is_none() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        });
+        Ok(())
+    }
+
+    fn reach(&self, table: &Arc<Table>, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
+        let replies = self.wait(reach(&self.0, table, work)).map_err(|error| failed(&error))?;
+        for reply in &replies {
+            if let Reply::Refused(reason) = reply {
+                return Err(Error::failed(format!("Cannot perform the operation: {reason}.")));
+            }
+        }
+        Ok(replies)
+    }
+
+    fn read(&self, table: &Arc<Table>, keys: impl Iterator<Item = Bytes>) -> Result<Vec<Option<Bytes>>> {
+        let work = keys.map(|key| (Place::Key(key.clone()), Work::Get { key })).collect();
+        let replies = self.reach(table, work)?.into_iter();
+        replies.map(|reply| if let Reply::Document(found) = reply { Ok(found) } else { Err(damaged()) }).collect()
+    }
+
+    /// Pages in any order go from one partition to the next.
+    fn scan_any(&self, table: &Arc<Table>, keys: &Keys, scan: &Scan) -> Result<Page> {
+        let partitions = table.schema().partitions;
+        let (mut partition, mut after) = match &scan.after {
+            None => (0, None),
+            Some(Position(bytes)) => {
+                let numbers = bytes.first_chunk::<8>().ok_or_else(damaged)?;
+                let number =
+                    |at: usize| u32::from_le_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]]);
+                if number(0) != partitions {
+                    return Err(Error::failed("The table was split while it was read; run the query again."));
+                }
+                (number(4), Some(Bytes::copy_from_slice(&bytes[8..])).filter(|after| !after.is_empty()))
+            }
+        };
+        let mut rows = Vec::new();
+        while partition < partitions && rows.len() < scan.limit.max(1) {
+            let work = scan_work(keys, ANY, after.take(), scan.limit.max(1) - rows.len());
+            let replies = self.reach(table, vec![(Place::Partition(partition), work)])?;
+            let Some(Reply::Page(found, has_more)) = replies.into_iter().next() else { return Err(damaged()) };
+            after = found.last().filter(|_| has_more).map(|(key, _)| key.clone());
+            for (_, document) in &found {
+                rows.push(decoded(Some(document))?);
+            }
+            if has_more {
+                break;
+            }
+            partition += 1;
+        }
+        let next = (partition < partitions).then(|| {
+            let numbers = [partitions.to_le_bytes(), partition.to_le_bytes()].concat();
+            Position(numbers.into_iter().chain(after.unwrap_or_default()).collect())
+        });
+        Ok(Page { rows, next })
+    }
+
+    /// Pages in the order of keys are merged from all partitions.
+    fn scan_in_order(&self, table: &Arc<Table>, keys: &Keys, scan: &Scan, order: u8) -> Result<Page> {
+        let limit = scan.limit.max(1);
+        let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
+        let place = |partition| (Place::Partition(partition), scan_work(keys, order, after.clone(), limit));
+        let replies = self.reach(table, (0..table.schema().partitions).map(place).collect())?;
+        let mut merged = BTreeMap::new();
+        let mut end: Option<Bytes> = None;
+        for reply in replies {
+            let Reply::Page(rows, has_more) = reply else { return Err(damaged()) };
+            // Behind the last key of a page that is not the last one, that partition may have more.
+            if let Some((last, _)) = rows.last().filter(|_| has_more) {
+                let is_nearer = |end: &Bytes| if order == ASCENDING { last < end } else { last > end };
+                if end.as_ref().is_none_or(is_nearer) {
+                    end = Some(last.clone());
+                }
+            }
+            merged.extend(rows);
+        }
+        let is_inside = |key: &Bytes| match &end {
+            None => true,
+            Some(end) => {
+                if order == ASCENDING {
+                    key <= end
+                } else {
+                    key >= end
+                }
+            }
+        };
+        let total = merged.len();
+        let sorted: Vec<(Bytes, Bytes)> = match order {
+            ASCENDING => merged.into_iter().filter(|(key, _)| is_inside(key)).take(limit).collect(),
+            _ => merged.into_iter().rev().filter(|(key, _)| is_inside(key)).take(limit).collect(),
+        };
+        let has_more = sorted.len() < total || end.is_some();
+        let next = sorted.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
+        let rows = sorted.iter().map(|(_, document)| decoded(Some(document))).collect::<Result<_>>()?;
+        Ok(Page { rows, next })
+    }
+}
+
+fn scan_work(keys: &Keys, order: u8, after: Option<Bytes>, limit: usize) -> Work {
+    Work::Scan(ScanWork {
+        start: Bytes::copy_from_slice(&keys.start),
+        end: keys.end.as_ref().map(|end| Bytes::copy_from_slice(end)),
+        order,
+        after,
+        limit: u32::try_from(limit).unwrap_or(u32::MAX),
+    })
+}
+
+fn full_name(database: &DatabaseInfo, name: &str) -> String {
+    format!("{}.{name}", database.name)
+}
+
+fn table_id(number: TableNumber) -> String {
+    id(2, u64::from(number.0))
+}
+
+fn no_indexes() -> Error {
+    Error::failed("Secondary indexes are not yet supported on Tessera; use `filter`, or the primary key.")
+}
+
+impl Source for Tables {
+    fn databases(&self) -> Result<Vec<DatabaseInfo>> {
+        Ok(self.0.store.catalog().databases().iter().map(|name| database_info(name)).collect())
+    }
+
+    fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
+        if name == "rethinkdb" || self.0.store.catalog().databases().contains(name) {
+            return Err(Error::failed(format!("Database `{name}` already exists.")));
+        }
+        catalog(self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })))?;
+        self.wait(self.0.until(|store| store.catalog().databases().contains(name)));
+        Ok(database_info(name))
+    }
+
+    fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
+        let database = database_info(name);
+        if !self.0.store.catalog().databases().contains(name) {
+            return Err(Error::failed(format!("Database `{name}` does not exist.")));
+        }
+        let tables = self.tables(&database)?;
+        for table in &tables {
+            self.drop_named(&full_name(&database, &table.name))?;
+        }
+        let command = || CatalogCommand::DropDatabase { name: name.into() };
+        let outcome = self.wait(self.0.store.change_catalog(command()));
+        // One that nobody made by name is gone with its last table.
+        if !matches!(outcome, Ok(Err(CatalogError::NoSuchDatabase(_)))) {
+            catalog(outcome)?;
+        }
+        self.wait(self.0.until(|store| !store.catalog().databases().contains(name)));
+        Ok((database, tables.len()))
+    }
+
+    fn tables(&self, database: &DatabaseInfo) -> Result<Vec<TableInfo>> {
+        let prefix = format!("{}.", database.name);
+        let mut tables = Vec::new();
+        for table in self.0.store.tables() {
+            let full = table.name();
+            if let (Model::Document, Some(name)) = (table.schema().model, full.strip_prefix(&prefix)) {
+                tables.push(self.info(database, name, &table));
+            }
+        }
+        tables.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(tables)
+    }
+
+    fn table(&self, database: &DatabaseInfo, name: &str) -> Result<Option<TableInfo>> {
+        if let Some(table) = self.found(&full_name(database, name))? {
+            return Ok(Some(self.info(database, name, &table)));
+        }
+        // Somebody who tries a name that Redis clients use is told so.
+        if database.name == tessera_store::Catalog::FIRST_DATABASE {
+            self.found(name)?;
+        }
+        Ok(None)
+    }
+
+    fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo> {
+        let full = full_name(database, name);
+        if self.0.store.table_named(&full).is_some() {
+            return Err(Error::failed(format!("Table `{full}` already exists.")));
+        }
+        let partitions = match options.shards {
+            0 | 1 => TableSchema::DEFAULT_PARTITIONS,
+            shards => u32::try_from(shards).unwrap_or(u32::MAX),
+        };
+        let schema = TableSchema {
+            engine: EngineKind::Rocksdb,
+            partitions,
+            partitioner: Partitioner::Crc64,
+            model: Model::Document,
+            primary_key: Some(options.primary_key.clone()),
+            durability: if options.is_hard { tessera_types::Durability::Hard } else { tessera_types::Durability::Soft },
+            replicas: match options.replicas {
+                0 | 1 => TableSchema::DEFAULT_REPLICAS,
+                replicas => u8::try_from(replicas).unwrap_or(u8::MAX),
+            },
+        };
+        let (settings, absent) = (TableSettings::default(), Default::default());
+        let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
+        catalog(self.wait(self.0.store.change_catalog(create)))?;
+        self.wait(async {
+            self.0.until(|store| store.table_named(&full).is_some()).await;
+            if let Some(table) = self.0.store.table_named(&full) {
+                self.0.until(|store| store.leaderless(table.id()) == 0).await;
+            }
+        });
+        let missing = || Error::failed(format!("Table `{full}` was dropped by somebody else."));
+        let table = self.0.store.table_named(&full).ok_or_else(missing)?;
+        Ok(self.info(database, name, &table))
+    }
+
+    fn drop_table(&self, database: &DatabaseInfo, name: &str) -> Result<TableInfo> {
+        let missing = || Error::failed(format!("Table `{}.{name}` does not exist.", database.name));
+        let info = self.table(database, name)?.ok_or_else(missing)?;
+        self.drop_named(&full_name(database, name))?;
+        Ok(info)
+    }
+
+    fn table_config(&self, info: &TableInfo) -> Result<Value> {
+        let table = self.open(info)?;
+        let catalog = self.0.store.catalog();
+        let entry = catalog.get(table.id()).ok_or_else(damaged)?;
+        let mut shards = Vec::new();
+        for (at, placement) in entry.placement.iter().enumerate() {
+            let partition = u32::try_from(at).unwrap_or(u32::MAX);
+            let name = |node: tessera_types::NodeId| Value::from(format!("node-{node}"));
+            let members = placement.members.iter().filter(|replica| !replica.is_witness());
+            shards.push(object([
+                ("nonvoting_replicas", array(Vec::new())?),
+                ("primary_replica", table.known_leader(partition).map_or(Value::Null, name)),
+                ("replicas", array(members.map(|replica| name(replica.node)).collect())?),
+            ])?);
+        }
+        let is_hard = table.schema().durability == tessera_types::Durability::Hard;
+        object([
+            ("db", Value::from(info.database.name.clone())),
+            ("durability", Value::from(if is_hard { "hard" } else { "soft" })),
+            ("id", Value::from(info.id.clone())),
+            ("indexes", array(Vec::new())?),
+            ("name", Value::from(info.name.clone())),
+            ("primary_key", Value::from(&*info.primary_key)),
+            ("shards", array(shards)?),
+            ("write_acks", Value::from(table.settings().acks.as_str())),
+            ("write_hook", Value::Null),
+        ])
+    }
+
+    fn table_status(&self, info: &TableInfo) -> Result<Value> {
+        let table = self.open(info)?;
+        let leaders: Vec<_> = (0..table.schema().partitions).map(|partition| table.known_leader(partition)).collect();
+        let is_ready = Value::from(leaders.iter().all(Option::is_some));
+        let mut shards = Vec::new();
+        for leader in &leaders {
+            let name = leader.map(|node| Value::from(format!("node-{node}")));
+            shards.push(object([
+                ("primary_replicas", array(name.into_iter().collect())?),
+                ("replicas", array(Vec::new())?),
+            ])?);
+        }
+        let status = object([
+            ("all_replicas_ready", is_ready.clone()),
+            ("ready_for_outdated_reads", is_ready.clone()),
+            ("ready_for_reads", is_ready.clone()),
+            ("ready_for_writes", is_ready),
+        ])?;
+        object([
+            ("db", Value::from(info.database.name.clone())),
+            ("id", Value::from(info.id.clone())),
+            ("name", Value::from(info.name.clone())),
+            ("raft_leader", Value::Null),
+            ("shards", array(shards)?),
+            ("status", status),
+        ])
+    }
+
+    fn indexes(&self, _table: &TableInfo) -> Result<Vec<IndexInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn create_index(&self, _env: &Env, _table: &TableInfo, _name: &str, _definition: IndexDefinition) -> Result<()> {
+        Err(no_indexes())
+    }
+
+    fn drop_index(&self, table: &TableInfo, name: &str) -> Result<()> {
+        let full = full_name(&table.database, &table.name);
+        Err(Error::failed(format!("Index `{name}` does not exist on table `{full}`.")))
+    }
+
+    fn rename_index(&self, table: &TableInfo, from: &str, to: &str, _overwrite: bool) -> Result<()> {
+        let full = full_name(&table.database, &table.name);
+        Err(Error::failed(format!("Index `{from}` does not exist or index `{to}` already exists on table `{full}`.")))
+    }
+
+    fn get(&self, info: &TableInfo, key: &Value) -> Result<Option<Value>> {
+        let key = key_of(key)?;
+        let found = self.read(&self.open(info)?, std::iter::once(key))?;
+        found.first().and_then(Option::as_ref).map(|document| decoded(Some(document))).transpose()
+    }
+
+    fn scan(&self, _env: &Env, info: &TableInfo, scan: &Scan) -> Result<Page> {
+        if let Some(index) = &scan.index {
+            let full = full_name(&info.database, &info.name);
+            return Err(Error::failed(format!("Index `{index}` was not found on table `{full}`.")));
+        }
+        let table = self.open(info)?;
+        if let (Bound::Included(lower), Bound::Included(upper)) = (&scan.range.lower, &scan.range.upper)
+            && lower == upper
+            && !matches!(lower, Value::MinVal | Value::MaxVal)
+        {
+            let rows = self.get(info, lower)?.into_iter().collect();
+            return Ok(Page { rows, next: None });
+        }
+        let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
+        let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
+        let keys =
+            tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
+                .map_err(|error| Error::logic(error.to_string()))?;
+        match scan.order {
+            Order::Any => self.scan_any(&table, &keys, scan),
+            Order::Ascending => self.scan_in_order(&table, &keys, scan, ASCENDING),
+            Order::Descending => self.scan_in_order(&table, &keys, scan, DESCENDING),
+        }
+    }
+
+    fn write(&self, env: &Env, info: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
+        let table = self.open(info)?;
+        let keys: Vec<Bytes> = writes.iter().map(|write| key_of(&write.key)).collect::<Result<_>>()?;
+        let is_insert = |write: &Write| matches!(write.change, tessera_reql::Change::Insert { .. });
+        // What is inserted is mostly not there; a comparison that fails tells what is.
+        let mut there: Vec<Option<Bytes>> = match writes.iter().all(is_insert) {
+            true => vec![None; writes.len()],
+            false => self.read(&table, keys.iter().cloned())?,
+        };
+        let mut is_known = vec![!writes.iter().all(is_insert); writes.len()];
+        let mut written: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
+        for _ in 0..WRITE_TRIES {
+            let mut work = Vec::new();
+            let mut under_way = Vec::new();
+            for (at, write) in writes.iter().enumerate() {
+                if written[at].is_some() {
+                    continue;
+                }
+                let old = decoded(there[at].as_ref())?;
+                let new = match write.change.apply(env, &info.primary_key, &write.key, &old) {
+                    Ok(new) => new,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+                    // Only what was read counts: an assumption is looked at first.
+                    Err(error) if is_known[at] => {
+                        written[at] = Some(Written { old, new: Value::Null, error: Some(error) });
+                        continue;
+                    }
+                    Err(_) => {
+                        there[at] = self.read(&table, std::iter::once(keys[at].clone()))?.pop().flatten();
+                        is_known[at] = true;
+                        under_way.push((at, None));
+                        continue;
+                    }
+                };
+                let new_bytes = encoded(&new);
+                if is_known[at] && new_bytes == there[at] {
+                    written[at] = Some(Written { old, new, error: None });
+                    continue;
+                }
+                let write = WriteWork {
+                    key: keys[at].clone(),
+                    old: there[at].clone(),
+                    new: new_bytes,
+                    is_soft: durability == Durability::Soft,
+                    is_hard: durability == Durability::Hard,
+                };
+                work.push((Place::Key(keys[at].clone()), Work::Write(write)));
+                under_way.push((at, Some((old, new))));
+            }
+            if under_way.is_empty() {
+                return Ok(written.into_iter().flatten().collect());
+            }
+            let sent = under_way.into_iter().filter_map(|(at, states)| Some((at, states?)));
+            let replies = self.wait(reach(&self.0, &table, work)).map_err(|error| failed(&error))?;
+            for ((at, (old, new)), reply) in sent.zip(replies) {
+                match reply {
+                    Reply::Written => written[at] = Some(Written { old, new, error: None }),
+                    Reply::Differs(found) => {
+                        there[at] = found;
+                        is_known[at] = true;
+                    }
+                    Reply::Refused(reason) => {
+                        let error = Error::failed(format!("Cannot perform write: {reason}."));
+                        written[at] = Some(Written { old, new: Value::Null, error: Some(error) });
+                    }
+                    Reply::Document(_) | Reply::Page(..) => return Err(damaged()),
+                }
+            }
+            env.step()?;
+        }
+        Err(Error::failed("Cannot perform write: others change the document all the time."))
+    }
+
+    fn sync(&self, info: &TableInfo) -> Result<()> {
+        self.open(info).map(drop)
+    }
+}

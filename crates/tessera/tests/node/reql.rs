@@ -1,0 +1,213 @@
+//! Documents through the ReQL port, with a client that writes JSON frames by itself.
+
+use crate::cluster::Cluster;
+use crate::server::{Node, free_port, wait_for};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A connection that speaks V0_4, without a key.
+struct Client {
+    stream: TcpStream,
+    token: i64,
+}
+
+impl Client {
+    fn to(port: u16) -> Self {
+        Self::try_to(port).unwrap()
+    }
+
+    fn try_to(port: u16) -> Option<Self> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        let greeting = [0x400c_2d20_u32, 0, 0x7e69_70c7].map(u32::to_le_bytes).concat();
+        stream.write_all(&greeting).ok()?;
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer).ok()?;
+        assert_eq!(&answer, b"SUCCESS\0");
+        Some(Self { stream, token: 0 })
+    }
+
+    fn send(&mut self, token: i64, text: &str) {
+        let length = u32::try_from(text.len()).unwrap();
+        let frame = [&token.to_le_bytes()[..], &length.to_le_bytes(), text.as_bytes()].concat();
+        self.stream.write_all(&frame).unwrap();
+    }
+
+    fn receive(&mut self) -> (i64, Value) {
+        let (mut token, mut length) = ([0; 8], [0; 4]);
+        self.stream.read_exact(&mut token).unwrap();
+        self.stream.read_exact(&mut length).unwrap();
+        let mut text = vec![0; u32::from_le_bytes(length) as usize];
+        self.stream.read_exact(&mut text).unwrap();
+        (i64::from_le_bytes(token), serde_json::from_slice(&text).unwrap())
+    }
+
+    /// The answer to a query: all rows of a stream, or the value.
+    fn ask(&mut self, term: &Value) -> Value {
+        self.token += 1;
+        let token = self.token;
+        self.send(token, &json!([1, term, {}]).to_string());
+        let mut rows = Vec::new();
+        loop {
+            let (answered, mut answer) = self.receive();
+            assert_eq!(answered, token);
+            let kind = answer["t"].as_i64().unwrap();
+            match kind {
+                1 => return answer["r"][0].take(),
+                2 | 3 => rows.extend(answer["r"].as_array().unwrap().iter().cloned()),
+                _ => return answer,
+            }
+            if kind == 2 {
+                return Value::Array(rows);
+            }
+            self.send(token, "[2]");
+        }
+    }
+}
+
+fn table(name: &str) -> Value {
+    json!([15, [name]])
+}
+
+fn create(name: &str) -> Value {
+    json!([60, [name]])
+}
+
+fn insert(name: &str, documents: &[Value]) -> Value {
+    json!([56, [table(name), [2, documents]]])
+}
+
+fn get(name: &str, key: impl Into<Value>) -> Value {
+    json!([16, [table(name), key.into()]])
+}
+
+/// `{n: row("n") + 1}` of what is selected.
+fn increment(selection: &Value) -> Value {
+    json!([53, [selection, [69, [[2, [1]], {"n": [24, [[170, [[10, [1]], "n"]], 1]]}]]]])
+}
+
+fn count(selection: &Value) -> Value {
+    json!([43, [selection]])
+}
+
+fn check_everything(client: &mut Client) {
+    assert_eq!(client.ask(&create("t"))["tables_created"], 1);
+    assert_eq!(client.ask(&create("t"))["r"][0], "Table `test.t` already exists.");
+    let documents: Vec<Value> = (0..2500).map(|id| json!({"id": id, "n": id % 10})).collect();
+    for part in documents.chunks(500) {
+        assert_eq!(client.ask(&insert("t", part))["inserted"], 500);
+    }
+    assert_eq!(client.ask(&insert("t", &documents[..1]))["errors"], 1);
+    assert_eq!(client.ask(&get("t", 7)), json!({"id": 7, "n": 7}));
+    assert_eq!(client.ask(&get("t", 9999)), Value::Null);
+    assert_eq!(client.ask(&count(&table("t"))), 2500);
+    // A stream of several batches.
+    let mut ids: Vec<i64> =
+        client.ask(&table("t")).as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (0..2500).collect::<Vec<_>>());
+    let three = json!([39, [table("t"), {"n": 3}]]);
+    assert_eq!(client.ask(&count(&three)), 250);
+    assert_eq!(client.ask(&increment(&three))["replaced"], 250);
+    assert_eq!(client.ask(&count(&three)), 0);
+    assert_eq!(client.ask(&get("t", 13)), json!({"id": 13, "n": 4}));
+    // In the order of keys, from the middle on.
+    let range = json!([182, [table("t"), 1200, 1210]]);
+    let ordered = client.ask(&json!([41, [range], {"index": "id"}]));
+    let ids: Vec<i64> = ordered.as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    assert_eq!(ids, (1200..1210).collect::<Vec<_>>());
+    assert_eq!(client.ask(&json!([54, [get("t", 13)]]))["deleted"], 1);
+    assert_eq!(client.ask(&get("t", 13)), Value::Null);
+    assert!(client.ask(&json!([75, [table("t"), "n"]]))["r"][0].as_str().unwrap().contains("not yet supported"));
+    assert_eq!(client.ask(&json!([61, ["t"]]))["tables_dropped"], 1);
+}
+
+#[test]
+fn documents_are_written_read_and_found_and_outlast_a_restart() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let setting = format!("reql.port={port}");
+    let mut node = Node::start(data.path(), &[&setting]);
+    let mut client = Client::to(port);
+    check_everything(&mut client);
+    node.cli("table create kept --model document --engine memory --durability soft --primary-key name");
+    assert_eq!(client.ask(&insert("kept", &[json!({"name": "a", "n": 1})]))["inserted"], 1);
+    assert_eq!(client.ask(&json!([15, []]))["t"], 17, "arguments are counted");
+    // Tables for others are refused, with a word on what to use.
+    let refused = client.ask(&get("default", "a"))["r"][0].to_string();
+    assert!(refused.contains("--model document"), "{refused}");
+    node.process.terminate();
+    drop(node);
+    let _node = Node::start(data.path(), &[&setting]);
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&get("kept", "a")), json!({"name": "a", "n": 1}));
+}
+
+#[test]
+fn bad_input_is_answered_or_cut_and_harms_nobody() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_bytes=100000"]);
+    let mut other = Client::to(port);
+    let mut client = Client::to(port);
+    for (text, kind) in
+        [("no json", 16), ("[]", 16), ("[9]", 16), ("[1]", 16), ("[2]", 16), ("[3]", 16), ("[1,[9999]]", 17)]
+    {
+        client.send(5, text);
+        let (token, answer) = client.receive();
+        assert_eq!((token, answer["t"].as_i64()), (5, Some(kind)), "{text}: {answer}");
+    }
+    client.send(6, &"[".repeat(90_000));
+    assert_eq!(client.receive().1["t"], 16);
+    // An endless query is stopped.
+    let endless = json!([1, count(&json!([173, []])), {}]).to_string();
+    client.send(7, &endless);
+    client.send(7, "[3]");
+    assert_eq!([client.receive().0, client.receive().0], [7, 7]);
+    client.send(8, "[4]");
+    assert_eq!(client.receive().1["t"], 4);
+    client.send(9, &" ".repeat(100_001));
+    assert_eq!(client.receive().1["t"], 16);
+    assert!(TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").is_ok());
+    assert_eq!(other.ask(&json!([24, [1, 2]])), 3);
+}
+
+#[test]
+fn three_nodes_answer_alike_and_nothing_is_lost_or_done_twice_when_one_ends() {
+    let mut cluster = Cluster::start_with_reql(3);
+    let ports = cluster.reql_ports();
+    let mut clients: Vec<Client> = ports.iter().map(|port| Client::to(*port)).collect();
+    assert_eq!(clients[0].ask(&json!([60, ["t"], {"replicas": 3}]))["tables_created"], 1);
+    assert_eq!(clients[0].ask(&insert("t", &[json!({"id": "counter", "n": 0})]))["inserted"], 1);
+    let writers: Vec<_> = ports[..2]
+        .iter()
+        .map(|port| {
+            let port = *port;
+            std::thread::spawn(move || {
+                let mut client = Client::to(port);
+                let (mut done, mut unknown) = (0, 0);
+                for _ in 0..60 {
+                    let answer = client.ask(&increment(&get("t", "counter")));
+                    match (answer["replaced"].as_i64(), answer["e"].as_i64()) {
+                        (Some(1), _) => done += 1,
+                        (_, Some(4_200_000)) => unknown += 1,
+                        _ => {}
+                    }
+                }
+                (done, unknown)
+            })
+        })
+        .collect();
+    wait_for("some writes", LIMIT, || (clients[2].ask(&get("t", "counter"))["n"].as_i64()? > 10).then_some(()));
+    cluster.kill(2);
+    let (mut done, mut unknown) = (0, 0);
+    for writer in writers {
+        let (its, may_be) = writer.join().unwrap();
+        (done, unknown) = (done + its, unknown + may_be);
+    }
+    let n = wait_for("the counter is read", LIMIT, || clients[1].ask(&get("t", "counter"))["n"].as_i64());
+    assert!(done > 20 && (done..=done + unknown).contains(&n), "{n} of {done} and perhaps {unknown}");
+    assert_eq!(clients[0].ask(&get("t", "counter"))["n"].as_i64(), Some(n));
+}
