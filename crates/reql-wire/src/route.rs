@@ -146,5 +146,34 @@ pub(crate) async fn reach(
         let bytes = part.outcome.unwrap_or(PartOutcome::NotDone).reply()?;
         Reply::decode(bytes).ok_or(RequestError::Interrupted)
     });
-    replies.collect()
+    all_or_the_worst(replies.collect())
+}
+
+/// What is not known of one document is what is to be said of all: that nothing was done would not be true.
+fn all_or_the_worst(replies: Vec<Result<Reply, RequestError>>) -> Result<Vec<Reply>, RequestError> {
+    let failures = || replies.iter().filter_map(|reply| reply.as_ref().err());
+    let was_one_done = replies.iter().any(|reply| matches!(reply, Ok(Reply::Written)));
+    let is_unknown = failures().any(|error| error.outcome() == Outcome::Unknown);
+    if is_unknown || was_one_done && failures().next().is_some() {
+        return Err(RequestError::Interrupted);
+    }
+    replies.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_of_which_something_may_be_done_is_not_said_to_be_undone() {
+        let (done, not_done, unknown) =
+            (Ok(Reply::Written), Err(RequestError::NotReady), Err(RequestError::Interrupted));
+        let all = |replies: &[&Result<Reply, RequestError>]| {
+            all_or_the_worst(replies.iter().map(|reply| (*reply).clone()).collect())
+        };
+        assert_eq!(all(&[&not_done, &unknown]), Err(RequestError::Interrupted));
+        assert_eq!(all(&[&not_done, &done]), Err(RequestError::Interrupted));
+        assert_eq!(all(&[&not_done, &not_done]), Err(RequestError::NotReady));
+        assert_eq!(all(&[&done, &done]), Ok(vec![Reply::Written, Reply::Written]));
+    }
 }
