@@ -2,7 +2,8 @@
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
 use crate::handshake;
-use crate::respond::{self, ATOM, NO_MORE, PARTIAL, SEQUENCE, WAIT_COMPLETE};
+use crate::respond::{self, ATOM, NO_MORE, Values, WAIT_COMPLETE};
+use crate::rows::Rows;
 use crate::server::Shared;
 use crate::source::Tables;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
-use tessera_reql::{Answer, Cursor, DEFAULT_ROWS, Query, Request, Stop};
+use tessera_reql::{Answer, Failure, Query, Request, Stop};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -26,7 +27,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 struct Open {
     stop: Arc<Stop>,
     /// `None` while rows are being fetched.
-    cursor: Option<Box<Cursor>>,
+    rows: Option<Rows>,
     /// Whether an answer to this token is under way.
     is_running: bool,
     is_stopped: bool,
@@ -180,7 +181,7 @@ impl Connection {
             } else {
                 let stop = Arc::<Stop>::default();
                 let (is_running, is_stopped, used) = (true, false, Instant::now());
-                open.insert(token, Open { stop, cursor: None, is_running, is_stopped, used });
+                open.insert(token, Open { stop, rows: None, is_running, is_stopped, used });
                 None
             }
         };
@@ -195,21 +196,21 @@ impl Connection {
     }
 
     async fn go_on(&mut self, token: i64) {
-        let cursor = {
+        let rows = {
             let mut open = self.queries.open.lock();
             let query = open.get_mut(&token).filter(|query| !query.is_running);
             query.and_then(|query| {
                 query.is_running = true;
-                query.cursor.take()
+                query.rows.take()
             })
         };
-        let Some(cursor) = cursor else {
+        let Some(rows) = rows else {
             let message = format!("Token {token} not in stream cache.");
             return self.answer(token, respond::client_error(message)).await;
         };
         let running = self.begin().await;
         let queries = self.queries.clone();
-        self.spawn(token, running, true, move || batch(&queries, token, cursor, false)).await;
+        self.spawn(token, running, true, move || batch(&queries, token, rows, false)).await;
     }
 
     /// Runs work on a thread for queries, and has its answer sent.
@@ -280,8 +281,8 @@ fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Vec
     };
     let source = Arc::new(Tables(shared.clone()));
     let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, stop)) {
-        Ok(Answer::Cursor(cursor)) => return batch(queries, token, cursor, has_profile),
-        Ok(Answer::Value(value)) => respond::values(ATOM, [&value], has_profile),
+        Ok(Answer::Cursor(cursor)) => return batch(queries, token, Rows::new(cursor), has_profile),
+        Ok(Answer::Value(value)) => value_of(&value, has_profile),
         Err(failure) => Err(failure),
     };
     let query = queries.open.lock().remove(&token);
@@ -291,19 +292,27 @@ fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Vec
     }
 }
 
+fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
+    let mut values = Values::new();
+    values.push(value)?;
+    Ok(values.finish(ATOM, has_profile))
+}
+
 /// The next rows of a stream, which stays open unless it has ended.
-fn batch(queries: &Queries, token: i64, mut cursor: Box<Cursor>, has_profile: bool) -> Vec<u8> {
-    let rows = cursor.next(DEFAULT_ROWS);
+fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Vec<u8> {
+    let answer = rows.answer(has_profile);
     let mut open = queries.open.lock();
     let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
-    let is_last = !matches!(&rows, Ok(rows) if rows.len() >= DEFAULT_ROWS);
-    let kind = if is_last { SEQUENCE } else { PARTIAL };
-    let text = rows.and_then(|rows| respond::values(kind, &rows, has_profile));
-    if is_last || is_stopped || text.is_err() {
+    let is_last = !matches!(&answer, Ok((_, false)));
+    if is_last || is_stopped {
         open.remove(&token);
     } else if let Some(query) = open.get_mut(&token) {
-        (query.cursor, query.is_running, query.used) = (Some(cursor), false, Instant::now());
+        (query.rows, query.is_running, query.used) = (Some(rows), false, Instant::now());
     }
     drop(open);
-    if is_stopped { NO_MORE.to_vec() } else { text.unwrap_or_else(|failure| respond::failure(&failure)) }
+    match answer {
+        _ if is_stopped => NO_MORE.to_vec(),
+        Ok((text, _)) => text,
+        Err(failure) => respond::failure(&failure),
+    }
 }

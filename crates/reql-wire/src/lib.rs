@@ -7,6 +7,7 @@ mod connection;
 mod handshake;
 mod respond;
 mod route;
+mod rows;
 mod scram;
 mod server;
 mod source;

@@ -8,21 +8,44 @@ pub(crate) const PARTIAL: u8 = 3;
 pub(crate) const WAIT_COMPLETE: &[u8] = br#"{"t":4,"r":[]}"#;
 pub(crate) const NO_MORE: &[u8] = br#"{"t":2,"r":[],"n":[]}"#;
 
-/// Values in an answer of this type.
-pub(crate) fn values<'a>(
-    kind: u8,
-    values: impl IntoIterator<Item = &'a tessera_document::Value>,
-    has_profile: bool,
-) -> Result<Vec<u8>, Failure> {
-    let mut out = format!("{{\"t\":{kind},\"r\":[").into_bytes();
-    for (at, value) in values.into_iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write_answer(value, &mut out)?;
+/// An answer with values, to which one after the other is added.
+pub(crate) struct Values {
+    out: Vec<u8>,
+    count: usize,
+}
+
+impl Values {
+    const HEAD: &[u8] = b"{\"t\":";
+
+    pub(crate) fn new() -> Self {
+        let mut out = Self::HEAD.to_vec();
+        out.extend_from_slice(b"0,\"r\":[");
+        Self { out, count: 0 }
     }
-    out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[]}" } else { b"],\"n\":[]}" });
-    Ok(out)
+
+    /// # Errors
+    /// If the value cannot be answered; the answer is of no use then.
+    pub(crate) fn push(&mut self, value: &tessera_document::Value) -> Result<(), Failure> {
+        if self.count > 0 {
+            self.out.push(b',');
+        }
+        self.count += 1;
+        write_answer(value, &mut self.out)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(crate) fn finish(mut self, kind: u8, has_profile: bool) -> Vec<u8> {
+        self.out[Self::HEAD.len()] = b'0' + kind;
+        self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[]}" } else { b"],\"n\":[]}" });
+        self.out
+    }
 }
 
 pub(crate) fn failure(failure: &Failure) -> Vec<u8> {

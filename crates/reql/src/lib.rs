@@ -33,7 +33,7 @@ pub use function::{Body, Function, Scope};
 pub use json::{Json, JsonError, parse as parse_json};
 pub use key::{MAX_PRIMARY_KEY_BYTES, primary_key, secondary_key};
 pub use memory::MemorySource;
-pub use query::{Answer, Cursor, DEFAULT_ROWS, Failure, Prepared, Query, Request, Stage, write_answer};
+pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer};
 pub use source::{
     Change, Conflict, DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, Scan,
     Source, TableInfo, TableOptions, Write, Written,

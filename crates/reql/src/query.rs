@@ -1,6 +1,7 @@
 //! Queries as they come over the wire, and what is answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::env::{Env, Pacer};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
@@ -16,8 +17,8 @@ use crate::value::{self, Value};
 /// The deepest nesting of the JSON of a query: terms are arrays in arrays.
 const MAX_JSON_DEPTH: usize = 2 * term::MAX_TERM_DEPTH + 20;
 
-/// Rows in an answer of a stream that says nothing else.
-pub const DEFAULT_ROWS: usize = 1000;
+/// The longest answer of a stream that an option can ask for, in bytes, but for its last row.
+const MAX_BATCH_BYTES: usize = 64 << 20;
 
 /// Options that a whole query may have; most of them stand for those of its terms.
 const GLOBAL_OPTARGS: &[&str] = &[
@@ -255,6 +256,39 @@ pub struct Cursor {
     env: Env,
     frames: Frames,
     stream: Stream,
+    batches: Batches,
+}
+
+/// When an answer of a stream is long enough: once it has `rows`, or `bytes` and `min_rows`, or took `time` and has a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Batches {
+    pub rows: usize,
+    pub min_rows: usize,
+    pub bytes: usize,
+    pub time: Duration,
+    /// The first answer of a stream is so many times smaller, so that something comes soon.
+    pub first_divisor: usize,
+}
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self { rows: usize::MAX, min_rows: 8, bytes: 1 << 20, time: Duration::from_millis(500), first_divisor: 4 }
+    }
+}
+
+impl Batches {
+    /// Those of the first answer.
+    #[must_use]
+    pub fn first(self) -> Self {
+        let part = |number: usize| (number / self.first_divisor).max(1);
+        Self {
+            rows: part(self.rows),
+            min_rows: part(self.min_rows),
+            bytes: part(self.bytes),
+            time: self.time / u32::try_from(self.first_divisor).unwrap_or(u32::MAX),
+            ..self
+        }
+    }
 }
 
 impl Prepared {
@@ -265,9 +299,13 @@ impl Prepared {
     pub fn run(self, source: Arc<dyn Source>, pacer: Arc<dyn Pacer>) -> Result<Answer, Failure> {
         let Self { root, globals, frames, now } = self;
         let mut env = Env::new(source, pacer, now);
-        match Self::evaluate(&root, globals, &mut env) {
-            Ok(Ok(value)) => Ok(Answer::Value(value)),
-            Ok(Err(stream)) => Ok(Answer::Cursor(Box::new(Cursor { env, frames, stream }))),
+        let stream = match Self::evaluate(&root, globals, &mut env) {
+            Ok(Ok(value)) => return Ok(Answer::Value(value)),
+            Ok(Err(stream)) => stream,
+            Err(error) => return Err(Failure::new(Stage::Run, &error, &frames)),
+        };
+        match batches(&env) {
+            Ok(batches) => Ok(Answer::Cursor(Box::new(Cursor { env, frames, stream, batches }))),
             Err(error) => Err(Failure::new(Stage::Run, &error, &frames)),
         }
     }
@@ -288,10 +326,7 @@ impl Prepared {
                 let items = stream.collect(env)?;
                 Ok(Ok(env.array(items)?))
             }
-            Kind::Stream(stream) | Kind::Selection(_, stream) => {
-                check_batch_options(env)?;
-                Ok(Err(stream))
-            }
+            Kind::Stream(stream) | Kind::Selection(_, stream) => Ok(Err(stream)),
             Kind::Table(table) => Ok(Err(crate::selection::TableSlice::whole(table).stream(env, frame))),
             Kind::Slice(slice) => Ok(Err(slice.stream(env, frame))),
             Kind::Database(_) | Kind::Function(_) => {
@@ -303,25 +338,32 @@ impl Prepared {
     }
 }
 
-/// Whether the options that bound the batches of a stream are numbers that can.
-fn check_batch_options(env: &Env) -> Result<()> {
-    for name in ["min_batch_rows", "max_batch_rows", "max_batch_bytes", "first_batch_scaledown_factor"] {
-        let Some(value) = env.global_optarg(name).map_err(|error| error.elsewhere())? else { continue };
+/// What the options say that bound the batches of a stream.
+fn batches(env: &Env) -> Result<Batches> {
+    let count = |name: &str| -> Result<Option<usize>> {
+        let Some(value) = env.global_optarg(name).map_err(|error| error.elsewhere())? else { return Ok(None) };
         let number = value.as_integer().map_err(|error| error.elsewhere())?;
         if number < 1 {
             let message = format!("The option `{name}` must be at least 1.");
             return Err(Error::new(ErrorKind::Internal, message).at(FrameId::ROOT));
         }
-    }
-    let Some(value) = env.global_optarg("max_batch_seconds").map_err(|error| error.elsewhere())? else {
-        return Ok(());
+        Ok(Some(usize::try_from(number).unwrap_or(usize::MAX)))
     };
-    let number = value.as_number().map_err(|error| error.elsewhere())?;
-    if number <= 0.0 {
-        let shown = tessera_document::reconstructable(number);
-        return Err(Error::logic(format!("max_batch_seconds must be positive (got `{shown}`).")).at(FrameId::ROOT));
+    let mut batches = Batches::default();
+    let min_rows = count("min_batch_rows")?;
+    batches.rows = count("max_batch_rows")?.unwrap_or(batches.rows);
+    batches.min_rows = min_rows.unwrap_or(batches.min_rows).min(batches.rows);
+    batches.bytes = count("max_batch_bytes")?.unwrap_or(batches.bytes).min(MAX_BATCH_BYTES);
+    batches.first_divisor = count("first_batch_scaledown_factor")?.unwrap_or(batches.first_divisor);
+    if let Some(value) = env.global_optarg("max_batch_seconds").map_err(|error| error.elsewhere())? {
+        let number = value.as_number().map_err(|error| error.elsewhere())?;
+        if number <= 0.0 {
+            let shown = tessera_document::reconstructable(number);
+            return Err(Error::logic(format!("max_batch_seconds must be positive (got `{shown}`).")).at(FrameId::ROOT));
+        }
+        batches.time = Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX);
     }
-    Ok(())
+    Ok(batches)
 }
 
 /// Grouped data as it is answered. It is no value of the language, so it is made of parts.
@@ -356,7 +398,12 @@ pub fn write_answer(value: &Value, out: &mut Vec<u8>) -> Result<(), Failure> {
 }
 
 impl Cursor {
-    /// The next rows, at most `limit`; none means that the stream has ended.
+    /// What the options of the query say about its answers.
+    pub fn batches(&self) -> Batches {
+        self.batches
+    }
+
+    /// The next rows, at most `limit`; none means that the stream has ended, and fewer than `limit` mean nothing.
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.

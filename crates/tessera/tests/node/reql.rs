@@ -94,6 +94,34 @@ fn count(selection: &Value) -> Value {
     json!([43, [selection]])
 }
 
+/// How many rows come in the first answer to a query, and how many in the second.
+fn batches(client: &mut Client, term: &Value, options: &Value) -> [usize; 2] {
+    client.token += 1;
+    let token = client.token;
+    let sizes = [json!([1, term, options]), json!([2])].map(|request| {
+        client.send(token, &request.to_string());
+        client.receive().1["r"].as_array().unwrap().len()
+    });
+    client.send(token, "[3]");
+    assert_eq!(client.receive().1["t"], 2, "the stream was open, and is stopped");
+    sizes
+}
+
+fn check_batches(client: &mut Client) {
+    let rows = json!({"max_batch_rows": 100, "first_batch_scaledown_factor": 10});
+    assert_eq!(batches(client, &table("t"), &rows), [10, 100]);
+    let bytes = json!({"max_batch_bytes": 1000, "first_batch_scaledown_factor": 1});
+    let sizes = batches(client, &table("t"), &bytes);
+    assert!(sizes.iter().all(|size| (20..100).contains(size)), "{sizes:?}");
+    let least = json!({"max_batch_bytes": 1, "min_batch_rows": 30, "first_batch_scaledown_factor": 1});
+    assert_eq!(batches(client, &table("t"), &least), [30, 30]);
+    // 200 rows take longer than that.
+    let endless = json!([173, []]);
+    let soon = json!({"max_batch_seconds": 0.000_001, "max_batch_bytes": 50_000_000});
+    let sizes = batches(client, &endless, &soon);
+    assert!(sizes.iter().all(|size| (1..5000).contains(size)), "{sizes:?}");
+}
+
 fn check_everything(client: &mut Client) {
     assert_eq!(client.ask(&create("t"))["tables_created"], 1);
     assert_eq!(client.ask(&create("t"))["r"][0], "Table `test.t` already exists.");
@@ -112,6 +140,9 @@ fn check_everything(client: &mut Client) {
     assert_eq!(ids, (0..2500).collect::<Vec<_>>());
     let three = json!([39, [table("t"), {"n": 3}]]);
     assert_eq!(client.ask(&count(&three)), 250);
+    // Most rows of each page are left out, and the stream goes on.
+    assert_eq!(client.ask(&three).as_array().unwrap().len(), 250);
+    check_batches(client);
     assert_eq!(client.ask(&increment(&three))["replaced"], 250);
     assert_eq!(client.ask(&count(&three)), 0);
     assert_eq!(client.ask(&get("t", 13)), json!({"id": 13, "n": 4}));
