@@ -2,27 +2,36 @@
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
 use crate::handshake;
-use crate::respond::{self, ATOM, NO_MORE, Values, WAIT_COMPLETE};
+use crate::memory::{self, Held, Kept};
+use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
 use crate::server::Shared;
 use crate::source::Tables;
+use bytes::{Buf, BufMut as _};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
+use tessera_face::ClientShare;
 use tessera_reql::{Answer, Failure, Query, Request, Stop};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 
 /// Queries of one connection that run or have an open stream.
 const MAX_QUERIES: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
-/// How long a client may take to read an answer.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A token and a length.
+const HEAD_BYTES: usize = 12;
+/// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
+const SHORT_BYTES: usize = 64 << 10;
+const FAULT: &str = "The query ended by a fault of the server.";
 
 struct Open {
     stop: Arc<Stop>,
@@ -42,10 +51,25 @@ struct Queries {
     ended: Notify,
 }
 
+/// An answer that the client has not taken yet.
+struct Outgoing {
+    token: i64,
+    text: Vec<u8>,
+    _kept: Kept,
+}
+
+/// How a connection ends whose client has not failed.
+enum End {
+    ClientLeft,
+    /// The client is to have the answers that are ready.
+    Told,
+}
+
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     queries: Arc<Queries>,
-    answers: mpsc::Sender<(i64, Vec<u8>)>,
+    held: Arc<Held>,
+    answers: mpsc::Sender<Outgoing>,
     count: u64,
     one_by_one: bool,
 }
@@ -71,66 +95,77 @@ impl Drop for Running {
 }
 
 impl Connection {
-    /// Serves until the client leaves or errs.
-    pub(crate) async fn run(shared: Arc<Shared>, mut stream: TcpStream) -> io::Result<()> {
+    /// Serves until the client leaves or errs. What it has under way ends with this.
+    pub(crate) async fn run(shared: Arc<Shared>, mut stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
         let greeting = handshake::greet(&mut stream, shared.config.is_open);
-        let Some(agreed) = tokio::time::timeout(shared.config.greeting_timeout, greeting).await?? else {
+        let Some(agreed) = shared.handshakes.run(greeting).await? else {
             return Ok(());
         };
-        let (mut reader, mut writer) = stream.into_split();
-        let (answers, mut waiting) = mpsc::channel::<(i64, Vec<u8>)>(ANSWERS);
-        let writing = tokio::spawn(async move {
-            while let Some((token, text)) = waiting.recv().await {
-                let mut frame = Vec::with_capacity(text.len() + 12);
-                frame.extend_from_slice(&token.to_le_bytes());
-                frame.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-                frame.extend_from_slice(&text);
-                tokio::time::timeout(WRITE_TIMEOUT, writer.write_all(&frame)).await??;
-            }
-            Ok::<(), io::Error>(())
-        });
+        let (reader, writer) = stream.into_split();
+        let (answers, waiting) = mpsc::channel(ANSWERS);
+        let mut writing = pin!(write(writer, waiting, shared.config.write_timeout));
         let queries = Arc::<Queries>::default();
-        let _ended = Ended(queries.clone());
-        let mut connection = Self { shared, queries, answers, count: 0, one_by_one: agreed.one_by_one };
-        while let Ok(token) = reader.read_i64_le().await {
-            let length = reader.read_u32_le().await? as usize;
-            let limit = connection.shared.config.query_bytes;
+        let ended = Ended(queries.clone());
+        let one_by_one = agreed.one_by_one;
+        let mut connection = Self { shared, queries, held: Held::new(share), answers, count: 0, one_by_one };
+        let end = tokio::select! {
+            end = connection.read(reader) => end?,
+            outcome = &mut writing => return outcome,
+        };
+        drop((connection, ended));
+        match end {
+            End::ClientLeft => Ok(()),
+            End::Told => writing.await,
+        }
+    }
+
+    async fn read(&mut self, mut reader: OwnedReadHalf) -> io::Result<End> {
+        loop {
+            let mut head = [0; HEAD_BYTES];
+            if reader.read_exact(&mut head).await.is_err() {
+                return Ok(End::ClientLeft);
+            }
+            let mut fields = &head[..];
+            let (token, length) = (fields.get_i64_le(), fields.get_u32_le() as usize);
+            let limit = self.shared.config.query_bytes;
             if length > limit {
                 let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
-                connection.answer(token, respond::client_error(message)).await;
+                self.answer(token, respond::client_error(message)).await;
                 // What follows on the connection is that query.
-                drop(connection);
-                let _ = writing.await;
-                return Ok(());
+                return Ok(End::Told);
             }
-            // Read as it comes: what is only announced takes no memory.
-            let mut text = Vec::new();
-            (&mut reader).take(length as u64).read_to_end(&mut text).await?;
-            if text.len() < length {
-                break;
+            // Room is made as it comes: what is only announced takes no memory.
+            let (mut text, mut kept) = (Vec::with_capacity(length.min(SHORT_BYTES)), self.held.keep(0));
+            let mut rest = (&mut reader).take(length as u64);
+            while text.len() < length {
+                if rest.read_buf(&mut text).await? == 0 {
+                    return Ok(End::ClientLeft);
+                }
+                kept.change(text.capacity());
             }
-            connection.take(token, text).await;
-            if writing.is_finished() {
-                break;
-            }
+            kept.change(memory::cost(&text));
+            self.take(token, text, kept).await;
         }
-        drop(connection);
-        writing.abort();
-        Ok(())
     }
 
-    async fn answer(&self, token: i64, text: Vec<u8>) {
-        let _ = self.answers.send((token, text)).await;
+    async fn answer(&self, token: i64, reply: Reply) {
+        self.shared.counts.note(&reply);
+        let kept = self.held.keep(reply.text.len());
+        let _ = self.answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
     }
 
-    async fn take(&mut self, token: i64, text: Vec<u8>) {
-        let Ok(text) = String::from_utf8(text) else {
-            let message = "Client is buggy (failed to deserialize query).".into();
-            return self.answer(token, respond::client_error(message)).await;
+    async fn take(&mut self, token: i64, text: Vec<u8>, kept: Kept) {
+        let understood = if text.len() <= SHORT_BYTES {
+            understand(text)
+        } else {
+            // Whoever holds too much is told before its query is read.
+            tokio::task::yield_now().await;
+            let reading = tokio::task::spawn_blocking(move || understand(text)).await;
+            reading.unwrap_or_else(|_| Err(respond::client_error(FAULT.into())))
         };
-        match Request::read(&text) {
-            Err(failure) => self.answer(token, respond::failure(&failure)).await,
-            Ok(Request::Start(query)) => self.start(token, *query).await,
+        match understood {
+            Err(refusal) => self.answer(token, refusal).await,
+            Ok(Request::Start(query)) => self.start(token, *query, kept).await,
             Ok(Request::Continue) => self.go_on(token).await,
             Ok(Request::Stop) => self.stop(token).await,
             Ok(Request::NoreplyWait) => {
@@ -143,7 +178,8 @@ impl Connection {
                         }
                         ended.await;
                     }
-                    let _ = answers.send((token, WAIT_COMPLETE.to_vec())).await;
+                    let text = Reply::wait_complete().text;
+                    let _ = answers.send(Outgoing { token, text, _kept: kept }).await;
                 });
             }
             Ok(Request::ServerInfo) => {
@@ -151,7 +187,8 @@ impl Connection {
                 let info = serde_json::json!({
                     "id": format!("00000000-0000-4000-8003-{:012x}", node.0), "name": format!("node-{node}"), "proxy": false
                 });
-                self.answer(token, serde_json::json!({"t": 5, "r": [info]}).to_string().into_bytes()).await;
+                let text = serde_json::json!({"t": 5, "r": [info]}).to_string().into_bytes();
+                self.answer(token, Reply::good(text)).await;
             }
         }
     }
@@ -170,7 +207,7 @@ impl Connection {
         Running(self.queries.clone(), self.count)
     }
 
-    async fn start(&mut self, token: i64, query: Query) {
+    async fn start(&mut self, token: i64, query: Query, kept: Kept) {
         self.close_idle();
         let refusal = {
             let mut open = self.queries.open.lock();
@@ -188,11 +225,12 @@ impl Connection {
         if let Some(message) = refusal {
             return self.answer(token, respond::client_error(message)).await;
         }
+        self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
         let running = self.begin().await;
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let is_noreply = query.flag("noreply");
         let work = move || run(&shared, &queries, token, query);
-        self.spawn(token, running, !is_noreply, work).await;
+        self.spawn(token, running, kept, !is_noreply, work).await;
     }
 
     async fn go_on(&mut self, token: i64) {
@@ -209,8 +247,8 @@ impl Connection {
             return self.answer(token, respond::client_error(message)).await;
         };
         let running = self.begin().await;
-        let queries = self.queries.clone();
-        self.spawn(token, running, true, move || batch(&queries, token, rows, false)).await;
+        let (queries, kept) = (self.queries.clone(), self.held.keep(0));
+        self.spawn(token, running, kept, true, move || batch(&queries, token, rows, false)).await;
     }
 
     /// Runs work on a thread for queries, and has its answer sent.
@@ -218,20 +256,27 @@ impl Connection {
         &self,
         token: i64,
         running: Running,
+        mut kept: Kept,
         is_answered: bool,
-        work: impl FnOnce() -> Vec<u8> + Send + 'static,
+        work: impl FnOnce() -> Reply + Send + 'static,
     ) {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
         let task = tokio::spawn(async move {
-            let Ok(turn) = shared.turns.clone().acquire_owned().await else { return };
+            let turn = tokio::select! {
+                turn = shared.turns.clone().acquire_owned() => turn,
+                // Nobody waits for the answer any more.
+                () = answers.closed() => return,
+            };
             let outcome = tokio::task::spawn_blocking(work).await;
             drop(turn);
-            let text = outcome.unwrap_or_else(|_| {
+            let reply = outcome.unwrap_or_else(|_| {
                 queries.open.lock().remove(&token);
-                respond::client_error("The query ended by a fault of the server.".into())
+                respond::client_error(FAULT.into())
             });
+            shared.counts.note(&reply);
             if is_answered {
-                let _ = answers.send((token, text)).await;
+                kept.change(reply.text.capacity());
+                let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
             }
             drop(running);
         });
@@ -253,11 +298,11 @@ impl Connection {
                 Some(_) => open.remove(&token).is_some(),
             }
         };
-        let text = match is_open {
-            true => NO_MORE.to_vec(),
+        let reply = match is_open {
+            true => Reply::no_more(),
             false => respond::client_error(format!("Token {token} not in stream cache.")),
         };
-        self.answer(token, text).await;
+        self.answer(token, reply).await;
     }
 
     /// Closes streams that nobody has asked for more for too long.
@@ -273,11 +318,38 @@ fn now() -> Value {
     Time::new(millis as f64 / 1000.0, Timezone::UTC).map_or(Value::Null, Value::from)
 }
 
+/// Reads a request.
+fn understand(text: Vec<u8>) -> Result<Request, Reply> {
+    let buggy = |_| respond::client_error("Client is buggy (failed to deserialize query).".into());
+    Request::read(&String::from_utf8(text).map_err(buggy)?).map_err(|failure| respond::failure(&failure))
+}
+
+/// Writes answers until there will be no more; fails if the client takes none of one for too long.
+async fn write(
+    mut writer: OwnedWriteHalf,
+    mut waiting: mpsc::Receiver<Outgoing>,
+    patience: Duration,
+) -> io::Result<()> {
+    while let Some(answer) = waiting.recv().await {
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        head.put_i64_le(answer.token);
+        head.put_u32_le(u32::try_from(answer.text.len()).unwrap_or(u32::MAX));
+        let mut frame = Buf::chain(&head[..], &answer.text[..]);
+        while frame.has_remaining() {
+            let written = tokio::time::timeout(patience, writer.write_buf(&mut frame)).await;
+            if written.map_err(|_| tessera_face::no_longer_read())?? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Runs a query to its first answer.
-fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Vec<u8> {
+fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Reply {
     let has_profile = query.flag("profile");
     let Some(stop) = queries.open.lock().get(&token).map(|query| query.stop.clone()) else {
-        return NO_MORE.to_vec();
+        return Reply::no_more();
     };
     let source = Arc::new(Tables(shared.clone()));
     let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, stop)) {
@@ -287,8 +359,9 @@ fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Vec
     };
     let query = queries.open.lock().remove(&token);
     match text {
-        Err(_) if query.is_some_and(|query| query.is_stopped) => NO_MORE.to_vec(),
-        text => text.unwrap_or_else(|failure| respond::failure(&failure)),
+        Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
+        Ok(text) => Reply::good(text),
+        Err(failure) => respond::failure(&failure),
     }
 }
 
@@ -299,7 +372,7 @@ fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
 }
 
 /// The next rows of a stream, which stays open unless it has ended.
-fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Vec<u8> {
+fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Reply {
     let answer = rows.answer(has_profile);
     let mut open = queries.open.lock();
     let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
@@ -311,8 +384,8 @@ fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Ve
     }
     drop(open);
     match answer {
-        _ if is_stopped => NO_MORE.to_vec(),
-        Ok((text, _)) => text,
+        _ if is_stopped => Reply::no_more(),
+        Ok((text, _)) => Reply::good(text),
         Err(failure) => respond::failure(&failure),
     }
 }

@@ -5,6 +5,7 @@
 
 mod connection;
 mod handshake;
+mod memory;
 mod respond;
 mod route;
 mod rows;
@@ -13,4 +14,4 @@ mod server;
 mod source;
 mod work;
 
-pub use server::{ReqlConfig, ReqlServer};
+pub use server::{ReqlConfig, ReqlServer, ReqlStatistics};

@@ -5,8 +5,75 @@ use tessera_reql::{ErrorKind, Failure, Stage, Step, write_answer};
 pub(crate) const ATOM: u8 = 1;
 pub(crate) const SEQUENCE: u8 = 2;
 pub(crate) const PARTIAL: u8 = 3;
-pub(crate) const WAIT_COMPLETE: &[u8] = br#"{"t":4,"r":[]}"#;
-pub(crate) const NO_MORE: &[u8] = br#"{"t":2,"r":[],"n":[]}"#;
+const WAIT_COMPLETE: &[u8] = br#"{"t":4,"r":[]}"#;
+const NO_MORE: &[u8] = br#"{"t":2,"r":[],"n":[]}"#;
+
+/// Kinds of errors, as they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    Client,
+    Compile,
+    Internal,
+    ResourceLimit,
+    QueryLogic,
+    NonExistence,
+    OpFailed,
+    OpIndeterminate,
+    User,
+    Permission,
+}
+
+impl Class {
+    pub(crate) const NAMES: [&str; 10] = [
+        "client",
+        "compile",
+        "internal",
+        "resource_limit",
+        "query_logic",
+        "non_existence",
+        "op_failed",
+        "op_indeterminate",
+        "user",
+        "permission",
+    ];
+
+    fn of(failure: &Failure) -> Self {
+        match (failure.stage, failure.kind) {
+            (Stage::Client, _) => Self::Client,
+            (Stage::Compile, _) => Self::Compile,
+            (Stage::Run, ErrorKind::Internal | ErrorKind::Interrupted) => Self::Internal,
+            (Stage::Run, ErrorKind::ResourceLimit) => Self::ResourceLimit,
+            (Stage::Run, ErrorKind::QueryLogic | ErrorKind::EmptyUser) => Self::QueryLogic,
+            (Stage::Run, ErrorKind::NonExistence) => Self::NonExistence,
+            (Stage::Run, ErrorKind::OpFailed) => Self::OpFailed,
+            (Stage::Run, ErrorKind::OpIndeterminate) => Self::OpIndeterminate,
+            (Stage::Run, ErrorKind::User) => Self::User,
+            (Stage::Run, ErrorKind::Permission) => Self::Permission,
+        }
+    }
+}
+
+/// What is answered.
+pub(crate) struct Reply {
+    pub(crate) text: Vec<u8>,
+    /// The kind of the error, if it is one.
+    pub(crate) class: Option<Class>,
+}
+
+impl Reply {
+    pub(crate) fn good(text: Vec<u8>) -> Self {
+        Self { text, class: None }
+    }
+
+    pub(crate) fn wait_complete() -> Self {
+        Self::good(WAIT_COMPLETE.to_vec())
+    }
+
+    /// The end of a stream that was stopped.
+    pub(crate) fn no_more() -> Self {
+        Self::good(NO_MORE.to_vec())
+    }
+}
 
 /// An answer with values, to which one after the other is added.
 pub(crate) struct Values {
@@ -48,7 +115,7 @@ impl Values {
     }
 }
 
-pub(crate) fn failure(failure: &Failure) -> Vec<u8> {
+pub(crate) fn failure(failure: &Failure) -> Reply {
     let step = |step: &Step| match step {
         Step::Position(at) => serde_json::Value::from(*at),
         Step::Name(name) => serde_json::Value::from(&**name),
@@ -63,10 +130,10 @@ pub(crate) fn failure(failure: &Failure) -> Vec<u8> {
     if failure.stage == Stage::Run {
         answer["e"] = failure.kind.code().into();
     }
-    answer.to_string().into_bytes()
+    Reply { text: answer.to_string().into_bytes(), class: Some(Class::of(failure)) }
 }
 
 /// An error that is not about the terms of a query.
-pub(crate) fn client_error(message: String) -> Vec<u8> {
+pub(crate) fn client_error(message: String) -> Reply {
     failure(&Failure { stage: Stage::Client, kind: ErrorKind::QueryLogic, message, backtrace: Vec::new() })
 }

@@ -4,11 +4,13 @@
 //! long: the threads of the partitions never evaluate queries.
 
 use crate::connection::Connection;
+use crate::respond::{Class, Reply};
 use crate::route;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tessera_face::{ClientMemory, ClientShare, Handshakes};
 use tessera_store::{Face, Store};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
@@ -21,6 +23,8 @@ const NEWS_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Threads that page through partitions for the queries of all nodes. Queries wait for these, so they must not share theirs.
 const SCANNERS: usize = 2;
+/// Clients at one time that have not said yet who they are.
+const HANDSHAKES: usize = 1024;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -33,6 +37,10 @@ pub struct ReqlConfig {
     pub query_bytes: usize,
     /// How long a client may take to greet.
     pub greeting_timeout: Duration,
+    /// How long a client may take to read a part of its answers before it is dropped.
+    pub write_timeout: Duration,
+    /// What the clients of all faces may cost together.
+    pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
     /// Whether clients may come in without a password.
@@ -45,7 +53,26 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// One for each query that may run.
     pub(crate) turns: Arc<Semaphore>,
+    pub(crate) handshakes: Handshakes,
+    pub(crate) counts: Counts,
     connections: AtomicUsize,
+}
+
+/// What has happened so far.
+#[derive(Default)]
+pub(crate) struct Counts {
+    connections: AtomicU64,
+    refused: AtomicU64,
+    pub(crate) queries: AtomicU64,
+    failed: [AtomicU64; Class::NAMES.len()],
+}
+
+impl Counts {
+    pub(crate) fn note(&self, reply: &Reply) {
+        if let Some(class) = reply.class {
+            self.failed[class as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Shared {
@@ -78,7 +105,9 @@ impl ReqlServer {
             .build()?;
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
-        let shared = Arc::new(Shared { store, config, runtime: handle, turns, connections: AtomicUsize::new(0) });
+        let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
+        let (counts, connections) = (Counts::default(), AtomicUsize::new(0));
+        let shared = Arc::new(Shared { store, config, runtime: handle, turns, handshakes, counts, connections });
         shared.store.serve_face(Face::Reql, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
@@ -95,9 +124,35 @@ impl ReqlServer {
         Ok(Self { _running: running, shared })
     }
 
-    /// Connections now.
-    pub fn connection_count(&self) -> usize {
-        self.shared.connections.load(Ordering::Relaxed)
+    /// To ask for what has happened, also after the face has ended.
+    pub fn statistics(&self) -> ReqlStatistics {
+        ReqlStatistics { shared: self.shared.clone() }
+    }
+}
+
+/// What the face has done so far.
+#[derive(Clone)]
+pub struct ReqlStatistics {
+    shared: Arc<Shared>,
+}
+
+impl ReqlStatistics {
+    /// Connections now, connections so far, and connections refused because there were too many.
+    pub fn connection_counts(&self) -> (usize, u64, u64) {
+        let counts = &self.shared.counts;
+        let now = self.shared.connections.load(Ordering::Relaxed);
+        (now, counts.connections.load(Ordering::Relaxed), counts.refused.load(Ordering::Relaxed))
+    }
+
+    /// Queries so far, without requests for more rows of a stream.
+    pub fn query_count(&self) -> u64 {
+        self.shared.counts.queries.load(Ordering::Relaxed)
+    }
+
+    /// Errors answered so far, with their kinds.
+    pub fn failure_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.shared.counts.failed.iter().map(|count| count.load(Ordering::Relaxed));
+        Class::NAMES.into_iter().zip(counts)
     }
 }
 
@@ -118,12 +173,35 @@ async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
 
 async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
     let _ = stream.set_nodelay(true);
+    shared.counts.connections.fetch_add(1, Ordering::Relaxed);
     if shared.connections.fetch_add(1, Ordering::Relaxed) < shared.config.max_clients {
-        if let Err(error) = Connection::run(shared.clone(), stream).await {
-            tracing::debug!(%address, %error, "a connection of a ReQL client ended");
+        let memory = shared.config.client_memory.join();
+        tokio::select! {
+            // First, so that nothing more is done for whom it strikes.
+            biased;
+            bytes = evicted(&memory) => tracing::warn!(
+                %address,
+                bytes,
+                "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
+            ),
+            outcome = Connection::run(shared.clone(), stream, memory.clone()) => {
+                if let Err(error) = outcome {
+                    tracing::debug!(%address, %error, "a connection of a ReQL client ended");
+                }
+            }
         }
     } else {
-        tracing::warn!(limit = shared.config.max_clients, "too many connections of ReQL clients");
+        shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(%address, limit = shared.config.max_clients, "too many connections of ReQL clients");
+        // In the form in which drivers show the reason, whatever they have greeted with.
+        let _ =
+            stream.try_write(b"ERROR: This node has too many connections of ReQL clients (`reql.max_clients`).\n\0");
     }
     shared.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Waits until the client is to be closed. Returns what it holds, which it will have let go of when that is told.
+async fn evicted(memory: &ClientShare) -> usize {
+    memory.evicted().await;
+    memory.bytes()
 }

@@ -16,7 +16,7 @@ use tessera_admin::{AdminListener, AdminServer};
 use tessera_face::ClientMemory;
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_reql_wire::{ReqlConfig, ReqlServer};
+use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics};
 use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -78,7 +78,8 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         acceptor.clone(),
     );
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
-    let reql = ReqlServer::start(store.clone(), reql_config(config), reql_listener).map_err(other)?;
+    let reql =
+        ReqlServer::start(store.clone(), reql_config(config, client_memory.clone()), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = store_workers
         .into_iter()
         .zip(redis_listeners.into_iter().zip(pegasus_listeners))
@@ -99,7 +100,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             }
         }
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let metrics = face_metrics(redis.clone(), pegasus.clone(), client_memory);
+        let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory);
         let words = doors.into_iter().map(|door| door.words).collect();
         let admin = AdminServer::new(store.clone(), token_check(config), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
@@ -370,13 +371,15 @@ fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>
     }
 }
 
-fn reql_config(config: &Config) -> ReqlConfig {
+fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig {
     let section = &config.reql;
     ReqlConfig {
         max_clients: section.max_clients,
         query_threads: section.query_threads,
         query_bytes: section.query_bytes,
         greeting_timeout: Duration::from_millis(section.greeting_timeout_ms),
+        write_timeout: Duration::from_millis(section.write_timeout_ms),
+        client_memory,
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
         is_open: !config.has_users(),
     }
@@ -405,6 +408,7 @@ fn admin_hosts(config: &Config) -> Vec<String> {
 fn face_metrics(
     redis: Arc<RedisServer>,
     pegasus: Arc<PegasusServer>,
+    reql: ReqlStatistics,
     client_memory: Arc<ClientMemory>,
 ) -> tessera_admin::ExtraMetrics {
     Arc::new(move |gauges| {
@@ -425,6 +429,15 @@ fn face_metrics(
         gauges.set("tessera_pegasus_connections", "Open connections", &[], connections);
         gauges.set("tessera_pegasus_requests_total", "Requests so far", &[], requests as f64);
         gauges.set("tessera_pegasus_forwarded_total", "Requests to nodes that lead", &[], forwarded as f64);
+        let (now, total, refused) = reql.connection_counts();
+        gauges.set("tessera_reql_connections", "Open connections", &[], now as f64);
+        gauges.set("tessera_reql_connections_total", "Connections so far", &[], total as f64);
+        gauges.set("tessera_reql_connections_refused_total", "Connections refused", &[], refused as f64);
+        gauges.set("tessera_reql_queries_total", "Queries so far", &[], reql.query_count() as f64);
+        for (class, count) in reql.failure_counts() {
+            let help = "Errors answered to queries, and to what is no query";
+            gauges.set("tessera_reql_errors_total", help, &[("class", class)], count as f64);
+        }
         let (used, evicted) = (client_memory.used() as f64, client_memory.evicted() as f64);
         gauges.set("tessera_clients_memory_bytes", "Requests and replies that clients hold up", &[], used);
         gauges.set("tessera_clients_evicted_total", "Clients closed since they held the most memory", &[], evicted);

@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("face", &[]),
     ("redis", &["types", "store", "face"]),
     ("pegasus", &["types", "store", "face"]),
-    ("reql-wire", &["types", "document", "reql", "store"]),
+    ("reql-wire", &["types", "document", "reql", "store", "face"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
     ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "reql-wire", "admin", "bench"]),

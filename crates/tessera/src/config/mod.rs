@@ -86,6 +86,7 @@ pub struct ReqlSection {
     pub query_bytes: usize,
     /// How long a client may take to say who it is.
     pub greeting_timeout_ms: u64,
+    pub write_timeout_ms: u64,
     /// After so long without being asked for more, a stream is closed.
     pub cursor_timeout_seconds: u64,
 }
@@ -99,6 +100,7 @@ impl Default for ReqlSection {
             query_threads: 8,
             query_bytes: 128 << 20,
             greeting_timeout_ms: 10_000,
+            write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
         }
     }

@@ -10,7 +10,7 @@ fn descriptors(node: &Node) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", node.process.id())).unwrap().count()
 }
 
-fn resident_bytes(node: &Node) -> usize {
+pub fn resident_bytes(node: &Node) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{}/statm", node.process.id())).unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

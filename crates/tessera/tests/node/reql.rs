@@ -1,13 +1,13 @@
 //! Documents through the ReQL port, with a client that writes JSON frames by itself.
 
 use crate::cluster::Cluster;
-use crate::server::{Node, free_port, wait_for};
+use crate::server::{Node, free_port, http_get, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection that speaks V0_4, without a key.
 struct Client {
@@ -22,7 +22,7 @@ impl Client {
 
     fn try_to(port: u16) -> Option<Self> {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(LIMIT)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let greeting = [0x400c_2d20_u32, 0, 0x7e69_70c7].map(u32::to_le_bytes).concat();
         stream.write_all(&greeting).ok()?;
         let mut answer = [0; 8];
@@ -231,14 +231,90 @@ fn three_nodes_answer_alike_and_nothing_is_lost_or_done_twice_when_one_ends() {
             })
         })
         .collect();
-    wait_for("some writes", LIMIT, || (clients[2].ask(&get("t", "counter"))["n"].as_i64()? > 10).then_some(()));
+    wait_for("some writes", PATIENCE, || (clients[2].ask(&get("t", "counter"))["n"].as_i64()? > 10).then_some(()));
     cluster.kill(2);
     let (mut done, mut unknown) = (0, 0);
     for writer in writers {
         let (its, may_be) = writer.join().unwrap();
         (done, unknown) = (done + its, unknown + may_be);
     }
-    let n = wait_for("the counter is read", LIMIT, || clients[1].ask(&get("t", "counter"))["n"].as_i64());
+    let n = wait_for("the counter is read", PATIENCE, || clients[1].ask(&get("t", "counter"))["n"].as_i64());
     assert!(done > 20 && (done..=done + unknown).contains(&n), "{n} of {done} and perhaps {unknown}");
     assert_eq!(clients[0].ask(&get("t", "counter"))["n"].as_i64(), Some(n));
+}
+
+/// A number of the node's metrics.
+fn metric(node: &Node, name: &str) -> f64 {
+    let text = http_get(node.admin_port, "/metrics").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()
+}
+
+/// Clients that did not read long answers, that began long queries, or sent some of millions of values, were bounded each by itself
+/// only.
+#[test]
+fn clients_that_hold_the_most_are_closed_before_all_hold_too_much() {
+    const MIB: usize = 1 << 20;
+    const LIMIT: usize = 32 * MIB;
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node =
+        Node::start(data.path(), &[&format!("reql.port={port}"), &format!("clients.memory_limit_bytes={LIMIT}")]);
+    node.cli("table create t --model document --database test --engine memory --partitions 1");
+    let mut client = Client::to(port);
+    assert_eq!(client.ask(&insert("t", &[json!({"id": "big", "text": "x".repeat(MIB)})]))["inserted"], 1);
+    let frame = |token: i64, length: usize, text: &str| {
+        let head = [&token.to_le_bytes()[..], &u32::try_from(length).unwrap().to_le_bytes()].concat();
+        [head, text.as_bytes().to_vec()].concat()
+    };
+    let ask = json!([1, get("t", "big"), {}]).to_string();
+    let unread = (0..30).flat_map(|token| frame(token, ask.len(), &ask)).collect::<Vec<_>>();
+    let begun = frame(1, 100 * MIB, &"x".repeat(5 * MIB));
+    let values = format!("[1,[2,[{}1]]]", "1,".repeat(MIB));
+    let of_many_values = frame(1, values.len(), &values);
+    let memory = crate::connections::resident_bytes(&node);
+    for attack in [unread, begun, of_many_values] {
+        let before = metric(&node, "tessera_clients_evicted_total{}");
+        let mut attackers: Vec<Client> = (0..10).map(|_| Client::to(port)).collect();
+        // It may be closed while it still writes.
+        attackers.iter_mut().for_each(|attacker| _ = attacker.stream.write_all(&attack));
+        wait_for("clients are closed", PATIENCE, || {
+            assert_eq!(client.ask(&json!([24, [1, 2]])), 3, "others go on");
+            let resident = crate::connections::resident_bytes(&node);
+            assert!(resident < memory + 6 * LIMIT, "{} MiB", (resident - memory) / MIB);
+            (metric(&node, "tessera_clients_evicted_total{}") > before).then_some(())
+        });
+    }
+    wait_for("what they held is free", PATIENCE, || {
+        (metric(&node, "tessera_clients_memory_bytes{}") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn connections_queries_and_errors_are_counted() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.max_clients=2"]);
+    let mut clients = [Client::to(port), Client::to(port)];
+    let mut third = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut reason = String::new();
+    third.read_to_string(&mut reason).unwrap();
+    assert!(reason.starts_with("ERROR: ") && reason.contains("reql.max_clients"), "{reason}");
+    assert_eq!(clients[0].ask(&json!([24, [1, 2]])), 3);
+    assert_eq!(clients[1].ask(&json!([24, [1, "a"]]))["e"], 3_000_000);
+    assert_eq!(clients[1].ask(&json!([15, []]))["t"], 17);
+    clients[1].send(9, "no query");
+    assert_eq!(clients[1].receive().1["t"], 16);
+    for (name, count) in [
+        ("connections{}", 2.0),
+        ("connections_total{}", 3.0),
+        ("connections_refused_total{}", 1.0),
+        ("queries_total{}", 3.0),
+        ("errors_total{class=\"query_logic\"}", 1.0),
+        ("errors_total{class=\"compile\"}", 1.0),
+        ("errors_total{class=\"client\"}", 1.0),
+        ("errors_total{class=\"op_failed\"}", 0.0),
+    ] {
+        assert_eq!(metric(&node, &format!("tessera_reql_{name}")), count, "{name}");
+    }
+    drop(clients);
+    wait_for("they have left", PATIENCE, || (metric(&node, "tessera_reql_connections{}") == 0.0).then_some(()));
 }

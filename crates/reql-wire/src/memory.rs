@@ -1,0 +1,81 @@
+//! What a connection holds of the memory that the clients of all faces share.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tessera_face::ClientShare;
+
+/// About what the tree and the plan of a query take for each of its values, beside their text.
+const VALUE_BYTES: usize = 128;
+
+/// What a connection holds: queries that are not answered yet, and answers that are not taken.
+pub(crate) struct Held {
+    share: Arc<ClientShare>,
+    bytes: Mutex<usize>,
+}
+
+/// A part of it, until dropped.
+pub(crate) struct Kept {
+    held: Arc<Held>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn new(share: Arc<ClientShare>) -> Arc<Self> {
+        Arc::new(Self { share, bytes: Mutex::new(0) })
+    }
+
+    pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Kept {
+        let mut kept = Kept { held: self.clone(), bytes: 0 };
+        kept.change(bytes);
+        kept
+    }
+}
+
+impl Kept {
+    pub(crate) fn change(&mut self, bytes: usize) {
+        let mut all = self.held.bytes.lock();
+        *all = *all - self.bytes + bytes;
+        self.bytes = bytes;
+        // Said under the lock, so that what is said last is what holds.
+        self.held.share.hold(*all);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.change(0);
+    }
+}
+
+/// What a query costs until it is answered, without what it finds. Known before it is read, which may take many times its text.
+pub(crate) fn cost(text: &[u8]) -> usize {
+    let values = text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    text.len() + VALUE_BYTES * values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tessera_face::ClientMemory;
+
+    #[test]
+    fn parts_add_up_and_go() {
+        let memory = ClientMemory::new(0);
+        let held = Held::new(memory.join());
+        let mut first = held.keep(1 << 20);
+        let second = held.keep(2 << 20);
+        assert_eq!(memory.used(), 3 << 20);
+        first.change(5 << 20);
+        assert_eq!(memory.used(), 7 << 20);
+        drop(second);
+        assert_eq!(memory.used(), 5 << 20);
+        drop(first);
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_query_of_many_values_costs_more_than_a_long_text() {
+        let (many, long) = ([b"[", &b"1,".repeat(1000)[..], b"1]"].concat(), vec![b'x'; 2000]);
+        assert!(cost(&many) > 50 * cost(&long));
+    }
+}
