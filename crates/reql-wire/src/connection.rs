@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_face::ClientShare;
-use tessera_reql::{Answer, Failure, Query, Request, Stop};
+use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -81,6 +81,18 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.0.open.lock());
         open.values().for_each(|query| query.stop.stop());
+    }
+}
+
+/// A query runs until its client stops it, or the node stops.
+struct Pace {
+    shared: Arc<Shared>,
+    stop: Arc<Stop>,
+}
+
+impl Pacer for Pace {
+    fn goes_on(&self) -> bool {
+        self.stop.goes_on() && !self.shared.is_stopping()
     }
 }
 
@@ -226,6 +238,10 @@ impl Connection {
             return self.answer(token, respond::client_error(message)).await;
         }
         self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
+        if let Some(refusal) = self.shared.refusal() {
+            self.queries.open.lock().remove(&token);
+            return self.answer(token, respond::failure(&refusal)).await;
+        }
         let running = self.begin().await;
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let is_noreply = query.flag("noreply");
@@ -247,8 +263,8 @@ impl Connection {
             return self.answer(token, respond::client_error(message)).await;
         };
         let running = self.begin().await;
-        let (queries, kept) = (self.queries.clone(), self.held.keep(0));
-        self.spawn(token, running, kept, true, move || batch(&queries, token, rows, false)).await;
+        let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
+        self.spawn(token, running, kept, true, move || batch(&shared, &queries, token, rows, false)).await;
     }
 
     /// Runs work on a thread for queries, and has its answer sent.
@@ -351,9 +367,15 @@ fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Rep
     let Some(stop) = queries.open.lock().get(&token).map(|query| query.stop.clone()) else {
         return Reply::no_more();
     };
+    // It may have waited for its turn.
+    if let Some(refusal) = shared.refusal() {
+        queries.open.lock().remove(&token);
+        return respond::failure(&refusal);
+    }
     let source = Arc::new(Tables(shared.clone()));
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, stop)) {
-        Ok(Answer::Cursor(cursor)) => return batch(queries, token, Rows::new(cursor), has_profile),
+    let pace = Arc::new(Pace { shared: shared.clone(), stop });
+    let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, pace)) {
+        Ok(Answer::Cursor(cursor)) => return batch(shared, queries, token, Rows::new(cursor), has_profile),
         Ok(Answer::Value(value)) => value_of(&value, has_profile),
         Err(failure) => Err(failure),
     };
@@ -361,7 +383,7 @@ fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Rep
     match text {
         Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
         Ok(text) => Reply::good(text),
-        Err(failure) => respond::failure(&failure),
+        Err(failure) => respond::failure(&shared.explained(failure)),
     }
 }
 
@@ -372,7 +394,7 @@ fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
 }
 
 /// The next rows of a stream, which stays open unless it has ended.
-fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Reply {
+fn batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Reply {
     let answer = rows.answer(has_profile);
     let mut open = queries.open.lock();
     let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
@@ -386,6 +408,6 @@ fn batch(queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Re
     match answer {
         _ if is_stopped => Reply::no_more(),
         Ok((text, _)) => Reply::good(text),
-        Err(failure) => respond::failure(&failure),
+        Err(failure) => respond::failure(&shared.explained(failure)),
     }
 }

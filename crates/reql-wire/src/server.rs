@@ -8,10 +8,12 @@ use crate::respond::{Class, Reply};
 use crate::route;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_face::{ClientMemory, ClientShare, Handshakes};
+use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::{Face, Store};
+use tessera_types::RequestError;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
@@ -23,6 +25,8 @@ const NEWS_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Threads that page through partitions for the queries of all nodes. Queries wait for these, so they must not share theirs.
 const SCANNERS: usize = 2;
+/// How long queries may take to end when the node stops.
+const LAST_QUERIES: Duration = Duration::from_secs(1);
 /// Clients at one time that have not said yet who they are.
 const HANDSHAKES: usize = 1024;
 
@@ -56,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) handshakes: Handshakes,
     pub(crate) counts: Counts,
     connections: AtomicUsize,
+    is_stopping: AtomicBool,
 }
 
 /// What has happened so far.
@@ -76,6 +81,33 @@ impl Counts {
 }
 
 impl Shared {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Why no query is carried out here any more.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        let reason = match () {
+            () if self.store.is_removed() => RequestError::Removed,
+            () if self.is_stopping() => RequestError::ShuttingDown,
+            () => return None,
+        };
+        Some(failure(ErrorKind::OpFailed, format!("Cannot perform the operation: {reason}.")))
+    }
+
+    /// A query's failure, or what is behind it.
+    pub(crate) fn explained(&self, failed: Failure) -> Failure {
+        match failed.kind {
+            ErrorKind::OpFailed if self.store.is_removed() => self.refusal().unwrap_or(failed),
+            ErrorKind::Interrupted if self.is_stopping() => {
+                let reason = RequestError::ShuttingDown;
+                let message = format!("The operation may or may not have been performed: {reason}.");
+                failure(ErrorKind::OpIndeterminate, message)
+            }
+            _ => failed,
+        }
+    }
+
     /// Waits until this node knows something that was changed, for a while.
     pub(crate) async fn until(&self, is_known: impl Fn(&Store) -> bool) {
         let began = Instant::now();
@@ -83,6 +115,10 @@ impl Shared {
             tokio::time::sleep(NEWS_PAUSE).await;
         }
     }
+}
+
+fn failure(kind: ErrorKind, message: String) -> Failure {
+    Failure { stage: Stage::Run, kind, message, backtrace: Vec::new() }
 }
 
 /// The ReQL face of a node.
@@ -106,8 +142,9 @@ impl ReqlServer {
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
         let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
-        let (counts, connections) = (Counts::default(), AtomicUsize::new(0));
-        let shared = Arc::new(Shared { store, config, runtime: handle, turns, handshakes, counts, connections });
+        let (counts, connections, is_stopping) = (Counts::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        let shared =
+            Arc::new(Shared { store, config, runtime: handle, turns, handshakes, counts, connections, is_stopping });
         shared.store.serve_face(Face::Reql, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
@@ -122,6 +159,14 @@ impl ReqlServer {
             runtime.shutdown_background();
         })?;
         Ok(Self { _running: running, shared })
+    }
+
+    /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.
+    pub async fn stop(&self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        let all = u32::try_from(self.shared.config.query_threads).unwrap_or(u32::MAX);
+        let ended = self.shared.turns.acquire_many(all);
+        let _ = tokio::time::timeout(LAST_QUERIES, ended).await;
     }
 
     /// To ask for what has happened, also after the face has ended.

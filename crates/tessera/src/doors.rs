@@ -49,6 +49,9 @@ pub fn doors(config: &Config) -> Vec<Door> {
     if !config.is_pegasus_closed() {
         outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
     }
+    if config.reql.port != 0 && !config.has_users() {
+        outside("the ReQL port", config.reql.bind, false, "a password", false);
+    }
     outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
     // Without a secret it does not start.
     outside("the cluster port", config.cluster.bind, true, "a secret", false);
@@ -173,6 +176,18 @@ mod tests {
         config.tls.certificate = "certificate.pem".into();
         let said = doors(&config);
         assert!(!said[0].is_risky && said[0].words.ends_with("with authentication and TLS"), "{said:?}");
+    }
+
+    #[test]
+    fn a_reql_port_that_others_reach_is_told() {
+        let mut config = Config::default();
+        config.reql.bind = "10.0.0.1".parse().unwrap();
+        let said = doors(&config);
+        assert!(said.len() == 1 && said[0].is_risky, "{said:?}");
+        let words = "the ReQL port on 10.0.0.1 can be reached from other machines, without a password and without TLS";
+        assert_eq!(said[0].words, words);
+        config.reql.port = 0;
+        assert_eq!(doors(&config), []);
     }
 
     #[test]

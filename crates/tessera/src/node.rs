@@ -127,6 +127,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         if !starts_again {
             store.hand_over().await;
         }
+        reql.stop().await;
         store.shut_down();
         let _ = stop.send(());
         // An admin request that does not end must not keep the node.

@@ -10,13 +10,13 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection that speaks V0_4, without a key.
-struct Client {
+pub struct Client {
     stream: TcpStream,
     token: i64,
 }
 
 impl Client {
-    fn to(port: u16) -> Self {
+    pub fn to(port: u16) -> Self {
         Self::try_to(port).unwrap()
     }
 
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// The answer to a query: all rows of a stream, or the value.
-    fn ask(&mut self, term: &Value) -> Value {
+    pub fn ask(&mut self, term: &Value) -> Value {
         self.token += 1;
         let token = self.token;
         self.send(token, &json!([1, term, {}]).to_string());
@@ -88,6 +88,11 @@ fn get(name: &str, key: impl Into<Value>) -> Value {
 /// `{n: row("n") + 1}` of what is selected.
 fn increment(selection: &Value) -> Value {
     json!([53, [selection, [69, [[2, [1]], {"n": [24, [[170, [[10, [1]], "n"]], 1]]}]]]])
+}
+
+/// A query that nobody sees the end of.
+fn endless() -> Value {
+    count(&json!([173, [1_000_000_000_000_u64]]))
 }
 
 fn count(selection: &Value) -> Value {
@@ -193,7 +198,7 @@ fn bad_input_is_answered_or_cut_and_harms_nobody() {
     client.send(6, &"[".repeat(90_000));
     assert_eq!(client.receive().1["t"], 16);
     // An endless query is stopped.
-    let endless = json!([1, count(&json!([173, []])), {}]).to_string();
+    let endless = json!([1, endless(), {}]).to_string();
     client.send(7, &endless);
     client.send(7, "[3]");
     assert_eq!([client.receive().0, client.receive().0], [7, 7]);
@@ -317,4 +322,25 @@ fn connections_queries_and_errors_are_counted() {
     }
     drop(clients);
     wait_for("they have left", PATIENCE, || (metric(&node, "tessera_reql_connections{}") == 0.0).then_some(()));
+}
+
+#[test]
+fn queries_that_run_when_a_node_stops_are_told_and_do_not_keep_it() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let mut node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=2"]);
+    let mut client = Client::to(port);
+    // Two run, and one waits for its turn.
+    let endless = json!([1, endless(), {}]).to_string();
+    (0..3).for_each(|token| client.send(token, &endless));
+    let mut other = Client::to(port);
+    wait_for("they have begun", PATIENCE, || (metric(&node, "tessera_reql_queries_total{}") == 3.0).then_some(()));
+    let began = std::time::Instant::now();
+    assert_eq!(node.process.terminate(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    for _ in 0..3 {
+        let answer = client.receive().1;
+        assert!(answer["r"][0].as_str().unwrap().contains("shutting down"), "{answer}");
+        assert!([4_100_000, 4_200_000].contains(&answer["e"].as_i64().unwrap()), "{answer}");
+    }
+    assert!(other.stream.read_exact(&mut [0]).is_err(), "the connection is closed");
 }

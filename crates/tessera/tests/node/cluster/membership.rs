@@ -3,6 +3,7 @@
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::{free_port, wait_for};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 fn write(client: &mut Client, count: u32) {
@@ -96,9 +97,10 @@ fn a_catalog_that_contradicts_itself_is_replaced() {
 /// went on to answer; started again, it recovered for ever.
 #[test]
 fn a_drained_node_lets_go_of_dropped_tables_and_knows_that_it_was_removed() {
-    let mut cluster = Cluster::start(3);
+    let mut cluster = Cluster::start_with_reql(3);
     cluster.wait_until_whole();
     cluster.cli(0, "table create t --partitions 4 --replicas 2").unwrap();
+    cluster.cli(0, "table create d --model document --database test --partitions 4 --replicas 2").unwrap();
     cluster.wait_until_whole();
     let mut client = cluster.client(0);
     assert!(matches!(client.run("TABLE t"), Value::Simple(_)));
@@ -118,6 +120,12 @@ fn a_drained_node_lets_go_of_dropped_tables_and_knows_that_it_was_removed() {
         for command in ["SET n1 v", "GET n1", "MGET n1 n2 n3 n4 n5"] {
             let answer = cluster.client(2).run(command).to_string();
             assert!(answer.contains("removed from its cluster"), "{command}: {answer}");
+        }
+        let mut client = crate::reql::Client::to(cluster.reql_ports()[2]);
+        for term in [json!([43, [[15, ["d"]]]]), json!([56, [[15, ["d"]], {"id": 1}]]), json!([24, [1, 2]])] {
+            let answer = client.ask(&term);
+            assert_eq!(answer["e"], 4_100_000, "it was not done: {answer}");
+            assert!(answer["r"][0].as_str().unwrap().contains("removed from its cluster"), "{answer}");
         }
         assert!(began.elapsed() < Duration::from_secs(5), "it looks for leaders no more");
         assert!(!cluster.node(2).is_serving());
