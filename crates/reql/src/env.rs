@@ -118,6 +118,14 @@ impl Env {
             self.steps.set(steps);
             return Ok(());
         }
+        self.check()
+    }
+
+    /// Looks whether the query goes on.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub fn check(&self) -> Result<()> {
         self.steps.set(0);
         if self.pacer.goes_on() {
             Ok(())

@@ -29,6 +29,19 @@ impl Scope {
         Self(Some(Arc::new(Binding { id, value, implicit, outer: self.clone() })))
     }
 
+    /// A scope with these variables, innermost first.
+    pub(crate) fn of(bindings: Vec<(i64, Value, bool)>) -> Self {
+        let add = |scope: Self, (id, value, implicit)| scope.with(id, value, implicit);
+        bindings.into_iter().rev().fold(Self::default(), add)
+    }
+
+    /// The numbers and values of the variables, and whether `r.row` means them, innermost first.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = (i64, &Value, bool)> {
+        let first = self.0.as_deref();
+        let all = std::iter::successors(first, |binding| binding.outer.0.as_deref());
+        all.map(|binding| (binding.id, &binding.value, binding.implicit))
+    }
+
     fn find(&self, matches: impl Fn(&Binding) -> bool) -> Result<Value> {
         let mut scope = self;
         while let Some(binding) = &scope.0 {

@@ -19,6 +19,7 @@ mod plan;
 mod query;
 mod selection;
 mod source;
+mod stored;
 mod stream;
 mod term;
 mod terms;

@@ -202,6 +202,16 @@ pub fn compile(term: &Term) -> Result<Arc<Node>> {
     Compiler { variables: Vec::new(), implicit_depth: 0, dummies: -1, rewrites: 0, depth: 0 }.node(term)
 }
 
+/// Makes the plan of a term that mentions variables from outside, whose values `scope` has.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn compile_within(term: &Term, scope: &Scope) -> Result<Arc<Node>> {
+    let variables = scope.bindings().map(|(id, ..)| id).collect();
+    let implicit_depth = scope.bindings().filter(|(_, _, implicit)| *implicit).count();
+    Compiler { variables, implicit_depth, dummies: -1, rewrites: 0, depth: 0 }.node(term)
+}
+
 /// Some terms are rewritten into others that have an argument twice, so that the plan of nested ones grows by powers of
 /// two. No query that means something has so many.
 const MAX_REWRITES: usize = 10_000;
@@ -210,8 +220,8 @@ const MAX_REWRITES: usize = 10_000;
 /// so this bounds its stack.
 const MAX_PLAN_DEPTH: usize = MAX_TERM_DEPTH + 100;
 
-/// Makes the plan of a term that stands for itself, with variables that `scope` has at run time.
-pub(crate) struct Compiler {
+/// Makes plans of terms.
+struct Compiler {
     variables: Vec<i64>,
     implicit_depth: usize,
     /// The next number for a parameter of a function that the server makes.

@@ -271,6 +271,8 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
+    /// Waits a little before something is looked at again that takes time, such as the building of an index.
+    fn pause(&self);
     /// # Errors
     /// If there is one of this name.
     fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()>;

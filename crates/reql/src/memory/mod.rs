@@ -174,6 +174,9 @@ impl Source for MemorySource {
             .collect())
     }
 
+    /// Nothing takes time here.
+    fn pause(&self) {}
+
     fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
         let data = self.find(table)?;
         let mut data = lock(&data);

@@ -18,7 +18,7 @@ pub const TERMS: &[Definition] = &[
     Definition::new(76, 2, 2, index_drop).nondeterministic(),
     Definition::new(77, 1, 1, index_list).nondeterministic(),
     Definition::variadic(139, 1, index_status).nondeterministic(),
-    Definition::variadic(140, 1, index_status).nondeterministic(),
+    Definition::variadic(140, 1, index_wait).nondeterministic(),
     Definition::new(156, 3, 3, index_rename).nondeterministic().optargs(&["overwrite"]),
 ];
 
@@ -29,21 +29,48 @@ fn is_primary_key(table: &Table, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What stands before the bytes of an index's function.
+const SOURCE_PREFIX: &[u8] = b"$reql_index_function$";
+
+/// What `index_status` tells of a function: it makes the same index again.
+fn source(function: &Function, multi: bool, geo: bool) -> Result<Arc<[u8]>> {
+    let kind = u8::from(multi) | u8::from(geo) << 1;
+    Ok([SOURCE_PREFIX, &[kind], &function.to_bytes()?].concat().into())
+}
+
+fn read_source(bytes: &[u8]) -> Option<(Function, bool, bool)> {
+    let (kind, function) = bytes.strip_prefix(SOURCE_PREFIX)?.split_first()?;
+    Some((Function::from_bytes(function).ok()?, kind & 1 != 0, kind & 2 != 0))
+}
+
+impl IndexDefinition {
+    /// The definition that has this [`source`](Self::source); `None` if the bytes are none.
+    pub fn from_source(source: Arc<[u8]>, query: String) -> Option<Self> {
+        let (function, multi, geo) = read_source(&source)?;
+        Some(Self { function: Arc::new(function), source, query, multi, geo })
+    }
+}
+
 fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let name = call.datum(env, 1)?;
     let name = name.to_text()?.clone();
     is_primary_key(&table, &name)?;
+    let mut stored = (false, false);
     let function = if call.count() == 3 {
         let argument = call.arg(env, 2)?;
         let frame = argument.frame;
         match argument.kind {
-            Kind::Datum(Value::Binary(_)) => {
-                return Err(Error::logic(
-                    "Cannot create an index except from a reql_index_function returned from `index_status` in the field \
-                     `function`.",
-                )
-                .at(frame));
+            Kind::Datum(Value::Binary(bytes)) => {
+                let (function, multi, geo) = read_source(&bytes).ok_or_else(|| {
+                    Error::logic(
+                        "Cannot create an index except from a reql_index_function returned from `index_status` in the \
+                         field `function`.",
+                    )
+                    .at(frame)
+                })?;
+                stored = (multi, geo);
+                Arc::new(function)
             }
             kind => Val { frame, kind }.into_function(Shortcut::None)?,
         }
@@ -54,11 +81,11 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return Err(Error::logic("Could not prove function deterministic.  Index functions must be deterministic.")
             .at(function.frame));
     }
-    let multi = call.optarg_bool(env, "multi")?.unwrap_or(false);
-    let geo = call.optarg_bool(env, "geo")?.unwrap_or(false);
+    let multi = call.optarg_bool(env, "multi")?.unwrap_or(stored.0);
+    let geo = call.optarg_bool(env, "geo")?.unwrap_or(stored.1);
     let definition = IndexDefinition {
+        source: source(&function, multi, geo)?,
         function,
-        source: Arc::from(&b"$reql_index_function$"[..]),
         query: format!("indexCreate('{name}')"),
         multi,
         geo,
@@ -94,21 +121,35 @@ fn status(index: &IndexInfo) -> Result<Value> {
 }
 
 fn index_status(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    statuses(call, env, false)
+}
+
+fn index_wait(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    statuses(call, env, true)
+}
+
+fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let mut names = Vec::new();
     for at in 1..call.count() {
         names.push(call.string(env, at)?);
     }
-    let mut indexes = env.source.indexes(&table.info)?;
-    indexes.sort_by(|left, right| left.name.cmp(&right.name));
-    for name in &names {
-        if !indexes.iter().any(|index| *index.name == **name) {
-            return Err(super::selection::no_index(&table, name));
-        }
-    }
     let wanted = |index: &&IndexInfo| names.is_empty() || names.iter().any(|name| **name == *index.name);
-    let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
-    call.value(env.array(rows)?)
+    loop {
+        let mut indexes = env.source.indexes(&table.info)?;
+        indexes.sort_by(|left, right| left.name.cmp(&right.name));
+        for name in &names {
+            if !indexes.iter().any(|index| *index.name == **name) {
+                return Err(super::selection::no_index(&table, name));
+            }
+        }
+        if !waits || indexes.iter().filter(wanted).all(|index| index.is_ready) {
+            let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
+            return call.value(env.array(rows)?);
+        }
+        env.source.pause();
+        env.check()?;
+    }
 }
 
 fn index_rename(call: &mut Call<'_>, env: &Env) -> Result<Val> {
