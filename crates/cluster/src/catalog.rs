@@ -2,6 +2,7 @@
 
 mod command;
 mod entries;
+mod indexes;
 mod lost;
 mod recovered;
 mod shared_list;
@@ -10,6 +11,7 @@ mod split;
 use crate::placement;
 pub use command::{CatalogCommand, CatalogError, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
+pub use indexes::{IndexEntry, Indexes};
 use lost::Lost;
 pub use lost::LostReplica;
 pub(crate) use recovered::Fate;
@@ -186,6 +188,7 @@ impl Catalog {
                 if before.as_ref().is_some_and(|before| *before != table.settings) {
                     return Err(CatalogError::AlteredMeanwhile(name.clone()));
                 }
+                check_expiry(&table.schema, settings)?;
                 table.settings = settings.clone();
                 Ok(Changed::Table(table.id))
             }
@@ -272,6 +275,13 @@ impl Catalog {
                 }
                 self.databases = Some(databases);
                 Ok(Changed::Other)
+            }
+            CatalogCommand::CreateIndex { table, name, definition } => {
+                self.change_indexes(*table, |indexes| indexes.create(name, definition))
+            }
+            CatalogCommand::DropIndex { table, name } => self.change_indexes(*table, |indexes| indexes.drop(name)),
+            CatalogCommand::RenameIndex { table, name, to, overwrites } => {
+                self.change_indexes(*table, |indexes| indexes.rename(name, to, *overwrites))
             }
             CatalogCommand::Purge { now } => {
                 self.tables.retain(|_, table| match table.state {
@@ -402,9 +412,35 @@ impl Catalog {
         let id = TableId(self.next_id);
         self.next_id += 1;
         let (number, name, state) = (TableNumber(id.0), name.into(), TableState::Active);
-        let table = TableEntry { id, number, name, schema, settings, state, placement, split: None };
+        let table = TableEntry {
+            id,
+            number,
+            name,
+            schema,
+            settings,
+            state,
+            placement,
+            split: None,
+            indexes: Indexes::default(),
+        };
         self.tables.insert(id, Arc::new(table));
         id
+    }
+
+    fn change_indexes(
+        &mut self,
+        number: TableNumber,
+        change: impl FnOnce(&mut Indexes) -> Result<(), CatalogError>,
+    ) -> Result<Changed, CatalogError> {
+        let is_it = |table: &&TableEntry| table.number == number && table.state == TableState::Active;
+        let table = self.tables().find(is_it).map(|table| table.id);
+        let missing = || CatalogError::NoSuchTable(format!("number {number}"));
+        let table = table.and_then(|id| self.get_mut(id)).ok_or_else(missing)?;
+        if table.schema.model != Model::Document {
+            return Err(CatalogError::NotOfDocuments);
+        }
+        change(&mut table.indexes)?;
+        Ok(Changed::Table(table.id))
     }
 
     fn create(
@@ -432,8 +468,18 @@ impl Catalog {
             return Err(CatalogError::DurabilityOfEngine);
         }
         check_replicas(&schema)?;
+        check_expiry(&schema, &settings)?;
         Ok(self.insert(name, schema, settings, absent))
     }
+}
+
+/// Documents stand in ordered spaces, in which nothing expires.
+fn check_expiry(schema: &TableSchema, settings: &TableSettings) -> Result<(), CatalogError> {
+    let is_expiring = settings.default_ttl_seconds > 0 || !settings.rules.is_empty();
+    if schema.model == Model::Document && is_expiring {
+        return Err(CatalogError::DocumentsDoNotExpire);
+    }
+    Ok(())
 }
 
 fn check_replicas(schema: &TableSchema) -> Result<(), CatalogError> {

@@ -5,6 +5,7 @@
 
 mod connection;
 mod handshake;
+mod indexes;
 mod memory;
 mod respond;
 mod route;

@@ -70,7 +70,8 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<(u32, W
             continue;
         }
         match work {
-            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, &key))),
+            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, partition, &key))),
+            Work::List => outcomes.push(outcome(work::list(&shared.store, &table, partition))),
             Work::Scan(scan) => {
                 let (store, table) = (shared.store.clone(), table.clone());
                 let page = move || work::scan(&store, &table, partition, &scan);

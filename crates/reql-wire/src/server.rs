@@ -4,6 +4,7 @@
 //! long: the threads of the partitions never evaluate queries.
 
 use crate::connection::Connection;
+use crate::indexes::{IndexBuilder, ListCache};
 use crate::respond::{Class, Reply};
 use crate::route;
 use std::net::{SocketAddr, TcpListener};
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) handshakes: Handshakes,
     pub(crate) counts: Counts,
+    /// Which indexes partitions keep.
+    pub(crate) lists: ListCache,
     connections: AtomicUsize,
     is_stopping: AtomicBool,
 }
@@ -123,6 +126,8 @@ fn failure(kind: ErrorKind, message: String) -> Failure {
 
 /// The ReQL face of a node.
 pub struct ReqlServer {
+    /// Ends before what it needs.
+    _builder: IndexBuilder,
     /// Ends the connections when it goes.
     _running: oneshot::Sender<()>,
     shared: Arc<Shared>,
@@ -142,9 +147,17 @@ impl ReqlServer {
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
         let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
-        let (counts, connections, is_stopping) = (Counts::default(), AtomicUsize::new(0), AtomicBool::new(false));
-        let shared =
-            Arc::new(Shared { store, config, runtime: handle, turns, handshakes, counts, connections, is_stopping });
+        let shared = Arc::new(Shared {
+            store,
+            config,
+            runtime: handle,
+            turns,
+            handshakes,
+            counts: Counts::default(),
+            lists: ListCache::default(),
+            connections: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+        });
         shared.store.serve_face(Face::Reql, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
@@ -158,7 +171,7 @@ impl ReqlServer {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { _running: running, shared })
+        Ok(Self { _builder: IndexBuilder::start(&shared)?, _running: running, shared })
     }
 
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.

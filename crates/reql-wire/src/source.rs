@@ -1,25 +1,36 @@
 //! How the evaluator gets at the cluster's tables. Queries run on threads of their own, which wait here for what the nodes that
 //! lead the partitions answer.
 
+use crate::indexes::{IndexList, definition_of, read_definition, value_at};
 use crate::route::{Place, reach};
 use crate::server::Shared;
-use crate::work::{ANY, ASCENDING, DESCENDING, Reply, ScanWork, Work, WriteWork};
+use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use tessera_document::{Document, EncodedValue, KeyRange as Keys, Value};
+use std::time::Duration;
+use tessera_document::{Document, EncodedValue, EntryKey, KeyRange as Keys, Value};
 use tessera_reql::{
     DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position, Result, Scan,
     Source, TableInfo, TableOptions, Write, Written,
 };
-use tessera_store::{CatalogCommand, CatalogError, Table};
+use tessera_store::{CatalogCommand, CatalogError, IndexEntry, Order as KeyOrder, Table};
 use tessera_types::{
-    EngineKind, Model, Outcome, Partitioner, RecordKey, RequestError, TableNumber, TableSchema, TableSettings,
+    EngineKind, Model, Outcome, Partitioner, RecordKey, RequestError, Space, TableNumber, TableSchema, TableSettings,
 };
 
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
 const WRITE_TRIES: usize = 1000;
+
+/// Before something is looked at again that takes time.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The fewest rows that a partition is asked for if several are: most of a small page may be in one of them.
+const FEWEST_ROWS: usize = 16;
+
+/// Keys of a space with their documents, and where the next page begins.
+type KeyedPage = (Vec<(Bytes, Bytes)>, Option<Position>);
 
 /// The tables of documents of a cluster.
 pub(crate) struct Tables(pub(crate) Arc<Shared>);
@@ -160,7 +171,8 @@ impl Tables {
         };
         let mut rows = Vec::new();
         while partition < partitions && rows.len() < scan.limit.max(1) {
-            let work = scan_work(keys, ANY, after.take(), scan.limit.max(1) - rows.len());
+            let limit = scan.limit.max(1) - rows.len();
+            let work = scan_work(Space::DOCUMENTS, keys, KeyOrder::Ascending, after.take(), limit);
             let replies = self.reach(table, vec![(Place::Partition(partition), work)])?;
             let Some(Reply::Page(found, has_more)) = replies.into_iter().next() else { return Err(damaged()) };
             after = found.last().filter(|_| has_more).map(|(key, _)| key.clone());
@@ -179,49 +191,137 @@ impl Tables {
         Ok(Page { rows, next })
     }
 
-    /// Pages in the order of keys are merged from all partitions.
-    fn scan_in_order(&self, table: &Arc<Table>, keys: &Keys, scan: &Scan, order: u8) -> Result<Page> {
-        let limit = scan.limit.max(1);
+    /// A page in the order of a space's keys, merged from all partitions.
+    fn scan_in_order(
+        &self,
+        table: &Arc<Table>,
+        space: Space,
+        keys: &Keys,
+        scan: &Scan,
+        not_built: impl Fn() -> Error,
+    ) -> Result<KeyedPage> {
+        let order = if scan.order == Order::Descending { KeyOrder::Descending } else { KeyOrder::Ascending };
+        let (limit, partitions) = (scan.limit.max(1), table.schema().partitions);
+        let share = (2 * limit).div_ceil(partitions as usize).max(FEWEST_ROWS).min(limit);
         let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
-        let place = |partition| (Place::Partition(partition), scan_work(keys, order, after.clone(), limit));
-        let replies = self.reach(table, (0..table.schema().partitions).map(place).collect())?;
+        let place = |partition| (Place::Partition(partition), scan_work(space, keys, order, after.clone(), share));
+        let replies = self.reach(table, (0..partitions).map(place).collect())?;
         let mut merged = BTreeMap::new();
         let mut end: Option<Bytes> = None;
         for reply in replies {
-            let Reply::Page(rows, has_more) = reply else { return Err(damaged()) };
+            let (rows, has_more) = match reply {
+                Reply::Page(rows, has_more) => (rows, has_more),
+                Reply::NotBuilt => return Err(not_built()),
+                _ => return Err(damaged()),
+            };
             // Behind the last key of a page that is not the last one, that partition may have more.
-            if let Some((last, _)) = rows.last().filter(|_| has_more) {
-                let is_nearer = |end: &Bytes| if order == ASCENDING { last < end } else { last > end };
-                if end.as_ref().is_none_or(is_nearer) {
-                    end = Some(last.clone());
-                }
+            if let Some((last, _)) = rows.last().filter(|_| has_more)
+                && end.as_ref().is_none_or(|end| order.compare(last, end).is_lt())
+            {
+                end = Some(last.clone());
             }
             merged.extend(rows);
         }
-        let is_inside = |key: &Bytes| match &end {
-            None => true,
-            Some(end) => {
-                if order == ASCENDING {
-                    key <= end
-                } else {
-                    key >= end
-                }
-            }
-        };
+        let is_inside = |key: &Bytes| end.as_ref().is_none_or(|end| order.compare(key, end).is_le());
         let total = merged.len();
         let sorted: Vec<(Bytes, Bytes)> = match order {
-            ASCENDING => merged.into_iter().filter(|(key, _)| is_inside(key)).take(limit).collect(),
-            _ => merged.into_iter().rev().filter(|(key, _)| is_inside(key)).take(limit).collect(),
+            KeyOrder::Ascending => merged.into_iter().filter(|(key, _)| is_inside(key)).take(limit).collect(),
+            KeyOrder::Descending => merged.into_iter().rev().filter(|(key, _)| is_inside(key)).take(limit).collect(),
         };
         let has_more = sorted.len() < total || end.is_some();
         let next = sorted.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
-        let rows = sorted.iter().map(|(_, document)| decoded(Some(document))).collect::<Result<_>>()?;
+        Ok((sorted, next))
+    }
+
+    /// The index of this name, also if another node has just made it.
+    fn index(&self, table: &Arc<Table>, name: &str) -> Option<IndexEntry> {
+        if let Some(index) = table.indexes().get(name) {
+            return Some(index.clone());
+        }
+        let has_it = |table: &Arc<Table>| table.indexes().get(name).is_some();
+        let number = table.number();
+        let found = self.wait(self.0.store.find_table(|store| store.table_numbered(number).filter(has_it)));
+        found.and_then(|table| table.indexes().get(name).cloned())
+    }
+
+    fn scan_index(&self, env: &Env, info: &TableInfo, table: &Arc<Table>, name: &str, scan: &Scan) -> Result<Page> {
+        let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
+        for bound in [&scan.range.lower, &scan.range.upper] {
+            match bound {
+                Bound::Unbounded | Bound::Included(Value::MinVal | Value::MaxVal) => {}
+                Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+                Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::secondary_key(value)?),
+            }
+        }
+        let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
+        let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
+        let (lower, upper) = (lower.as_ref().map(Document::value), upper.as_ref().map(Document::value));
+        let range = tessera_document::secondary_range(lower, upper).map_err(|error| Error::logic(error.to_string()))?;
+        let not_built = || {
+            let full = info.full_name();
+            Error::failed(format!(
+                "Index `{name}` on table `{full}` was accessed before its construction was finished."
+            ))
+        };
+        let (found, next) = self.scan_in_order(table, Space(index.space), &range.keys, scan, not_built)?;
+        let mut rows = Vec::with_capacity(found.len());
+        for (entry, document) in found {
+            let document = decoded(Some(&document))?;
+            let entry = EntryKey::decode(&entry).map_err(|_| damaged())?;
+            if !range.is_doubtful(&entry) || self.is_in_range(env, &index, scan, &document, entry.place)? {
+                rows.push(document);
+            }
+        }
         Ok(Page { rows, next })
+    }
+
+    /// Whether a document belongs to a range that its entry's key, which was cut, leaves open.
+    fn is_in_range(
+        &self,
+        env: &Env,
+        index: &IndexEntry,
+        scan: &Scan,
+        document: &Value,
+        place: Option<u32>,
+    ) -> Result<bool> {
+        let definition = read_definition(&index.definition).ok_or_else(damaged)?;
+        let Some(value) = value_at(env, &definition, document, place)? else { return Ok(false) };
+        let key = tessera_reql::secondary_key(&value)?;
+        let bound = |bound: &Bound<Value>| {
+            let key = |value: &Value| match value {
+                Value::MinVal | Value::MaxVal => None,
+                value => tessera_reql::secondary_key(value).ok(),
+            };
+            match bound {
+                Bound::Included(value) => key(value).map_or(Bound::Unbounded, Bound::Included),
+                Bound::Excluded(value) => key(value).map_or(Bound::Unbounded, Bound::Excluded),
+                Bound::Unbounded => Bound::Unbounded,
+            }
+        };
+        use std::ops::RangeBounds as _;
+        Ok((bound(&scan.range.lower), bound(&scan.range.upper)).contains(&key))
+    }
+
+    /// Waits until this node knows what was changed of a table.
+    fn known(&self, info: &TableInfo, is_known: impl Fn(&Table) -> bool) -> Result<()> {
+        let number = self.open(info)?.number();
+        let table = |store: &tessera_store::Store| store.table_numbered(number);
+        self.wait(self.0.until(|store| table(store).is_none_or(|table| is_known(&table))));
+        Ok(())
+    }
+
+    fn change_index(&self, command: CatalogCommand, refused: impl Fn(&CatalogError) -> Option<Error>) -> Result<()> {
+        match self.wait(self.0.store.change_catalog(command)) {
+            Ok(Err(error)) => Err(refused(&error).unwrap_or_else(|| Error::failed(format!("{error}.")))),
+            Ok(Ok(_)) => Ok(()),
+            Err(error) => Err(failed(&error)),
+        }
     }
 }
 
-fn scan_work(keys: &Keys, order: u8, after: Option<Bytes>, limit: usize) -> Work {
+fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
     Work::Scan(ScanWork {
+        space,
         start: Bytes::copy_from_slice(&keys.start),
         end: keys.end.as_ref().map(|end| Bytes::copy_from_slice(end)),
         order,
@@ -236,10 +336,6 @@ fn full_name(database: &DatabaseInfo, name: &str) -> String {
 
 fn table_id(number: TableNumber) -> String {
     id(2, u64::from(number.0))
-}
-
-fn no_indexes() -> Error {
-    Error::failed("Secondary indexes are not yet supported on Tessera; use `filter`, or the primary key.")
 }
 
 impl Source for Tables {
@@ -361,7 +457,7 @@ impl Source for Tables {
             ("db", Value::from(info.database.name.clone())),
             ("durability", Value::from(if is_hard { "hard" } else { "soft" })),
             ("id", Value::from(info.id.clone())),
-            ("indexes", array(Vec::new())?),
+            ("indexes", array(table.indexes().iter().map(|(name, _)| Value::from(name)).collect())?),
             ("name", Value::from(info.name.clone())),
             ("primary_key", Value::from(&*info.primary_key)),
             ("shards", array(shards)?),
@@ -398,22 +494,67 @@ impl Source for Tables {
         ])
     }
 
-    fn indexes(&self, _table: &TableInfo) -> Result<Vec<IndexInfo>> {
-        Ok(Vec::new())
+    fn indexes(&self, info: &TableInfo) -> Result<Vec<IndexInfo>> {
+        let table = self.open(info)?;
+        let indexes = table.indexes();
+        if indexes.iter().next().is_none() {
+            return Ok(Vec::new());
+        }
+        let partitions = table.schema().partitions;
+        let work = (0..partitions).map(|partition| (Place::Partition(partition), Work::List)).collect();
+        let list = |reply| match reply {
+            Reply::List(bytes) => IndexList::decode(bytes).ok_or_else(damaged),
+            _ => Err(damaged()),
+        };
+        let lists = self.reach(&table, work)?.into_iter().map(list).collect::<Result<Vec<IndexList>>>()?;
+        let info = |(name, index): (&str, &IndexEntry)| {
+            let has_it = |list: &&IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
+            let built = lists.iter().filter(has_it).count();
+            Ok(IndexInfo {
+                name: name.into(),
+                definition: read_definition(&index.definition).ok_or_else(damaged)?,
+                is_ready: built == lists.len(),
+                progress: built as f64 / f64::from(partitions),
+            })
+        };
+        indexes.iter().map(info).collect()
     }
 
-    fn create_index(&self, _env: &Env, _table: &TableInfo, _name: &str, _definition: IndexDefinition) -> Result<()> {
-        Err(no_indexes())
+    fn pause(&self) {
+        std::thread::sleep(PAUSE);
     }
 
-    fn drop_index(&self, table: &TableInfo, name: &str) -> Result<()> {
-        let full = full_name(&table.database, &table.name);
-        Err(Error::failed(format!("Index `{name}` does not exist on table `{full}`.")))
+    fn create_index(&self, _env: &Env, info: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
+        if definition.geo {
+            return Err(Error::failed("Geospatial indexes are not supported by Tessera yet."));
+        }
+        let table = self.open(info)?.number();
+        let text = definition_of(&definition.source, &definition.query);
+        let create = CatalogCommand::CreateIndex { table, name: name.into(), definition: text };
+        self.change_index(create, |error| {
+            matches!(error, CatalogError::IndexExists(_)).then(|| info.index_exists(name))
+        })?;
+        self.known(info, |table| table.indexes().get(name).is_some())
     }
 
-    fn rename_index(&self, table: &TableInfo, from: &str, to: &str, _overwrite: bool) -> Result<()> {
-        let full = full_name(&table.database, &table.name);
-        Err(Error::failed(format!("Index `{from}` does not exist or index `{to}` already exists on table `{full}`.")))
+    fn drop_index(&self, info: &TableInfo, name: &str) -> Result<()> {
+        let table = self.open(info)?.number();
+        let drop = CatalogCommand::DropIndex { table, name: name.into() };
+        self.change_index(drop, |error| matches!(error, CatalogError::NoSuchIndex(_)).then(|| info.no_index(name)))?;
+        self.known(info, |table| table.indexes().get(name).is_none())
+    }
+
+    fn rename_index(&self, info: &TableInfo, from: &str, to: &str, overwrite: bool) -> Result<()> {
+        let table = self.open(info)?.number();
+        let rename = CatalogCommand::RenameIndex { table, name: from.into(), to: to.into(), overwrites: overwrite };
+        self.change_index(rename, |error| match error {
+            CatalogError::NoSuchIndex(_) if overwrite => Some(info.no_index(from)),
+            CatalogError::NoSuchIndex(_) | CatalogError::IndexExists(_) => Some(info.cannot_rename_index(from, to)),
+            _ => None,
+        })?;
+        self.known(info, |table| {
+            table.indexes().get(to).is_some() && (from == to || table.indexes().get(from).is_none())
+        })
     }
 
     fn get(&self, info: &TableInfo, key: &Value) -> Result<Option<Value>> {
@@ -422,12 +563,11 @@ impl Source for Tables {
         found.first().and_then(Option::as_ref).map(|document| decoded(Some(document))).transpose()
     }
 
-    fn scan(&self, _env: &Env, info: &TableInfo, scan: &Scan) -> Result<Page> {
-        if let Some(index) = &scan.index {
-            let full = full_name(&info.database, &info.name);
-            return Err(Error::failed(format!("Index `{index}` was not found on table `{full}`.")));
-        }
+    fn scan(&self, env: &Env, info: &TableInfo, scan: &Scan) -> Result<Page> {
         let table = self.open(info)?;
+        if let Some(index) = &scan.index {
+            return self.scan_index(env, info, &table, index, scan);
+        }
         if let (Bound::Included(lower), Bound::Included(upper)) = (&scan.range.lower, &scan.range.upper)
             && lower == upper
             && !matches!(lower, Value::MinVal | Value::MaxVal)
@@ -440,11 +580,12 @@ impl Source for Tables {
         let keys =
             tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
                 .map_err(|error| Error::logic(error.to_string()))?;
-        match scan.order {
-            Order::Any => self.scan_any(&table, &keys, scan),
-            Order::Ascending => self.scan_in_order(&table, &keys, scan, ASCENDING),
-            Order::Descending => self.scan_in_order(&table, &keys, scan, DESCENDING),
+        if scan.order == Order::Any {
+            return self.scan_any(&table, &keys, scan);
         }
+        let (found, next) = self.scan_in_order(&table, Space::DOCUMENTS, &keys, scan, damaged)?;
+        let rows = found.iter().map(|(_, document)| decoded(Some(document))).collect::<Result<_>>()?;
+        Ok(Page { rows, next })
     }
 
     fn write(&self, env: &Env, info: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
@@ -486,7 +627,10 @@ impl Source for Tables {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }
+                let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
+                let keeper = self.0.lists.keeper(table.id(), partition);
                 let write = WriteWork {
+                    entries: keeper.changes(env, &old, &new, &keys[at])?,
                     key: keys[at].clone(),
                     old: there[at].clone(),
                     new: new_bytes,
@@ -512,7 +656,11 @@ impl Source for Tables {
                         let error = Error::failed(format!("Cannot perform write: {reason}."));
                         written[at] = Some(Written { old, new: Value::Null, error: Some(error) });
                     }
-                    Reply::Document(_) | Reply::Page(..) => return Err(damaged()),
+                    Reply::List(list) => {
+                        let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
+                        self.0.lists.learn(table.id(), partition, &list)?;
+                    }
+                    Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt => return Err(damaged()),
                 }
             }
             env.step()?;

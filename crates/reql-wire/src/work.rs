@@ -1,40 +1,45 @@
 //! What is done to one partition by the node that leads it, and the form in which another node asks for it: for each part `u32`
 //! partition, a byte that names the work, and its fields. Texts of bytes follow their `u32` length; numbers are little-endian.
 //!
-//! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from.
-//! See docs/decisions/0039.
+//! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from, and
+//! if the asking node knew which indexes the partition keeps. See docs/decisions/0039 and 0041.
 
+use crate::indexes::{IndexList, LIST_KEY, NewEntries, stamp_of};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tessera_store::{Operation, PageLimit, Position, Store, Table, Transaction, Verdict, Visit};
-use tessera_types::{ReadMode, RecordKey, RequestError};
-use tokio::sync::Notify;
+use tessera_document::{EntryChanges, EntryKey};
+use tessera_store::{KeyRange, Operation, Order, PageLimit, Store, Table, Transaction, Verdict, WriteOptions};
+use tessera_types::{ReadMode, RequestError, Space};
+use tokio::sync::{Notify, oneshot};
 
 /// Bytes of documents in a page, about.
 const PAGE_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Work {
-    Get { key: Bytes },
+    Get {
+        key: Bytes,
+    },
     Scan(ScanWork),
     Write(WriteWork),
+    /// Tell which indexes the partition keeps.
+    List,
 }
 
-/// Documents with keys from `start` on, up to but without `end`.
+/// Documents by the keys of a space from `start` on, up to but without `end`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScanWork {
+    /// That of the documents, or of an index.
+    pub(crate) space: Space,
     pub(crate) start: Bytes,
     pub(crate) end: Option<Bytes>,
-    pub(crate) order: u8,
+    pub(crate) order: Order,
     pub(crate) after: Option<Bytes>,
     pub(crate) limit: u32,
 }
-
-pub(crate) const ANY: u8 = 0;
-pub(crate) const ASCENDING: u8 = 1;
-pub(crate) const DESCENDING: u8 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WriteWork {
@@ -42,6 +47,7 @@ pub(crate) struct WriteWork {
     /// What the document must still be.
     pub(crate) old: Option<Bytes>,
     pub(crate) new: Option<Bytes>,
+    pub(crate) entries: NewEntries,
     /// Whether the write need not wait for the disk.
     pub(crate) is_soft: bool,
     pub(crate) is_hard: bool,
@@ -51,13 +57,17 @@ pub(crate) struct WriteWork {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Document(Option<Bytes>),
-    /// Keys and documents, and whether there are more behind the last one.
+    /// Keys of the space and documents, and whether there are more behind the last one.
     Page(Vec<(Bytes, Bytes)>, bool),
     Written,
     /// The document is not what it was; it is this.
     Differs(Option<Bytes>),
     /// Nothing was done, for this reason.
     Refused(String),
+    /// The [list](IndexList) of indexes that the partition keeps. Nothing was written: the entries were made for another one.
+    List(Bytes),
+    /// The partition does not have the index yet.
+    NotBuilt,
 }
 
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -79,6 +89,32 @@ fn take_option(input: &mut Bytes) -> Option<Option<Bytes>> {
     if input.try_get_u8().ok()? == 0 { Some(None) } else { take(input).map(Some) }
 }
 
+fn put_entries(out: &mut Vec<u8>, entries: &NewEntries) {
+    out.put_u64_le(entries.stamp);
+    out.put_u32_le(u32::try_from(entries.changes.len()).expect("indexes are few"));
+    for (space, changes) in &entries.changes {
+        out.put_u32_le(space.0);
+        for keys in [&changes.removed, &changes.added] {
+            out.put_u32_le(u32::try_from(keys.len()).expect("an array has fewer elements"));
+            keys.iter().for_each(|key| put(out, key));
+        }
+    }
+}
+
+fn take_entries(input: &mut Bytes) -> Option<NewEntries> {
+    let mut entries = NewEntries { stamp: input.try_get_u64_le().ok()?, ..NewEntries::default() };
+    for _ in 0..input.try_get_u32_le().ok()? {
+        let space = Space(input.try_get_u32_le().ok()?);
+        let mut keys = || -> Option<Vec<Vec<u8>>> {
+            let count = input.try_get_u32_le().ok()?;
+            (0..count).map(|_| take(input).map(|key| key.to_vec())).collect()
+        };
+        let changes = EntryChanges { removed: keys()?, added: keys()? };
+        entries.changes.push((space, changes));
+    }
+    Some(entries)
+}
+
 impl Work {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -87,7 +123,8 @@ impl Work {
                 put(out, key);
             }
             Self::Scan(scan) => {
-                out.put_slice(&[1, scan.order]);
+                out.put_slice(&[1, u8::from(scan.order == Order::Descending)]);
+                out.put_u32_le(scan.space.0);
                 put(out, &scan.start);
                 put_option(out, scan.end.as_ref());
                 put_option(out, scan.after.as_ref());
@@ -98,7 +135,9 @@ impl Work {
                 put(out, &write.key);
                 put_option(out, write.old.as_ref());
                 put_option(out, write.new.as_ref());
+                put_entries(out, &write.entries);
             }
+            Self::List => out.put_u8(3),
         }
     }
 
@@ -106,7 +145,8 @@ impl Work {
         Some(match input.try_get_u8().ok()? {
             0 => Self::Get { key: take(input)? },
             1 => Self::Scan(ScanWork {
-                order: input.try_get_u8().ok()?,
+                order: if input.try_get_u8().ok()? == 0 { Order::Ascending } else { Order::Descending },
+                space: Space(input.try_get_u32_le().ok()?),
                 start: take(input)?,
                 end: take_option(input)?,
                 after: take_option(input)?,
@@ -115,8 +155,9 @@ impl Work {
             2 => {
                 let (is_soft, is_hard) = (input.try_get_u8().ok()? != 0, input.try_get_u8().ok()? != 0);
                 let (key, old, new) = (take(input)?, take_option(input)?, take_option(input)?);
-                Self::Write(WriteWork { key, old, new, is_soft, is_hard })
+                Self::Write(WriteWork { key, old, new, entries: take_entries(input)?, is_soft, is_hard })
             }
+            3 => Self::List,
             _ => return None,
         })
     }
@@ -151,6 +192,11 @@ impl Reply {
                 out.put_u8(4);
                 put(&mut out, reason.as_bytes());
             }
+            Self::List(list) => {
+                out.put_u8(5);
+                put(&mut out, list);
+            }
+            Self::NotBuilt => out.put_u8(6),
         }
         out.into()
     }
@@ -169,67 +215,124 @@ impl Reply {
             2 => Self::Written,
             3 => Self::Differs(take_option(input)?),
             4 => Self::Refused(String::from_utf8_lossy(&take(input)?).into_owned()),
+            5 => Self::List(take(input)?),
+            6 => Self::NotBuilt,
             _ => return None,
         })
     }
 }
 
-pub(crate) fn get(store: &Store, table: &Table, key: &[u8]) -> Result<Reply, RequestError> {
-    let mut found = None;
-    let keep = &mut |stored: tessera_types::StoredValue<'_>| found = Some(Bytes::copy_from_slice(stored.payload));
-    table.read(&RecordKey::new(key, b""), ReadMode::Single, store.now(), keep)?;
-    Ok(Reply::Document(found))
+/// Reads something of a partition that one look at it shows.
+pub(crate) fn read<T>(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    read: impl FnOnce(&Transaction<'_>) -> Result<T, RequestError>,
+) -> Result<T, RequestError> {
+    let transaction = Transaction::read_only(table, partition, ReadMode::Single, store.now())?;
+    let found = read(&transaction)?;
+    transaction.check_lease()?;
+    Ok(found)
 }
 
-/// A page of a partition's documents. In any order it is that of their hashes. Otherwise the whole partition is looked at for
-/// the page, of which no more is held than the page.
+pub(crate) fn get(store: &Store, table: &Table, partition: u32, key: &[u8]) -> Result<Reply, RequestError> {
+    read(store, table, partition, |transaction| transaction.get_in(Space::DOCUMENTS, key)).map(Reply::Document)
+}
+
+/// The list of indexes that a partition keeps.
+pub(crate) fn list(store: &Store, table: &Table, partition: u32) -> Result<Reply, RequestError> {
+    let list = read(store, table, partition, |transaction| transaction.get_in(Space::INDEXES, LIST_KEY))?;
+    Ok(Reply::List(list.unwrap_or_default()))
+}
+
+/// A page of a partition's documents, in the order of the keys of a space.
+///
+/// Blocks while writes come too fast for entries and documents to be read at one instant: then the partition's loop reads them.
 pub(crate) fn scan(store: &Store, table: &Table, partition: u32, scan: &ScanWork) -> Result<Reply, RequestError> {
-    let limit = (scan.limit as usize).max(1);
-    let in_range = |key: &[u8]| key >= &scan.start[..] && scan.end.as_ref().is_none_or(|end| key < &end[..]);
-    let mut position = match &scan.after {
-        Some(after) if scan.order == ANY => Position::behind(&RecordKey::new(after, b"")),
-        _ => Position::START,
-    };
-    let (mut rows, mut bytes, mut has_more) = (Vec::new(), 0, false);
-    let mut sorted = BTreeMap::new();
-    loop {
-        let next =
-            table.scan(partition, &position, PageLimit::of_records(limit), store.now(), &mut |key, stored| {
-                let key = key.hash_key;
-                if !in_range(key) {
-                    return Visit::NextRecord;
-                }
-                let row = || (Bytes::copy_from_slice(key), Bytes::copy_from_slice(stored.payload));
-                let is_left = |after: &Bytes| if scan.order == ASCENDING { key > &after[..] } else { key < &after[..] };
-                if scan.order == ANY {
-                    bytes += stored.payload.len();
-                    rows.push(row());
-                } else if scan.after.as_ref().is_none_or(is_left) {
-                    let (key, document) = row();
-                    bytes += document.len();
-                    sorted.insert(key, document);
-                    while sorted.len() > 1 && (sorted.len() > limit || bytes > PAGE_BYTES) {
-                        let last = if scan.order == ASCENDING { sorted.pop_last() } else { sorted.pop_first() };
-                        bytes -= last.map_or(0, |(_, document)| document.len());
-                        has_more = true;
-                    }
-                }
-                Visit::NextRecord
-            })?;
-        match next {
-            Some(_) if scan.order == ANY && (rows.len() >= limit || bytes >= PAGE_BYTES) => {
-                return Ok(Reply::Page(rows, true));
-            }
-            Some(next) => position = next,
-            None => break,
+    if scan.space == Space::DOCUMENTS {
+        return read(store, table, partition, |transaction| scan.page_of_documents(transaction));
+    }
+    let page = |transaction: &mut Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
+    if let Some(reply) = table.read_instant(partition, ReadMode::Single, store.now(), page)? {
+        return Ok(reply);
+    }
+    let (sender, receiver) = oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let read: Arc<dyn Operation> = Arc::new(LoopRead { scan: scan.clone(), found: Mutex::new(None), sender });
+    store.write(table, WriteOptions::default(), &read, [partition]);
+    receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
+}
+
+impl ScanWork {
+    fn range(&self) -> KeyRange<'_> {
+        let start = Bound::Included(&self.start[..]);
+        let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        match (&self.after, self.order) {
+            (None, _) => (start, end),
+            (Some(after), Order::Ascending) => (Bound::Excluded(&after[..]), end),
+            (Some(after), Order::Descending) => (start, Bound::Excluded(&after[..])),
         }
     }
-    match scan.order {
-        ANY => {}
-        ASCENDING => rows.extend(sorted),
-        _ => rows.extend(sorted.into_iter().rev()),
+
+    fn limit(&self) -> usize {
+        (self.limit as usize).max(1)
     }
-    Ok(Reply::Page(rows, has_more))
+
+    fn page_of_documents(&self, transaction: &Transaction<'_>) -> Result<Reply, RequestError> {
+        let limit = PageLimit { records: self.limit(), bytes: PAGE_BYTES };
+        let found = transaction.scan_in(Space::DOCUMENTS, self.range(), self.order, limit)?;
+        Ok(Reply::Page(found.records, found.is_cut))
+    }
+
+    /// Entries with their documents: all that is seen must be of one instant.
+    fn page_of_index(&self, transaction: &Transaction<'_>, bytes: usize) -> Result<Reply, RequestError> {
+        let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
+        let is_built = |list: &IndexList| list.get(self.space).is_some_and(|index| index.is_built);
+        if !IndexList::decode(list).is_some_and(|list| is_built(&list)) {
+            return Ok(Reply::NotBuilt);
+        }
+        let limit = PageLimit { records: self.limit(), bytes };
+        let found = transaction.scan_in(self.space, self.range(), self.order, limit)?;
+        let (mut rows, mut size) = (Vec::with_capacity(found.records.len()), 0);
+        let count = found.records.len();
+        for (entry, _) in found.records {
+            let primary =
+                EntryKey::decode(&entry).map_err(|_| RequestError::Corruption("an index entry".into()))?.primary;
+            // A reader that writes overtook finds entries without documents, and reads again.
+            let Some(document) = transaction.get_in(Space::DOCUMENTS, primary)? else { continue };
+            size += document.len();
+            rows.push((entry, document));
+            if size >= bytes {
+                break;
+            }
+        }
+        let has_more = found.is_cut || rows.len() < count;
+        Ok(Reply::Page(rows, has_more))
+    }
+}
+
+/// Bytes of documents in a page that a partition's loop reads, about.
+const LOOP_PAGE_BYTES: usize = 64 << 10;
+
+/// A page that a partition's loop reads.
+struct LoopRead {
+    scan: ScanWork,
+    found: Mutex<Option<Result<Reply, RequestError>>>,
+    sender: Mutex<Option<oneshot::Sender<Result<Reply, RequestError>>>>,
+}
+
+impl Operation for LoopRead {
+    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        *self.found.lock() = Some(self.scan.page_of_index(transaction, LOOP_PAGE_BYTES));
+        Verdict::Abandon
+    }
+
+    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
+        if let Some(sender) = self.sender.lock().take() {
+            let found = self.found.lock().take().unwrap_or(Err(RequestError::NotReady));
+            let _ = sender.send(outcome.and(found));
+        }
+    }
 }
 
 /// Writes, each to its partition.
@@ -261,24 +364,32 @@ impl Writes {
     }
 }
 
+impl WriteWork {
+    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Result<Reply, RequestError> {
+        let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
+        if stamp_of(&list) != self.entries.stamp {
+            return Ok(Reply::List(list));
+        }
+        let there = transaction.get_in(Space::DOCUMENTS, &self.key)?;
+        if there != self.old {
+            return Ok(Reply::Differs(there));
+        }
+        match &self.new {
+            Some(new) => transaction.put_in(Space::DOCUMENTS, &self.key, new)?,
+            None => transaction.delete_in(Space::DOCUMENTS, &self.key),
+        }
+        for (space, changes) in &self.entries.changes {
+            changes.removed.iter().for_each(|entry| transaction.delete_in(*space, entry));
+            changes.added.iter().try_for_each(|entry| transaction.put_in(*space, entry, b""))?;
+        }
+        Ok(Reply::Written)
+    }
+}
+
 impl Operation for Writes {
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict {
         let write = &self.writes[part];
-        let step = || -> Result<Reply, RequestError> {
-            let there = transaction.get(&write.key, b"")?.map(|record| record.value);
-            if there != write.old {
-                return Ok(Reply::Differs(there));
-            }
-            match &write.new {
-                Some(new) => transaction.put(&write.key, b"", new, transaction.default_expiry(), false)?,
-                None => transaction.delete(&write.key, b""),
-            }
-            Ok(Reply::Written)
-        };
-        let reply = {
-            let mut step = step;
-            step()
-        };
+        let reply = write.carry_out(transaction);
         let verdict = if matches!(reply, Ok(Reply::Written)) { Verdict::Commit } else { Verdict::Abandon };
         self.replies.lock()[part] = Some(reply);
         verdict
@@ -303,11 +414,26 @@ mod tests {
         let key = Bytes::from_static(b"key");
         let some = [
             Work::Get { key: key.clone() },
-            Work::Scan(ScanWork { start: key.clone(), end: None, order: ANY, after: Some(key.clone()), limit: 7 }),
+            Work::Scan(ScanWork {
+                space: Space(17),
+                start: key.clone(),
+                end: None,
+                order: Order::Descending,
+                after: Some(key.clone()),
+                limit: 7,
+            }),
+            Work::List,
             Work::Write(WriteWork {
                 key: key.clone(),
                 old: None,
                 new: Some(key.clone()),
+                entries: NewEntries {
+                    stamp: 77,
+                    changes: vec![(
+                        Space(16),
+                        EntryChanges { removed: vec![b"one".to_vec()], added: vec![b"two".to_vec(), b"3".to_vec()] },
+                    )],
+                },
                 is_soft: true,
                 is_hard: false,
             }),
@@ -328,6 +454,8 @@ mod tests {
             Reply::Written,
             Reply::Differs(Some(key)),
             Reply::Refused("reason".into()),
+            Reply::List(Bytes::from_static(b"list")),
+            Reply::NotBuilt,
         ];
         for reply in some {
             assert_eq!(Reply::decode(reply.encode()), Some(reply));

@@ -69,6 +69,12 @@ impl Env {
         }
     }
 
+    /// The same for a function that must give the same in every query, whose options it does not heed: that of an index.
+    #[must_use]
+    pub fn without_options(&self) -> Self {
+        Self::new(self.source.clone(), self.pacer.clone(), Value::Null)
+    }
+
     /// Sets the options of the whole query and reads the limits among them.
     ///
     /// # Errors

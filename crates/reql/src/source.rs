@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
-use crate::value::{Value, ValueExt as _};
+use crate::value::{Value, ValueExt as _, until_nul};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseInfo {
@@ -25,6 +25,34 @@ pub struct TableInfo {
     pub name: String,
     pub database: DatabaseInfo,
     pub primary_key: Arc<str>,
+}
+
+impl TableInfo {
+    /// Both names, as errors have them.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.database.name, self.name)
+    }
+
+    pub fn no_index(&self, index: &str) -> Error {
+        Error::failed(format!("Index `{}` does not exist on table `{}`.", until_nul(index), self.full_name()))
+    }
+
+    /// As reads say it.
+    pub fn index_not_found(&self, index: &str) -> Error {
+        Error::failed(format!("Index `{}` was not found on table `{}`.", until_nul(index), self.full_name()))
+    }
+
+    pub fn index_exists(&self, index: &str) -> Error {
+        Error::failed(format!("Index `{}` already exists on table `{}`.", until_nul(index), self.full_name()))
+    }
+
+    pub fn cannot_rename_index(&self, from: &str, to: &str) -> Error {
+        let (from, to) = (until_nul(from), until_nul(to));
+        Error::failed(format!(
+            "Index `{from}` does not exist or index `{to}` already exists on table `{}`.",
+            self.full_name()
+        ))
+    }
 }
 
 /// What a table is created with.
@@ -54,6 +82,8 @@ pub struct IndexInfo {
     pub name: String,
     pub definition: IndexDefinition,
     pub is_ready: bool,
+    /// How much of the table it holds, from 0 to 1, until it is ready.
+    pub progress: f64,
 }
 
 /// Values from one to another; the ends belong to it or do not.

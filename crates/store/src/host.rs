@@ -140,6 +140,9 @@ impl Host {
                 table.settings.store(Arc::new(entry.settings.clone()));
                 table.name.store(Arc::new(entry.name.clone()));
             }
+            if *table.indexes.load_full() != entry.indexes {
+                table.indexes.store(Arc::new(entry.indexes.clone()));
+            }
             for (partition, placement) in table.partitions.iter().zip(&entry.placement) {
                 partition.leader.began_with(&placement.founders);
             }
@@ -193,6 +196,7 @@ impl Host {
             limits: Arc::new(self.config.limits.clone()),
             name: ArcSwap::from_pointee(entry.name.clone()),
             settings: ArcSwap::from_pointee(entry.settings.clone()),
+            indexes: ArcSwap::from_pointee(entry.indexes.clone()),
             gate,
             engine,
             partitions,

@@ -74,12 +74,13 @@ pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::{OpenError, Store, StoreWorker};
 pub use table::{KEYS_AT_ONCE, Leader, Partition, Table};
 pub use tessera_cluster::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyState, Lack, NodeEntry, Outcome, Placement, RecoveredPartition,
-    Recovery, RecoveryError, RecoveryNote, Site, Split, Survey, TableEntry, TableState, load_json, save_json,
+    Catalog, CatalogCommand, CatalogError, Changed, CopyState, IndexEntry, Indexes, Lack, NodeEntry, Outcome,
+    Placement, RecoveredPartition, Recovery, RecoveryError, RecoveryNote, Site, Split, Survey, TableEntry, TableState,
+    load_json, save_json,
 };
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{
-    EngineError, EngineStatistics, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
+    EngineError, EngineStatistics, KeyRange, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
     SortKeyRange, Visit,
 };
 pub use tessera_transport::Secret;

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tessera_cluster::Indexes;
 use tessera_consensus::{GroupId, Inbox};
 use tessera_engine::{Engine, EngineError, EngineStatistics, PageLimit, Position, Visit};
 use tessera_types::{
@@ -32,6 +33,7 @@ pub struct Table {
     pub(crate) limits: Arc<Limits>,
     pub(crate) name: ArcSwap<String>,
     pub(crate) settings: ArcSwap<TableSettings>,
+    pub(crate) indexes: ArcSwap<Indexes>,
     pub(crate) gate: Gate,
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) partitions: Vec<Partition>,
@@ -170,6 +172,11 @@ impl Table {
 
     pub fn settings(&self) -> Arc<TableSettings> {
         self.settings.load_full()
+    }
+
+    /// The indexes that the table is to have, as far as this node knows.
+    pub fn indexes(&self) -> Arc<Indexes> {
+        self.indexes.load_full()
     }
 
     /// What decides about requests; `None` if all are admitted.

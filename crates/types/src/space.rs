@@ -14,6 +14,8 @@ impl Space {
     pub const DOCUMENTS: Self = Self(1);
     /// What writes have replaced, by log position, on tables that ask for it.
     pub const PRE_IMAGES: Self = Self(2);
+    /// Which indexes the partition's writes keep, and how far they are built.
+    pub const INDEXES: Self = Self(3);
     /// The first number that an index may have; those before it are reserved.
     pub const FIRST_INDEX: Self = Self(16);
     /// The longest key of any space, in bytes. A log entry and RocksDB would take longer ones.

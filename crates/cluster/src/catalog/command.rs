@@ -71,6 +71,24 @@ pub enum CatalogCommand {
     DropDatabase {
         name: String,
     },
+    /// Makes an index of a table of documents.
+    CreateIndex {
+        table: TableNumber,
+        name: String,
+        /// See [`IndexEntry::definition`](super::IndexEntry::definition).
+        definition: String,
+    },
+    DropIndex {
+        table: TableNumber,
+        name: String,
+    },
+    RenameIndex {
+        table: TableNumber,
+        name: String,
+        to: String,
+        /// Whether an index that has the new name goes.
+        overwrites: bool,
+    },
     /// Forgets dropped tables whose time has come.
     Purge {
         now: UnixMillis,
@@ -140,6 +158,7 @@ impl CatalogCommand {
         match self {
             Self::Create { schema, .. } => schema.model == Model::Document,
             Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
+            Self::CreateIndex { .. } | Self::DropIndex { .. } | Self::RenameIndex { .. } => true,
             _ => false,
         }
     }
@@ -178,6 +197,16 @@ pub enum CatalogError {
     NoSuchDatabase(String),
     #[error("database '{0}' has tables; drop them first")]
     DatabaseInUse(String),
+    #[error("a table of keys and values has no indexes")]
+    NotOfDocuments,
+    #[error("an index named '{0}' exists")]
+    IndexExists(String),
+    #[error("no such index: {0}")]
+    NoSuchIndex(String),
+    #[error("a table has at most {most} indexes, and the definition of one at most {bytes} bytes")]
+    TooManyIndexes { most: usize, bytes: usize },
+    #[error("documents do not expire; a table of documents can have neither a default time to live nor rules")]
+    DocumentsDoNotExpire,
     #[error("table '{0}' is being split")]
     Splitting(String),
     #[error("table '{0}' is not being split")]

@@ -1,6 +1,6 @@
 //! What is known of nodes, tables and partitions.
 
-use super::{Lost, SharedList, Split};
+use super::{Indexes, Lost, SharedList, Split};
 use crate::rules::{Rule, holds};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
@@ -117,6 +117,8 @@ pub struct TableEntry {
     pub placement: SharedList<Placement>,
     #[serde(default)]
     pub split: Option<Split>,
+    #[serde(default, skip_serializing_if = "Indexes::is_unused")]
+    pub indexes: Indexes,
 }
 
 impl TableEntry {
@@ -126,12 +128,13 @@ impl TableEntry {
 
     /// See [`Catalog::differs_in_progress_only`](super::Catalog::differs_in_progress_only).
     pub(super) fn differs_in_progress_only(&self, before: &Self) -> bool {
-        let Self { id, number, name, schema, settings, state, placement, split } = self;
+        let Self { id, number, name, schema, settings, state, placement, split, indexes } = self;
         let into = |split: &Option<Split>| split.as_ref().map(|split| split.into);
         (*id, *number, *state, into(split)) == (before.id, before.number, before.state, into(&before.split))
             && *name == before.name
             && *schema == before.schema
             && *settings == before.settings
+            && *indexes == before.indexes
             && *placement == before.placement
     }
 }

@@ -124,6 +124,7 @@ impl Catalog {
         let Some(into) = old.split.as_ref().and_then(|split| self.get_mut(split.into)) else { return };
         into.name.clone_from(&old.name);
         into.settings.clone_from(&old.settings);
+        into.indexes.clone_from(&old.indexes);
         into.state = TableState::Active;
     }
 }

@@ -170,7 +170,12 @@ impl Source for MemorySource {
         Ok(data
             .indexes
             .iter()
-            .map(|(name, index)| IndexInfo { name: name.clone(), definition: index.definition.clone(), is_ready: true })
+            .map(|(name, index)| IndexInfo {
+                name: name.clone(),
+                definition: index.definition.clone(),
+                is_ready: true,
+                progress: 1.0,
+            })
             .collect())
     }
 
@@ -181,7 +186,7 @@ impl Source for MemorySource {
         let data = self.find(table)?;
         let mut data = lock(&data);
         if data.indexes.contains_key(name) {
-            return Err(data.index_exists(name));
+            return Err(table.index_exists(name));
         }
         data.build_index(env, name, definition);
         Ok(())
@@ -192,7 +197,7 @@ impl Source for MemorySource {
         let mut data = lock(&data);
         match data.indexes.remove(name) {
             Some(_) => Ok(()),
-            None => Err(data.no_index(name)),
+            None => Err(table.no_index(name)),
         }
     }
 
@@ -201,10 +206,10 @@ impl Source for MemorySource {
         let mut data = lock(&data);
         let is_there = data.indexes.contains_key(from);
         if !is_there && overwrite {
-            return Err(data.no_index(from));
+            return Err(table.no_index(from));
         }
         if !is_there || (from != to && !overwrite && data.indexes.contains_key(to)) {
-            return Err(data.cannot_rename(from, to));
+            return Err(table.cannot_rename_index(from, to));
         }
         if let Some(index) = data.indexes.remove(from) {
             data.indexes.insert(to.into(), index);

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index;
 use crate::key;
 use crate::source::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
-use crate::value::{Value, until_nul};
+use crate::value::Value;
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
 /// equal keys of one document it is.
@@ -29,28 +29,6 @@ pub struct TableData {
 impl TableData {
     pub fn new(info: TableInfo, options: TableOptions) -> Self {
         Self { info, options, documents: BTreeMap::new(), indexes: BTreeMap::new() }
-    }
-
-    fn name(&self) -> String {
-        format!("{}.{}", self.info.database.name, self.info.name)
-    }
-
-    pub fn no_index(&self, name: &str) -> Error {
-        let name = until_nul(name);
-        Error::failed(format!("Index `{name}` does not exist on table `{}`.", self.name()))
-    }
-
-    pub fn index_exists(&self, name: &str) -> Error {
-        let name = until_nul(name);
-        Error::failed(format!("Index `{name}` already exists on table `{}`.", self.name()))
-    }
-
-    pub fn cannot_rename(&self, from: &str, to: &str) -> Error {
-        let (from, to) = (until_nul(from), until_nul(to));
-        Error::failed(format!(
-            "Index `{from}` does not exist or index `{to}` already exists on table `{}`.",
-            self.name()
-        ))
     }
 
     pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {
@@ -150,10 +128,7 @@ impl TableData {
                 };
             }
             Some(name) => {
-                let index = self.indexes.get(&**name).ok_or_else(|| {
-                    let name = until_nul(name);
-                    Error::failed(format!("Index `{name}` was not found on table `{}`.", self.name()))
-                })?;
+                let index = self.indexes.get(&**name).ok_or_else(|| self.info.index_not_found(name))?;
                 let start = scan.after.as_ref().map(entry_at);
                 let is_left = |entry: &Entry| match &start {
                     None => true,

@@ -109,7 +109,11 @@ fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn status(index: &IndexInfo) -> Result<Value> {
-    value::object([
+    let progress = match index.is_ready {
+        true => None,
+        false => Some(("progress", value::number(index.progress)?)),
+    };
+    let fields = [
         ("function", Value::Binary(index.definition.source.clone())),
         ("geo", Value::Bool(index.definition.geo)),
         ("index", Value::from(index.name.clone())),
@@ -117,7 +121,8 @@ fn status(index: &IndexInfo) -> Result<Value> {
         ("outdated", Value::FALSE),
         ("query", Value::from(index.definition.query.clone())),
         ("ready", Value::Bool(index.is_ready)),
-    ])
+    ];
+    Ok(Value::object(fields.into_iter().chain(progress))?)
 }
 
 fn index_status(call: &mut Call<'_>, env: &Env) -> Result<Val> {

@@ -13,7 +13,7 @@ use crate::selection::{Row, Table, TableSlice};
 use crate::source::{KeyRange, Order, Scan};
 use crate::stream::{Stream, TableRows};
 use crate::val::{Kind, Val};
-use crate::value::{Value, until_nul};
+use crate::value::Value;
 
 pub const TERMS: &[Definition] = &[
     Definition::new(16, 2, 2, get),
@@ -23,8 +23,7 @@ pub const TERMS: &[Definition] = &[
 ];
 
 pub fn no_index(table: &Table, name: &str) -> Error {
-    let name = until_nul(name);
-    Error::failed(format!("Index `{name}` was not found on table `{}.{}`.", table.info.database.name, table.info.name))
+    table.info.index_not_found(name)
 }
 
 /// Reads a slice by an index.

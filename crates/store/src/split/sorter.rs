@@ -39,6 +39,13 @@ impl<'a> Sorter<'a> {
             Mutation::PutIn { space: Space::SYSTEM | Space::PRE_IMAGES, .. }
             | Mutation::DeleteIn { space: Space::SYSTEM | Space::PRE_IMAGES, .. }
             | Mutation::DropSpace { space: Space::SYSTEM | Space::PRE_IMAGES } => {}
+            // The new partitions have the entries of the old one's indexes, and go on building where it stopped.
+            Mutation::PutIn { space: space @ Space::INDEXES, key, value } => {
+                self.last.iter_mut().for_each(|last| _ = mutation::encode_put_in(last, space, key, value));
+            }
+            Mutation::DeleteIn { space: space @ Space::INDEXES, key } => {
+                self.last.iter_mut().for_each(|last| _ = mutation::encode_delete_in(last, space, key));
+            }
             Mutation::PutIn { space, key, value } => {
                 mutation::encode_put_in(self.of_space(space, key)?, space, key, value);
             }

@@ -62,6 +62,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
             let out = &mut written[partition as usize];
             mutation::encode_put_in(out, Space::DOCUMENTS, key, b"document");
             mutation::encode_put_in(out, index, &entry(key), b"");
+            mutation::encode_put_in(out, Space::INDEXES, b"list", b"of indexes");
             mutation::encode_put_in(out, Space::PRE_IMAGES, key, b"before");
         }
         for (partition, payload) in (0..).zip(written) {
@@ -82,6 +83,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
                 let is_there = |space, key: &[u8]| table.engine.get_in(at, space, key, &mut |_| ()).unwrap();
                 assert_eq!(is_there(Space::DOCUMENTS, key), at == partition);
                 assert_eq!(is_there(index, &entry(key)), at == partition);
+                assert!(is_there(Space::INDEXES, b"list"), "both new partitions know of the indexes");
                 assert!(!is_there(Space::PRE_IMAGES, key) && !is_there(Space::SYSTEM, mutation::SEAL));
             }
         }

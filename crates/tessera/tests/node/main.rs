@@ -12,6 +12,7 @@ mod formats;
 mod operations;
 mod pegasus;
 mod reql;
+mod reql_indexes;
 mod resp_client;
 mod server;
 mod skipped;

@@ -1,0 +1,333 @@
+//! Makes the lists of the partitions that this node leads what the catalog says, and builds what is new.
+//!
+//! An index begins as one that writes keep and nobody reads. Then the partition's documents are looked at in the order of their keys:
+//! the entries of a page go to the log together with the page's last key, so a new leader goes on where the old one stopped. A document
+//! that changed since the page was read is left out, since the write that changed it has put its entries. Behind the last page
+//! the index is built.
+
+use super::cache::entries;
+use super::list::{IndexList, ListedIndex, progress_key};
+use super::{LIST_KEY, stamp_of};
+use crate::server::Shared;
+use crate::source::Tables;
+use crate::work;
+use base64::Engine as _;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tessera_document::{EncodedValue, Value};
+use tessera_reql::{Env, IndexDefinition, Pacer};
+use tessera_store::{Indexes, Leader, Operation, Order, PageLimit, Table, Transaction, Verdict, WriteOptions};
+use tessera_types::{Acks, Durability, Model, RequestError, Space, TableId};
+
+/// Between two looks at what there is to do.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A table whose partitions here have all that they should is looked at so often: another node's partition may have come.
+const SETTLED_PAUSE: Duration = Duration::from_millis(500);
+/// After something went wrong with a table.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(2);
+/// Documents of one step, and their bytes.
+const PAGE: PageLimit = PageLimit { records: 500, bytes: 512 << 10 };
+/// How long the functions of one page may take. One that takes longer is tried again later, so its index is never built.
+const EVALUATION: Duration = Duration::from_secs(10);
+
+/// The thread that builds.
+pub(crate) struct IndexBuilder {
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl IndexBuilder {
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let work = Building { shared: Arc::downgrade(shared), ending: ending.clone(), due: HashMap::new() };
+        let thread = std::thread::Builder::new().name("reql-index".into()).spawn(move || work.run())?;
+        Ok(Self { ending, thread: Some(thread) })
+    }
+}
+
+impl Drop for IndexBuilder {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Lets functions run for a while.
+struct Deadline {
+    until: Instant,
+    ending: Arc<AtomicBool>,
+}
+
+impl Pacer for Deadline {
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.until && !self.ending.load(Ordering::Acquire)
+    }
+}
+
+struct Building {
+    shared: Weak<Shared>,
+    ending: Arc<AtomicBool>,
+    /// When a table is to be looked at again, unless the catalog says something new of it.
+    due: HashMap<TableId, (Arc<Indexes>, Instant)>,
+}
+
+impl Building {
+    fn run(mut self) {
+        while !self.ending.load(Ordering::Acquire) {
+            let Some(shared) = self.shared.upgrade() else { return };
+            let tables = shared.store.tables();
+            self.due.retain(|id, _| tables.iter().any(|table| table.id() == *id));
+            for table in tables {
+                let indexes = table.indexes();
+                if table.schema().model != Model::Document || indexes.is_unused() {
+                    continue;
+                }
+                let is_due =
+                    self.due.get(&table.id()).is_none_or(|(known, due)| *known != indexes || Instant::now() >= *due);
+                if is_due {
+                    let pause = match self.follow(&shared, &table, &indexes) {
+                        Ok(()) => SETTLED_PAUSE,
+                        Err(error) => {
+                            tracing::warn!(table = %table.name(), %error, "an index cannot be built now");
+                            TROUBLE_PAUSE
+                        }
+                    };
+                    self.due.insert(table.id(), (indexes, Instant::now() + pause));
+                }
+            }
+            drop(shared);
+            std::thread::park_timeout(PAUSE);
+        }
+    }
+
+    /// Does what there is to do for a table's partitions here.
+    fn follow(&self, shared: &Arc<Shared>, table: &Arc<Table>, indexes: &Indexes) -> Result<(), BuildError> {
+        let mut outcome = Ok(());
+        for partition in 0..table.schema().partitions {
+            if table.leader_of(partition) != Leader::Here || self.ending.load(Ordering::Acquire) {
+                continue;
+            }
+            let done = self.follow_partition(shared, table, indexes, partition);
+            // Who leads now goes on.
+            if table.leader_of(partition) == Leader::Here {
+                outcome = outcome.and(done);
+            }
+        }
+        outcome
+    }
+
+    fn follow_partition(
+        &self,
+        shared: &Arc<Shared>,
+        table: &Arc<Table>,
+        indexes: &Indexes,
+        partition: u32,
+    ) -> Result<(), BuildError> {
+        let place = Place { shared, table, partition, ending: &self.ending };
+        let mut list = place.list()?;
+        for index in list.0.clone() {
+            if indexes.is_dropped(index.space) {
+                list = place.step(Step::Drop(index.space))?;
+            }
+        }
+        for (_, index) in indexes.iter() {
+            let space = Space(index.space);
+            if list.get(space).is_none() {
+                let definition = source_of(&index.definition).ok_or(BuildError::Damaged)?;
+                list = place.step(Step::Begin(space, definition))?;
+            }
+        }
+        let unbuilt: Vec<ListedIndex> = list.0.into_iter().filter(|index| !index.is_built).collect();
+        unbuilt.iter().try_for_each(|index| self.build(&place, index))
+    }
+
+    fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<(), BuildError> {
+        let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
+        let definition = definition.ok_or(BuildError::Damaged)?;
+        loop {
+            let (page, is_last) = place.page(index.space)?;
+            let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
+            let env = Env::new(Arc::new(Tables(place.shared.clone())), Arc::new(deadline), Value::Null);
+            let mut documents = Vec::with_capacity(page.len());
+            for (key, bytes) in page {
+                let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
+                let document = document.map_err(|_| BuildError::Damaged)?;
+                let entries = entries(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
+                documents.push(BuiltDocument { key, bytes, entries });
+            }
+            if !documents.is_empty() {
+                place.step(Step::Build(index.space, documents))?;
+            }
+            if is_last {
+                return place.step(Step::Finish(index.space)).map(drop);
+            }
+        }
+    }
+}
+
+/// The definition of an index as the catalog has it, from what `tessera_reql` writes.
+pub(crate) fn definition_of(source: &[u8], query: &str) -> String {
+    let source = base64::engine::general_purpose::STANDARD.encode(source);
+    serde_json::json!({ "function": source, "query": query }).to_string()
+}
+
+fn source_of(definition: &str) -> Option<Bytes> {
+    let definition: serde_json::Value = serde_json::from_str(definition).ok()?;
+    let source = definition.get("function")?.as_str()?;
+    Some(base64::engine::general_purpose::STANDARD.decode(source).ok()?.into())
+}
+
+/// What [`definition_of`] has written down.
+pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
+    let source = source_of(definition)?;
+    let json: serde_json::Value = serde_json::from_str(definition).ok()?;
+    let query = json.get("query").and_then(serde_json::Value::as_str).unwrap_or_default();
+    IndexDefinition::from_source(source.to_vec().into(), query.into())
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BuildError {
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error("a stored document or definition is damaged")]
+    Damaged,
+    #[error("the function of the index takes longer than {} seconds for some documents", EVALUATION.as_secs())]
+    TooSlow,
+    #[error("somebody else changes the index")]
+    Overtaken,
+}
+
+/// A partition that this node leads.
+struct Place<'a> {
+    shared: &'a Arc<Shared>,
+    table: &'a Arc<Table>,
+    partition: u32,
+    ending: &'a AtomicBool,
+}
+
+impl Place<'_> {
+    fn list(&self) -> Result<IndexList, BuildError> {
+        let bytes = work::read(&self.shared.store, self.table, self.partition, |transaction| {
+            transaction.get_in(Space::INDEXES, LIST_KEY)
+        })?;
+        IndexList::decode(bytes.unwrap_or_default()).ok_or(BuildError::Damaged)
+    }
+
+    /// The next documents that an index is to hold, and whether they are the last ones.
+    fn page(&self, space: Space) -> Result<(Vec<(Bytes, Bytes)>, bool), BuildError> {
+        let page = work::read(&self.shared.store, self.table, self.partition, |transaction| {
+            let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
+            let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)
+        })?;
+        Ok((page.records, !page.is_cut))
+    }
+
+    /// Has the partition's loop do a step, and returns the list behind it.
+    fn step(&self, step: Step) -> Result<IndexList, BuildError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let operation: Arc<dyn Operation> = Arc::new(SentStep { step, found: Mutex::new(None), sender });
+        // What a power cut takes of a step it takes of all later ones, so it is made again. The next step reads what this one has
+        // applied, so it must not be answered before.
+        let durability = self.table.schema().is_persistent().then_some(Durability::Soft);
+        let options = WriteOptions { durability, acks: Some(Acks::Majority) };
+        self.shared.store.write(self.table, options, &operation, [self.partition]);
+        // A node that is stopping may answer no more.
+        let outcome = loop {
+            match receiver.recv_timeout(PAUSE) {
+                Err(RecvTimeoutError::Timeout) if !self.ending.load(Ordering::Acquire) => {}
+                outcome => break outcome.unwrap_or(Err(RequestError::Interrupted))?,
+            }
+        };
+        outcome.ok_or(BuildError::Overtaken)
+    }
+}
+
+/// A document with what an index is to hold of it.
+struct BuiltDocument {
+    key: Bytes,
+    /// The document must still be this.
+    bytes: Bytes,
+    entries: Vec<Vec<u8>>,
+}
+
+enum Step {
+    Begin(Space, Bytes),
+    Build(Space, Vec<BuiltDocument>),
+    Finish(Space),
+    Drop(Space),
+}
+
+type Done = Result<Option<IndexList>, RequestError>;
+
+struct SentStep {
+    step: Step,
+    found: Mutex<Option<Done>>,
+    sender: mpsc::SyncSender<Done>,
+}
+
+impl Step {
+    /// Returns the list as it is then; `None` if it is not one that the step can be made on.
+    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Done {
+        let bytes = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
+        let before = stamp_of(&bytes);
+        let Some(mut list) = IndexList::decode(bytes) else { return Ok(None) };
+        let is_unbuilt = |list: &IndexList, space| list.get(space).is_some_and(|index| !index.is_built);
+        match self {
+            Self::Begin(space, definition) => list.begin(*space, definition.clone()),
+            Self::Build(space, documents) if is_unbuilt(&list, *space) => {
+                for document in documents {
+                    if transaction.get_in(Space::DOCUMENTS, &document.key)?.as_ref() == Some(&document.bytes) {
+                        for entry in &document.entries {
+                            transaction.put_in(*space, entry, b"")?;
+                        }
+                    }
+                }
+                if let Some(last) = documents.last() {
+                    transaction.put_in(Space::INDEXES, &progress_key(*space), &last.key)?;
+                }
+            }
+            Self::Finish(space) if is_unbuilt(&list, *space) => {
+                list.finish(*space);
+                transaction.delete_in(Space::INDEXES, &progress_key(*space));
+            }
+            Self::Drop(space) => {
+                list.drop(*space);
+                transaction.delete_in(Space::INDEXES, &progress_key(*space));
+                transaction.drop_space(*space);
+            }
+            Self::Build(..) | Self::Finish(_) => return Ok(None),
+        }
+        let after = list.encode();
+        if stamp_of(&after) != before {
+            transaction.put_in(Space::INDEXES, LIST_KEY, &after)?;
+        }
+        Ok(Some(list))
+    }
+}
+
+impl Operation for SentStep {
+    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        let done = self.step.carry_out(transaction);
+        let verdict = if matches!(done, Ok(Some(_))) { Verdict::Commit } else { Verdict::Abandon };
+        *self.found.lock() = Some(done);
+        verdict
+    }
+
+    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
+        let found = self.found.lock().take().unwrap_or(Ok(None));
+        let _ = self.sender.try_send(outcome.and(found));
+    }
+}

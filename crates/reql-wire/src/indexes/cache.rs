@@ -1,0 +1,159 @@
+//! What this node knows of the lists of partitions, with their functions ready to be called.
+
+use super::list::{IndexList, stamp_of};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use tessera_document::{Document, EncodedValue, EntryChanges, IndexShape, Value};
+use tessera_reql::{Env, Error, ErrorKind, IndexDefinition, Result};
+use tessera_types::{Space, TableId};
+
+/// Most lists and partitions that are remembered; then all are forgotten, and learned again.
+const MOST: usize = 100_000;
+
+/// A list that evaluates the functions in it.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    stamp: u64,
+    indexes: Vec<KeptIndex>,
+}
+
+struct KeptIndex {
+    space: Space,
+    is_built: bool,
+    definition: IndexDefinition,
+}
+
+/// What a write changes in the indexes of its partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NewEntries {
+    /// The list that this was made for.
+    pub(crate) stamp: u64,
+    /// Keys of entries that go and that come.
+    pub(crate) changes: Vec<(Space, EntryChanges)>,
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Internal, format!("A stored {what} is damaged."))
+}
+
+/// The keys of the entries that an index has of a document.
+///
+/// # Errors
+/// If the query was stopped. A document for which the function fails is not in the index.
+pub(super) fn entries(
+    env: &Env,
+    definition: &IndexDefinition,
+    document: &Value,
+    primary: &[u8],
+) -> Result<Vec<Vec<u8>>> {
+    let mut entries = Vec::new();
+    match definition.function.value_of(env, document) {
+        Ok(value) => {
+            let value = Document::encode(&value);
+            shape(definition).entries(Some(value.value()), primary, &mut entries);
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+        Err(_) => {}
+    }
+    Ok(entries)
+}
+
+pub(crate) fn shape(definition: &IndexDefinition) -> IndexShape {
+    if definition.multi { IndexShape::Multi } else { IndexShape::Single }
+}
+
+impl Keeper {
+    fn of(list: &Bytes) -> Result<Self> {
+        let indexes = IndexList::decode(list.clone()).ok_or_else(|| damaged("list of indexes"))?.0;
+        let indexes = indexes.into_iter().map(|index| {
+            let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
+            let definition = definition.ok_or_else(|| damaged("index function"))?;
+            Ok(KeptIndex { space: index.space, is_built: index.is_built, definition })
+        });
+        Ok(Self { stamp: stamp_of(list), indexes: indexes.collect::<Result<_>>()? })
+    }
+
+    /// What changes in the indexes if a document takes the place of another one; `null` is none.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub(crate) fn changes(&self, env: &Env, old: &Value, new: &Value, primary: &[u8]) -> Result<NewEntries> {
+        let env = env.without_options();
+        let mut changes = Vec::new();
+        for index in &self.indexes {
+            let of = |document: &Value| match document {
+                Value::Null => Ok(Vec::new()),
+                document => entries(&env, &index.definition, document, primary),
+            };
+            let (old, new) = (of(old)?, of(new)?);
+            // While an index is built it need not have the entries of the old document.
+            let change = match index.is_built {
+                true => EntryChanges::between(old, new),
+                false => EntryChanges { removed: EntryChanges::between(old, new.clone()).removed, added: new },
+            };
+            if !change.is_empty() {
+                changes.push((index.space, change));
+            }
+        }
+        Ok(NewEntries { stamp: self.stamp, changes })
+    }
+}
+
+/// The value of a document to which an entry at `place` belongs; `None` if there is none, so that the entry is none of the document's.
+pub(crate) fn value_at(
+    env: &Env,
+    definition: &IndexDefinition,
+    document: &Value,
+    place: Option<u32>,
+) -> Result<Option<Value>> {
+    let value = match definition.function.value_of(&env.without_options(), document) {
+        Ok(value) => Document::encode(&value),
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    let found = shape(definition).value_at(value.value(), place);
+    found.map(EncodedValue::to_value).transpose().map_err(|_| damaged("document"))
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(crate) struct ListCache(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    keepers: HashMap<u64, Arc<Keeper>>,
+    /// The stamp of each partition's list, and under [`ANY`] that of the table's partition of which something was last heard.
+    stamps: HashMap<(TableId, u32), u64>,
+}
+
+const ANY: u32 = u32::MAX;
+
+impl ListCache {
+    /// What the partition keeps, as far as is known here: what it is told otherwise is to be [learned](Self::learn).
+    pub(crate) fn keeper(&self, table: TableId, partition: u32) -> Arc<Keeper> {
+        let known = self.0.lock();
+        let stamp = known.stamps.get(&(table, partition)).or_else(|| known.stamps.get(&(table, ANY)));
+        stamp.and_then(|stamp| known.keepers.get(stamp)).cloned().unwrap_or_default()
+    }
+
+    /// Takes note of a partition's list.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub(crate) fn learn(&self, table: TableId, partition: u32, list: &Bytes) -> Result<()> {
+        let stamp = stamp_of(list);
+        let mut known = self.0.lock();
+        if known.stamps.len() >= MOST || known.keepers.len() >= MOST {
+            *known = Known::default();
+        }
+        if let Entry::Vacant(unknown) = known.keepers.entry(stamp) {
+            unknown.insert(Arc::new(Keeper::of(list)?));
+        }
+        known.stamps.insert((table, partition), stamp);
+        known.stamps.insert((table, ANY), stamp);
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Secondary indexes.
+//!
+//! The catalog says which indexes a table is to have. Which of them a partition's writes keep, and whether they are built, is a record
+//! of the partition itself, the [list]: it changes by the partition's log, so each write knows which indexes it has to keep.
+//! The node that evaluates a write computes the entries, and says from which list; the leader refuses them if that is not the partition's.
+//! So nothing is ever in a document that is not in its indexes, whoever leads, and whatever any node's catalog says.
+//!
+//! The leader of a partition makes its list what the catalog says, and [builds](build) what is new: page by page, through the log.
+
+mod build;
+mod cache;
+mod list;
+
+pub(crate) use build::{IndexBuilder, definition_of, read_definition};
+pub(crate) use cache::{ListCache, NewEntries, value_at};
+pub(crate) use list::{IndexList, LIST_KEY, stamp_of};
