@@ -400,10 +400,7 @@ impl Source for Tables {
         if self.0.store.table_named(&full).is_some() {
             return Err(Error::failed(format!("Table `{full}` already exists.")));
         }
-        let partitions = match options.shards {
-            0 | 1 => TableSchema::DEFAULT_PARTITIONS,
-            shards => u32::try_from(shards).unwrap_or(u32::MAX),
-        };
+        let partitions = u32::try_from(options.shards.max(1)).unwrap_or(u32::MAX);
         let schema = TableSchema {
             engine: EngineKind::Rocksdb,
             partitions,

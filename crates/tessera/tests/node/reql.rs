@@ -143,6 +143,10 @@ fn check_batches(client: &mut Client) {
 fn check_everything(client: &mut Client) {
     assert_eq!(client.ask(&create("t"))["tables_created"], 1);
     assert_eq!(client.ask(&create("t"))["r"][0], "Table `test.t` already exists.");
+    for (name, options, shards) in [("one", json!({}), 1), ("four", json!({"shards": 4}), 4)] {
+        let made = client.ask(&json!([60, [name], options]));
+        assert_eq!(made["config_changes"][0]["new_val"]["shards"].as_array().map(Vec::len), Some(shards), "{made}");
+    }
     let documents: Vec<Value> = (0..2500).map(|id| json!({"id": id, "n": id % 10})).collect();
     for part in documents.chunks(500) {
         assert_eq!(client.ask(&insert("t", part))["inserted"], 500);

@@ -1,7 +1,7 @@
 //! Secondary indexes through the ReQL port: an index always holds what its function gives over the documents.
 
 use crate::cluster::Cluster;
-use crate::reql::{Client, PATIENCE, create, insert, table};
+use crate::reql::{Client, PATIENCE, insert, table};
 use crate::server::{Node, free_port, wait_for};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -147,7 +147,7 @@ fn an_index_is_made_used_renamed_and_dropped() {
     let setting = format!("reql.port={port}");
     let mut node = Node::start(data.path(), &[&setting]);
     let mut client = Client::to(port);
-    assert_eq!(client.ask(&create("t"))["tables_created"], 1);
+    assert_eq!(client.ask(&json!([60, ["t"], {"shards": 16}]))["tables_created"], 1);
     let mut random = SmallRng::seed_from_u64(7);
     let documents: Vec<Value> = (0..1500).map(|id| document(id, &mut random)).collect();
     for part in documents.chunks(500) {
@@ -210,8 +210,8 @@ fn an_index_built_under_writes_and_kills_holds_what_the_documents_do() {
     let setting = format!("reql.port={port}");
     let mut node = Node::start(data.path(), &[&setting]);
     let mut client = Client::to(port);
-    let memory = json!([60, ["t"], {"durability": "hard"}]);
-    assert_eq!(client.ask(&memory)["tables_created"], 1);
+    let hard = json!([60, ["t"], {"durability": "hard", "shards": 4}]);
+    assert_eq!(client.ask(&hard)["tables_created"], 1);
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..3)
         .map(|seed| {
@@ -244,7 +244,7 @@ fn an_index_is_whole_whoever_leads() {
     let mut cluster = Cluster::start_with_reql(3);
     let ports = cluster.reql_ports();
     let mut client = Client::to(ports[0]);
-    assert_eq!(client.ask(&json!([60, ["t"], {"replicas": 3}]))["tables_created"], 1);
+    assert_eq!(client.ask(&json!([60, ["t"], {"replicas": 3, "shards": 8}]))["tables_created"], 1);
     let mut random = SmallRng::seed_from_u64(11);
     for _ in 0..4 {
         let base = random.random_range(0..1000) * 1000;
