@@ -4,6 +4,7 @@ use argon2::password_hash::SaltString;
 use argon2::{Argon2, PasswordHash, PasswordHasher, PasswordVerifier};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tessera_face::ScramPassword;
 
 /// A password, kept so that it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum Password {
     Sha256([u8; 32]),
     /// Its Argon2 hash with a salt, in the form that begins with `$argon2`: slow on purpose.
     Argon2(String),
+    /// With it clients of other protocols, which prove that they know the password, can log in too. Hashed many times, with a salt.
+    Scram(ScramPassword),
 }
 
 impl Password {
@@ -34,6 +37,11 @@ impl Password {
         is_whole.then(|| Self::Argon2(text.into()))
     }
 
+    /// From a hash of either kind that has a salt.
+    pub fn from_salted(text: &str) -> Option<Self> {
+        Self::from_argon2(text).or_else(|| text.parse().ok().map(Self::Scram))
+    }
+
     /// The Argon2 hash of a password with a new salt. It takes some tens of milliseconds and 19 MiB.
     ///
     /// # Errors
@@ -45,7 +53,7 @@ impl Password {
 
     /// Whether it takes long to compare with this one.
     pub(crate) fn is_slow(&self) -> bool {
-        matches!(self, Self::Argon2(_))
+        matches!(self, Self::Argon2(_) | Self::Scram(_))
     }
 
     /// Whether it is this one. Blocks for as long as [`hash`](Self::hash) if [`is_slow`](Self::is_slow).
@@ -55,6 +63,7 @@ impl Password {
             Self::Argon2(text) => {
                 PasswordHash::new(text).is_ok_and(|hash| Argon2::default().verify_password(clear, &hash).is_ok())
             }
+            Self::Scram(password) => password.is(clear),
         }
     }
 }
@@ -64,11 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_of_both_kinds_know_their_password() {
+    fn hashes_of_all_kinds_know_their_password() {
         let hex = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
         let hash = Password::hash(b"secret").unwrap();
         assert_ne!(hash, Password::hash(b"secret").unwrap(), "each has a salt of its own");
-        for password in [Password::from_hex(hex).unwrap(), Password::from_argon2(&hash).unwrap()] {
+        let scram = ScramPassword::new(b"secret", 100).to_string();
+        let [slow, provable] = [&hash, &scram].map(|text| Password::from_salted(text).unwrap());
+        assert!(slow.is_slow() && provable.is_slow());
+        for password in [Password::from_hex(hex).unwrap(), slow, provable] {
             assert!(password.is(b"secret") && !password.is(b"Secret") && !password.is(b""));
         }
         assert_eq!(Password::from_hex("2bb8"), None);
@@ -79,7 +91,7 @@ mod tests {
             hex,
             "$pbkdf2-sha256$i=1$c2FsdHNhbHQ$aGFzaGhhc2g",
         ] {
-            assert_eq!(Password::from_argon2(wrong), None, "{wrong}");
+            assert_eq!(Password::from_salted(wrong), None, "{wrong}");
         }
     }
 }

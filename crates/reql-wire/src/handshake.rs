@@ -1,9 +1,10 @@
-//! How a connection begins: which protocol it speaks, and who the client is.
+//! How a connection begins: which protocol it speaks, and who the client is. What is refused, and how, is as RethinkDB does it.
 
-use crate::scram;
-use serde_json::{Value, json};
+use crate::users::{Entry, Users};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
 use std::io;
-use std::sync::LazyLock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -13,8 +14,11 @@ const V0_3: u32 = 0x5f75_e83e;
 const V0_4: u32 = 0x400c_2d20;
 const V1_0: u32 = 0x34c2_bdc3;
 const JSON: u32 = 0x7e69_70c7;
+const PROTOBUF: u32 = 0x271f_fc41;
 /// The longest message of the handshake, and the longest key.
 const MESSAGE_BYTES: usize = 2048;
+
+const NO_PROTOBUF: &str = "The PROTOBUF client protocol is no longer supported";
 
 /// What was agreed on.
 pub(crate) struct Agreed {
@@ -22,66 +26,44 @@ pub(crate) struct Agreed {
     pub(crate) one_by_one: bool,
 }
 
-pub(crate) const CLOSED: &str = "This node has users with passwords, which ReQL clients cannot give yet: their hashes do not fit \
-                                 SCRAM. Use the Redis port, or a node without redis.users.";
-
-/// The empty password of `admin`, with a salt of this process.
-static ADMIN: LazyLock<(String, [u8; 32])> = LazyLock::new(|| {
-    let salt = scram::random_text();
-    let salted = scram::salted(b"", &base64_bytes(&salt), scram::ITERATIONS);
-    (salt, salted)
-});
-
-fn base64_bytes(text: &str) -> Vec<u8> {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
-}
-
 /// Takes a client's greeting. `None` if it was refused, and told why.
-pub(crate) async fn greet(stream: &mut TcpStream, is_open: bool) -> io::Result<Option<Agreed>> {
-    match stream.read_u32_le().await? {
-        V1_0 => Ok(scram_login(stream, is_open).await?.then_some(Agreed { one_by_one: false })),
-        magic @ (V0_3 | V0_4) => {
-            let refusal = key_login(stream, is_open).await?;
-            match refusal {
-                None => stream.write_all(b"SUCCESS\0").await?,
-                Some(reason) => refuse(stream, reason).await?,
-            }
-            Ok(refusal.is_none().then_some(Agreed { one_by_one: magic == V0_3 }))
+pub(crate) async fn greet(stream: &mut TcpStream, users: &Users) -> io::Result<Option<Agreed>> {
+    let magic = stream.read_u32_le().await?;
+    let refusal = match magic {
+        V1_0 => return Ok(scram_login(stream, users).await?.then_some(Agreed { one_by_one: false })),
+        V0_3 | V0_4 => key_login(stream, users).await?,
+        V0_1 | V0_2 => Some(NO_PROTOBUF.into()),
+        _ => Some(
+            "Received an unsupported protocol version. This port is for RethinkDB queries. Does your client driver \
+             version not match the server?"
+                .into(),
+        ),
+    };
+    match refusal {
+        None => {
+            stream.write_all(b"SUCCESS\0").await?;
+            Ok(Some(Agreed { one_by_one: magic == V0_3 }))
         }
-        V0_1 | V0_2 => {
-            refuse(stream, "This protocol version has queries in protocol buffers, which are not spoken here.").await?;
-            Ok(None)
-        }
-        _ => {
-            refuse(
-                stream,
-                "Received an unsupported protocol version. This port is for RethinkDB queries. Does your client driver \
-                 version not match the server?",
-            )
-            .await?;
+        Some(reason) => {
+            stream.write_all(format!("ERROR: {reason}\n\0").as_bytes()).await?;
             Ok(None)
         }
     }
 }
 
-async fn refuse(stream: &mut TcpStream, reason: &str) -> io::Result<()> {
-    stream.write_all(format!("ERROR: {reason}\n\0").as_bytes()).await
-}
-
-async fn key_login(stream: &mut TcpStream, is_open: bool) -> io::Result<Option<&'static str>> {
+/// The key is the password of the user `admin`. Returns why it is refused.
+async fn key_login(stream: &mut TcpStream, users: &Users) -> io::Result<Option<String>> {
     let length = stream.read_u32_le().await? as usize;
     if length > MESSAGE_BYTES {
-        return Ok(Some("Client provided an authorization key that is too long."));
+        return Ok(Some("Client provided an authorization key that is too long.".into()));
     }
     let mut key = vec![0; length];
     stream.read_exact(&mut key).await?;
-    let protocol = stream.read_u32_le().await?;
-    Ok(match () {
-        () if protocol != JSON => Some("Only queries in JSON are spoken here."),
-        () if !is_open => Some(CLOSED),
-        () if !key.is_empty() => Some("Incorrect authorization key."),
-        () => None,
+    Ok(match stream.read_u32_le().await? {
+        JSON if users.is_key(key).await => None,
+        JSON => Some(users.closed().map_or("Incorrect authorization key.", |(_, reason)| reason).into()),
+        PROTOBUF => Some(NO_PROTOBUF.into()),
+        other => Some(format!("Unrecognized protocol specified: '{other}'")),
     })
 }
 
@@ -103,80 +85,151 @@ async fn say(stream: &mut TcpStream, message: &Value) -> io::Result<()> {
     stream.write_all(&text).await
 }
 
-type Refused = (u32, &'static str);
+/// A number and a text, as drivers expect them.
+pub(crate) type Refused = (u32, &'static str);
 
-async fn scram_login(stream: &mut TcpStream, is_open: bool) -> io::Result<bool> {
+const TOO_LONG: Refused = (7, "Limited read buffer size.");
+const NO_OBJECT: Refused = (8, "Invalid JSON object.");
+const ENCODING: Refused = (10, "Invalid encoding");
+const WRONG_PASSWORD: Refused = (12, "Wrong password");
+const NO_USER: Refused = (17, "Unknown user");
+const OTHER: Refused = (20, "Other error");
+
+async fn scram_login(stream: &mut TcpStream, users: &Users) -> io::Result<bool> {
     let version = concat!("2.4.4-tessera-", env!("CARGO_PKG_VERSION"));
     let hello = json!({
         "success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": version
     });
     say(stream, &hello).await?;
-    let outcome = match exchange(stream, is_open).await? {
+    match exchange(stream, users).await? {
         Ok(signature) => {
-            return say(stream, &json!({"success": true, "authentication": signature})).await.map(|()| true);
+            say(stream, &json!({"success": true, "authentication": format!("v={signature}")})).await?;
+            Ok(true)
         }
-        Err(refused) => refused,
-    };
-    let (code, error) = outcome;
-    say(stream, &json!({"success": false, "error": error, "error_code": code})).await?;
-    Ok(false)
+        Err((code, error)) => {
+            say(stream, &json!({"success": false, "error": error, "error_code": code})).await?;
+            Ok(false)
+        }
+    }
 }
 
-async fn exchange(stream: &mut TcpStream, is_open: bool) -> io::Result<Result<String, Refused>> {
-    const TOO_LONG: Refused = (7, "A message of the handshake has at most 2047 bytes.");
-    let Some(first) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
-    let bare = match first_message(&first) {
-        Ok(bare) => bare,
+async fn exchange(stream: &mut TcpStream, users: &Users) -> io::Result<Result<String, Refused>> {
+    let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
+    let first = match First::read(&text) {
+        Ok(first) => first,
         Err(refused) => return Ok(Err(refused)),
     };
-    if !is_open {
-        return Ok(Err((20, CLOSED)));
+    if let Some(closed) = users.closed() {
+        return Ok(Err(closed));
     }
-    let user = bare.split(',').find_map(|part| part.strip_prefix("n=")).unwrap_or_default().to_string();
-    let Some(nonce) = bare.split(',').find_map(|part| part.strip_prefix("r=")) else {
-        return Ok(Err((10, "The first message of the client has no nonce.")));
-    };
-    let (salt, salted) = &*ADMIN;
-    let nonce = format!("{nonce}{}", scram::random_text());
-    let challenge = format!("r={nonce},s={salt},i={}", scram::ITERATIONS);
+    let (entry, is_known) = users.find(&first.user);
+    let nonce = format!("{}{}", first.nonce, tessera_face::scram_nonce());
+    let (salt, iterations) = entry.password.challenge();
+    let challenge = format!("r={nonce},s={salt},i={iterations}");
     say(stream, &json!({"success": true, "authentication": challenge})).await?;
-    let Some(last) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
-    let Ok(Value::Object(last)) = serde_json::from_slice(&last) else {
-        return Ok(Err((8, "The message of the client is no JSON object.")));
-    };
-    let last = last.get("authentication").and_then(Value::as_str).unwrap_or_default();
-    let Some((without_proof, proof)) = last.rsplit_once(",p=") else {
-        return Ok(Err((10, "The last message of the client has no proof.")));
-    };
-    if without_proof != format!("c=biws,r={nonce}") {
-        return Ok(Err((10, "The last message of the client does not belong to this exchange.")));
-    }
-    let exchanged = format!("{bare},{challenge},{without_proof}");
-    Ok(match scram::check(salted, &exchanged, proof) {
-        _ if user != "admin" => Err((17, "Unknown user")),
-        None => Err((12, "Wrong password")),
-        Some(signature) => Ok(format!("v={signature}")),
+    let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
+    let outcome = proven(&first, &nonce, &challenge, &text, &entry);
+    Ok(match outcome {
+        Err(WRONG_PASSWORD) if !is_known => Err(NO_USER),
+        Ok(_) if !entry.may_do_everything => Err(Users::LIMITED),
+        outcome => outcome,
     })
 }
 
-/// What counts of the client's first message.
-fn first_message(text: &[u8]) -> Result<String, Refused> {
-    let Ok(Value::Object(message)) = serde_json::from_slice(text) else {
-        return Err((8, "The message of the client is no JSON object."));
-    };
-    match message.get("protocol_version").map(Value::as_i64) {
-        None => return Err((1, "Expected a field `protocol_version`.")),
-        Some(Some(0)) => {}
-        Some(_) => return Err((2, "Unsupported `protocol_version`.")),
+/// The signature of the server, for a client that has proven that it knows the password.
+fn proven(first: &First, nonce: &str, challenge: &str, text: &[u8], entry: &Entry) -> Result<String, Refused> {
+    let last = authentication(&object(text)?)?;
+    let (mut binding, mut said_nonce, mut proof) = (None, None, None);
+    for part in last.split(',') {
+        match part.split_once('=') {
+            Some(("c", value)) => binding = Some(value),
+            Some(("r", value)) => said_nonce = Some(value),
+            Some(("p", value)) => proof = Some(value),
+            _ => return Err(ENCODING),
+        }
     }
-    match message.get("authentication_method").and_then(Value::as_str) {
-        None => return Err((3, "Expected a field `authentication_method`.")),
-        Some("SCRAM-SHA-256") => {}
-        Some(_) => return Err((4, "Unsupported `authentication_method`.")),
+    let (Some(binding), Some(said_nonce)) = (binding, said_nonce) else { return Err(ENCODING) };
+    if STANDARD.decode(binding).ok().as_deref() != Some(first.header.as_bytes()) {
+        return Err(ENCODING);
     }
-    let Some(authentication) = message.get("authentication").and_then(Value::as_str) else {
-        return Err((5, "Expected a field `authentication`."));
-    };
-    let bare = authentication.strip_prefix("n,,").ok_or((15, "Channel binding is not supported."))?;
-    Ok(bare.to_string())
+    let proof = proof.map(|proof| STANDARD.decode(proof).ok().and_then(|proof| proof.try_into().ok()));
+    if proof == Some(None) {
+        return Err(WRONG_PASSWORD);
+    }
+    if said_nonce != nonce {
+        return Err(OTHER);
+    }
+    let Some(proof) = proof.flatten() else { return Err(ENCODING) };
+    let without_proof = last.rsplit_once(",p=").map_or(&*last, |(before, _)| before);
+    let exchanged = format!("{},{challenge},{without_proof}", first.bare);
+    entry.password.check(&exchanged, &proof).ok_or(WRONG_PASSWORD)
+}
+
+fn object(text: &[u8]) -> Result<Map<String, Value>, Refused> {
+    match serde_json::from_slice(text) {
+        Ok(Value::Object(message)) => Ok(message),
+        _ => Err(NO_OBJECT),
+    }
+}
+
+fn authentication(message: &Map<String, Value>) -> Result<String, Refused> {
+    let text = message.get("authentication").and_then(Value::as_str);
+    text.map(str::to_string).ok_or((5, "Expected a string for `authentication`."))
+}
+
+/// The client's first message.
+struct First {
+    /// What it says about the channel, with its comma.
+    header: String,
+    /// The rest, which counts for the proof.
+    bare: String,
+    user: String,
+    nonce: String,
+}
+
+impl First {
+    fn read(text: &[u8]) -> Result<Self, Refused> {
+        let message = object(text)?;
+        let version = message.get("protocol_version").and_then(Value::as_f64);
+        match version.ok_or((1, "Expected a number for `protocol_version`."))? {
+            0.0 => {}
+            _ => return Err((2, "Unsupported `protocol_version`.")),
+        }
+        let method = message.get("authentication_method").and_then(Value::as_str);
+        match method.ok_or((3, "Expected a string for `authentication_method`."))? {
+            "SCRAM-SHA-256" => {}
+            _ => return Err((4, "Unsupported `authentication_method`.")),
+        }
+        let text = authentication(&message)?;
+        let header = text.strip_prefix("n,").and_then(|rest| Some(2 + rest.find(',')? + 1));
+        let (header, bare) = text.split_at(header.ok_or((15, "Channel binding is not supported"))?);
+        let (mut user, mut nonce) = (None, None);
+        for part in bare.split(',') {
+            match part.split_once('=') {
+                Some(("n", value)) => user = Some(value),
+                Some(("r", value)) => nonce = Some(value),
+                Some(("m", _)) => return Err((11, "Extensions not supported")),
+                _ => return Err(ENCODING),
+            }
+        }
+        let (Some(user), Some(nonce)) = (user, nonce) else { return Err(ENCODING) };
+        let user = user_name(user)?;
+        Ok(Self { header: header.into(), bare: bare.into(), user, nonce: nonce.into() })
+    }
+}
+
+/// Commas and equals signs come as `=2C` and `=3D`.
+fn user_name(text: &str) -> Result<String, Refused> {
+    let mut parts = text.split('=');
+    let mut name = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (sign, rest) = match () {
+            () if part.starts_with("2C") => (',', &part[2..]),
+            () if part.starts_with("3D") => ('=', &part[2..]),
+            () => return Err((18, "Invalid username encoding")),
+        };
+        name.push(sign);
+        name.push_str(rest);
+    }
+    if name.is_empty() { Err((18, "Empty username")) } else { Ok(name) }
 }

@@ -10,9 +10,10 @@ mod memory;
 mod respond;
 mod route;
 mod rows;
-mod scram;
 mod server;
 mod source;
+mod users;
 mod work;
 
 pub use server::{ReqlConfig, ReqlServer, ReqlStatistics};
+pub use users::ReqlUser;

@@ -7,6 +7,7 @@ use crate::connection::Connection;
 use crate::indexes::{IndexBuilder, ListCache};
 use crate::respond::{Class, Reply};
 use crate::route;
+use crate::users::{ReqlUser, Users};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -48,8 +49,8 @@ pub struct ReqlConfig {
     pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
-    /// Whether clients may come in without a password.
-    pub is_open: bool,
+    /// Who may come in. Without any list everybody does, without a password.
+    pub users: Option<Vec<ReqlUser>>,
 }
 
 pub(crate) struct Shared {
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     /// One for each query that may run.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) handshakes: Handshakes,
+    pub(crate) users: Users,
     pub(crate) counts: Counts,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
@@ -147,12 +149,14 @@ impl ReqlServer {
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
         let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
+        let users = Users::new(config.users.clone());
         let shared = Arc::new(Shared {
             store,
             config,
             runtime: handle,
             turns,
             handshakes,
+            users,
             counts: Counts::default(),
             lists: ListCache::default(),
             connections: AtomicUsize::new(0),

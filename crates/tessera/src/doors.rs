@@ -1,6 +1,6 @@
 //! Which doors of a node are open to whom, in words: what the node says when it starts, and in `tessera status`.
 
-use crate::config::Config;
+use crate::config::{Config, UserSection};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 
@@ -22,6 +22,12 @@ impl Config {
     pub fn is_pegasus_closed(&self) -> bool {
         let section = &self.pegasus;
         section.port == 0 || self.has_users() && section.open_addresses.is_empty() && section.open_tables.is_empty()
+    }
+
+    /// Whether no driver of RethinkDB can log in.
+    pub fn is_reql_closed(&self) -> bool {
+        let may_come_in = |user: &UserSection| user.may_do_everything() && user.scram_password().is_some();
+        self.reql.port == 0 || self.has_users() && !self.redis.users.iter().any(may_come_in)
     }
 }
 
@@ -49,8 +55,8 @@ pub fn doors(config: &Config) -> Vec<Door> {
     if !config.is_pegasus_closed() {
         outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
     }
-    if config.reql.port != 0 && !config.has_users() {
-        outside("the ReQL port", config.reql.bind, false, "a password", false);
+    if !config.is_reql_closed() {
+        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", false);
     }
     outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
     // Without a secret it does not start.
@@ -59,6 +65,11 @@ pub fn doors(config: &Config) -> Vec<Door> {
     doors.extend(secret_for_all_to_read(config));
     if config.has_users() && config.pegasus.port != 0 {
         doors.push(pegasus_beside_users(config));
+    }
+    if config.reql.port != 0 && config.is_reql_closed() {
+        let words = "the ReQL port lets nobody in, since no user has access to everything and a password_hash that \
+                     `tessera hash-password --scram` has printed; reql.port = 0 turns it off";
+        doors.push(Door { words: words.into(), is_risky: false });
     }
     doors
 }
@@ -108,7 +119,6 @@ fn pegasus_beside_users(config: &Config) -> Door {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::UserSection;
 
     fn with_user(password_sha256: Option<String>) -> Config {
         let mut config = Config::default();
@@ -132,7 +142,7 @@ mod tests {
     #[test]
     fn passwords_are_of_little_use_beside_a_cluster_port_without_a_secret() {
         let mut config = with_user(Some("0".repeat(64)));
-        config.pegasus.port = 0;
+        (config.pegasus.port, config.reql.port) = (0, 0);
         let said = doors(&config);
         assert!(
             said.len() == 1 && said[0].is_risky && said[0].words.contains("the cluster port has no secret"),
@@ -163,7 +173,7 @@ mod tests {
     fn what_can_be_reached_from_elsewhere_is_told() {
         let mut config = with_user(None);
         config.cluster.secret = "known to all nodes".into();
-        config.pegasus.port = 0;
+        (config.pegasus.port, config.reql.port) = (0, 0);
         config.redis.bind = "10.0.0.1".parse().unwrap();
         let said = doors(&config);
         let words = "the Redis port on 10.0.0.1 can be reached from other machines, without a password for everybody and \
@@ -171,7 +181,7 @@ mod tests {
         assert_eq!(said, [Door { words: words.into(), is_risky: true }]);
         config = with_user(Some("0".repeat(64)));
         config.cluster.secret = "known to all nodes".into();
-        config.pegasus.port = 0;
+        (config.pegasus.port, config.reql.port) = (0, 0);
         config.redis.bind = "10.0.0.1".parse().unwrap();
         config.tls.certificate = "certificate.pem".into();
         let said = doors(&config);
@@ -188,6 +198,22 @@ mod tests {
         assert_eq!(said[0].words, words);
         config.reql.port = 0;
         assert_eq!(doors(&config), []);
+        // Beside users it is closed, unless one of them has a password for it.
+        config = with_user(Some("0".repeat(64)));
+        (config.pegasus.port, config.cluster.secret) = (0, "known to all nodes".into());
+        config.reql.bind = "10.0.0.1".parse().unwrap();
+        let said = doors(&config);
+        assert!(said.len() == 1 && said[0].words.contains("the ReQL port lets nobody in"), "{said:?}");
+        let user = &mut config.redis.users[0];
+        user.password_sha256 = None;
+        user.password_hash = Some(tessera_face::ScramPassword::new(b"secret", 10).to_string());
+        assert!(config.is_reql_closed(), "it may only read");
+        config.redis.users[0].access = ["read", "write", "admin"].map(str::to_string).into();
+        let said = doors(&config);
+        assert!(
+            said.len() == 1 && said[0].words.ends_with("can be reached from other machines, without TLS"),
+            "{said:?}"
+        );
     }
 
     #[test]

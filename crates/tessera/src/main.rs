@@ -20,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use exit::ExitError;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tessera_face::ScramPassword;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -93,7 +94,12 @@ The password is read from the standard input, up to the end of its first line.
 
 Example:
   printf %s PASSWORD | tessera hash-password    prints $argon2id$..., the password_hash of a user under redis.users")]
-    HashPassword,
+    HashPassword {
+        /// Hash it in the way that drivers of RethinkDB can prove that they know it (SCRAM-SHA-256). Redis clients can use such a
+        /// password too. An Argon2 hash, as without this, is harder to guess for whoever sees the configuration
+        #[arg(long)]
+        scram: bool,
+    },
     /// Print the table of Redis commands as Markdown
     #[command(hide = true)]
     Commands,
@@ -185,12 +191,16 @@ impl StartArgs {
 }
 
 /// Reads a password and prints its hash.
-fn hash_password() -> Result<(), ExitError> {
+fn hash_password(is_scram: bool) -> Result<(), ExitError> {
     let mut password = String::new();
     std::io::stdin().read_line(&mut password).map_err(|error| ExitError::Other(format!("the password: {error}")))?;
     let password = password.trim_end_matches(['\r', '\n']);
     if password.is_empty() {
         return Err(ExitError::Usage("there is no password on the standard input".into()));
+    }
+    if is_scram {
+        println!("{}", ScramPassword::new(password.as_bytes(), ScramPassword::ITERATIONS));
+        return Ok(());
     }
     println!("{}", tessera_redis::Password::hash(password.as_bytes()).map_err(ExitError::Other)?);
     Ok(())
@@ -223,7 +233,7 @@ fn main() -> ExitCode {
             .load()
             .map(|config| print!("{}", toml::to_string(&config.without_secrets()).expect("settings have a TOML form"))),
         Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
-        Command::HashPassword => hash_password(),
+        Command::HashPassword { scram } => hash_password(scram),
         Command::Commands => {
             print!("{}", tessera_redis::commands::table::to_markdown());
             Ok(())

@@ -1,6 +1,6 @@
 //! The running node: threads, listeners, signals.
 
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFormat, UserSection};
 use crate::doors::doors;
 use crate::exit::ExitError;
 use crate::tls;
@@ -16,7 +16,7 @@ use tessera_admin::{AdminListener, AdminServer};
 use tessera_face::ClientMemory;
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics};
+use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics, ReqlUser};
 use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -382,8 +382,16 @@ fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig 
         write_timeout: Duration::from_millis(section.write_timeout_ms),
         client_memory,
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
-        is_open: !config.has_users(),
+        users: config.has_users().then(|| reql_users(config)),
     }
+}
+
+fn reql_users(config: &Config) -> Vec<ReqlUser> {
+    let user = |user: &UserSection| {
+        let (name, may_do_everything) = (user.name.clone(), user.may_do_everything());
+        Some(ReqlUser { name, password: user.scram_password()?, may_do_everything })
+    };
+    config.redis.users.iter().filter_map(user).collect()
 }
 
 fn openings(config: &Config) -> Openings {

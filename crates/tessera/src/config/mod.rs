@@ -7,6 +7,7 @@ use crate::exit::ExitError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tessera_face::ScramPassword;
 use tessera_redis::Password;
 use tessera_store::{MemoryConfig, RocksConfig};
 use tessera_types::Limits;
@@ -122,6 +123,16 @@ pub struct UserSection {
 }
 
 impl UserSection {
+    /// The password in the form in which drivers of RethinkDB can prove that they know it, if it is kept so.
+    pub fn scram_password(&self) -> Option<ScramPassword> {
+        self.password_hash.as_ref()?.parse().ok()
+    }
+
+    pub fn may_do_everything(&self) -> bool {
+        let has = |word: &str| self.access.iter().any(|access| access == word);
+        self.tables.is_none() && ["read", "write", "admin"].into_iter().all(has)
+    }
+
     pub fn has_password(&self) -> bool {
         self.password_hash.is_some() || self.password_sha256.is_some()
     }
@@ -134,7 +145,7 @@ impl UserSection {
         let name = &self.name;
         match (&self.password_hash, &self.password_sha256) {
             (None, None) => Ok(None),
-            (Some(hash), None) => match Password::from_argon2(hash) {
+            (Some(hash), None) => match Password::from_salted(hash) {
                 Some(password) => Ok(Some(password)),
                 None => {
                     Err(format!("redis.users: password_hash of '{name}' is not what `tessera hash-password` prints"))
