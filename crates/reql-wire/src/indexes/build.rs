@@ -32,8 +32,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const SETTLED_PAUSE: Duration = Duration::from_millis(500);
 /// After something went wrong with a table.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(2);
-/// Documents of one step, and their bytes.
-const PAGE: PageLimit = PageLimit { records: 500, bytes: 512 << 10 };
+/// Documents that are looked at in one go, and their bytes. The partition's loop is busy with them for about a millisecond.
+const PAGE: PageLimit = PageLimit { records: 200, bytes: 512 << 10 };
+/// Bytes of entries in one step, about: there may be many more of them than of documents.
+const STEP_BYTES: usize = 256 << 10;
 /// How long the functions of one page may take. One that takes longer is tried again later, so its index is never built.
 const EVALUATION: Duration = Duration::from_secs(10);
 
@@ -160,12 +162,17 @@ impl Building {
             let (page, is_last) = place.page(index.space)?;
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
             let env = Env::new(Arc::new(Tables(place.shared.clone())), Arc::new(deadline), Value::Null);
-            let mut documents = Vec::with_capacity(page.len());
+            let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(page.len()), 0);
             for (key, bytes) in page {
                 let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
                 let document = document.map_err(|_| BuildError::Damaged)?;
                 let entries = entries(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
+                bytes_of_entries += entries.iter().map(Vec::len).sum::<usize>();
                 documents.push(BuiltDocument { key, bytes, entries });
+                if bytes_of_entries >= STEP_BYTES {
+                    place.step(Step::Build(index.space, std::mem::take(&mut documents)))?;
+                    bytes_of_entries = 0;
+                }
             }
             if !documents.is_empty() {
                 place.step(Step::Build(index.space, documents))?;

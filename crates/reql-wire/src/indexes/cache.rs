@@ -157,3 +157,41 @@ impl ListCache {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tessera_reql::{MemorySource, Stop};
+
+    /// A list with one index, of the field `n`.
+    fn list(is_built: bool) -> Bytes {
+        let name = Document::encode(&Value::from("n")).into_bytes();
+        let length = u32::try_from(name.len()).unwrap().to_le_bytes();
+        // Simple; then form 1 of a stored function, a field's name.
+        let source = [&b"$reql_index_function$\0\x01\0"[..], &length, &name].concat();
+        let index = super::super::list::ListedIndex { space: Space(16), is_built, definition: source.into() };
+        IndexList(vec![index]).encode().into()
+    }
+
+    fn document(n: i32, other: i32) -> Value {
+        Value::object([("id", Value::from(1)), ("n", Value::from(n)), ("other", Value::from(other))]).unwrap()
+    }
+
+    #[test]
+    fn a_write_relies_on_entries_only_of_an_index_that_is_built() {
+        let env = Env::new(Arc::new(MemorySource::new("server")), Arc::new(Stop::default()), Value::Null);
+        let changes = |is_built, old: &Value, new: &Value| {
+            let made = Keeper::of(&list(is_built)).unwrap().changes(&env, old, new, b"primary").unwrap();
+            assert_eq!(made.stamp, stamp_of(&list(is_built)));
+            made.changes.into_iter().map(|(_, change)| (change.removed.len(), change.added.len())).collect::<Vec<_>>()
+        };
+        let (before, after) = (document(5, 1), document(5, 2));
+        assert_eq!(changes(true, &before, &after), [], "the entry is there and stays");
+        assert_eq!(changes(false, &before, &after), [(0, 1)], "the builder leaves out a document that has changed");
+        for is_built in [true, false] {
+            assert_eq!(changes(is_built, &before, &document(6, 1)), [(1, 1)]);
+            assert_eq!(changes(is_built, &before, &Value::Null), [(1, 0)]);
+            assert_eq!(changes(is_built, &Value::Null, &after), [(0, 1)]);
+        }
+    }
+}

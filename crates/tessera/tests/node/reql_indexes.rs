@@ -187,6 +187,15 @@ fn an_index_is_made_used_renamed_and_dropped() {
         assert_eq!(client.ask(&insert("t", &[one]))["inserted"], 1);
     }
     assert_eq!(ids(&client.ask(&get_all("pair", &json!([1, format!("{long}b")])))), [9002]);
+    // Some documents have many more bytes in the index than are written in one step.
+    let many: Vec<String> = (0..4000).map(|at| format!("{}{at}", "m".repeat(200))).collect();
+    for id in 9100..9103 {
+        let one = json!([98, [json!({"id": id, "many": many}).to_string()]]);
+        assert_eq!(client.ask(&insert("t", &[one]))["inserted"], 1);
+    }
+    assert_eq!(client.ask(&create_index("many", &[], &json!({"multi": true})))["created"], 1);
+    wait(&mut client, &["many"]);
+    assert_eq!(sorted(ids(&client.ask(&get_all("many", &json!(many[77]))))), [9100, 9101, 9102]);
     // All of it is there after a restart.
     node.process.terminate();
     drop(node);
