@@ -3,6 +3,7 @@
 //! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
 //! tables), [`work`] (what is done to one partition, by the node that leads it).
 
+mod cluster;
 mod connection;
 mod handshake;
 mod indexes;

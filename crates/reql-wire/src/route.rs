@@ -1,5 +1,6 @@
 //! Work for partitions, and the nodes that lead them: the store's [router](tessera_store::Route) takes it there. A request to
-//! another node is the `u32` number of the table, then its parts.
+//! another node is the `u32` number of the table, then its parts: for each the `u32` number of the partition,
+//! a byte for who may answer a read, and the work.
 
 use crate::server::Shared;
 use crate::work::{self, Reply, Work, Writes};
@@ -13,6 +14,9 @@ use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, Tabl
 /// Most parts of a request between nodes.
 const MAX_PARTS: usize = 1 << 20;
 
+/// Work for a partition, and who may answer it.
+type Asked = (u32, ReadMode, Work);
+
 struct Documents<'a>(&'a Arc<Shared>);
 
 impl Route for Documents<'_> {
@@ -25,6 +29,7 @@ impl Route for Documents<'_> {
         out.put_u32_le(table.number().0);
         for part in parts {
             out.put_u32_le(part.partition);
+            out.put_u8(reads_code(part.reads));
             part.work.encode(&mut out);
         }
         out
@@ -32,20 +37,33 @@ impl Route for Documents<'_> {
 
     fn carry_out(&self, table: &Table, parts: &[&Part<Work>]) -> Outcomes {
         let (shared, number) = (self.0.clone(), table.number());
-        let parts = parts.iter().map(|part| (part.partition, part.work.clone())).collect();
+        let parts = parts.iter().map(|part| (part.partition, part.reads, part.work.clone())).collect();
         Box::pin(async move { carry_out(&shared, number, parts).await.into_iter().collect() })
     }
 
     fn note_forwarded(&self) {}
 }
 
+fn reads_code(reads: ReadMode) -> u8 {
+    match reads {
+        ReadMode::Single => 0,
+        ReadMode::Majority => 1,
+        ReadMode::Outdated => 2,
+    }
+}
+
+fn reads_of(code: u8) -> Option<ReadMode> {
+    [ReadMode::Single, ReadMode::Majority, ReadMode::Outdated].get(usize::from(code)).copied()
+}
+
 /// Carries out what another node asks for.
 pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
-    let mut read = || -> Option<(TableNumber, Vec<(u32, Work)>)> {
+    let mut read = || -> Option<(TableNumber, Vec<Asked>)> {
         let table = TableNumber(request.try_get_u32_le().ok()?);
         let mut parts = Vec::new();
         while !request.is_empty() && parts.len() < MAX_PARTS {
-            parts.push((request.try_get_u32_le().ok()?, Work::decode(&mut request)?));
+            let (partition, reads) = (request.try_get_u32_le().ok()?, reads_of(request.try_get_u8().ok()?)?);
+            parts.push((partition, reads, Work::decode(&mut request)?));
         }
         Some((table, parts))
     };
@@ -56,25 +74,29 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
 }
 
 /// Parts in their order: writes that stand together go to the log together.
-async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<(u32, Work)>) -> Vec<PartOutcome> {
+async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>) -> Vec<PartOutcome> {
     let not_done = |count| vec![PartOutcome::NotDone; count];
     let Some(table) = shared.store.table_numbered(number) else { return not_done(parts.len()) };
-    if parts.iter().any(|(partition, _)| *partition >= table.schema().partitions) {
+    if parts.iter().any(|(partition, ..)| *partition >= table.schema().partitions) {
         return not_done(parts.len());
     }
     let mut outcomes = Vec::with_capacity(parts.len());
     let mut parts = parts.into_iter().peekable();
-    while let Some((partition, work)) = parts.next() {
-        if table.leader_of(partition) != Leader::Here {
+    while let Some((partition, reads, work)) = parts.next() {
+        if table.reader_of(partition, reads) != Leader::Here {
             outcomes.push(PartOutcome::NotDone);
             continue;
         }
         match work {
-            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, partition, &key))),
+            Work::Sync => outcomes.push(outcome(work::sync(&shared.store, &table, partition).await)),
+            work if reads == ReadMode::Majority && work.is_read() => {
+                outcomes.push(outcome(work::read_confirmed(&shared.store, &table, partition, work).await));
+            }
+            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, partition, reads, &key))),
             Work::List => outcomes.push(outcome(work::list(&shared.store, &table, partition))),
             Work::Scan(scan) => {
                 let (store, table) = (shared.store.clone(), table.clone());
-                let page = move || work::scan(&store, &table, partition, &scan);
+                let page = move || work::scan(&store, &table, partition, reads, &scan);
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
@@ -86,7 +108,7 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<(u32, W
                     () => None,
                 };
                 let (mut partitions, mut writes) = (vec![partition], vec![write]);
-                while let Some((partition, Work::Write(write))) = parts.next_if(|(_, work)| !work.is_read()) {
+                while let Some((partition, _, Work::Write(write))) = parts.next_if(|(.., work)| !work.is_read()) {
                     partitions.push(partition);
                     writes.push(write);
                 }
@@ -119,6 +141,7 @@ pub(crate) enum Place {
 pub(crate) async fn reach(
     shared: &Arc<Shared>,
     table: &Arc<Table>,
+    reads: ReadMode,
     work: Vec<(Place, Work)>,
 ) -> Result<Vec<Reply>, RequestError> {
     let mut table = table.clone();
@@ -130,7 +153,7 @@ pub(crate) async fn reach(
     };
     for (place, work) in work {
         let (partition, is_repeatable) = (partition_in(&table, &place), work.is_read());
-        parts.push(Part { partition, reads: ReadMode::Single, is_repeatable, work, outcome: None });
+        parts.push(Part { partition, reads, is_repeatable, work, outcome: None });
         places.push(place);
     }
     while let Some(successor) = shared.store.route(&table, &Documents(shared), &mut parts, PATIENCE).await {

@@ -11,7 +11,7 @@ use crate::users::{ReqlUser, Users};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tessera_face::{ClientMemory, ClientShare, Handshakes};
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::{Face, Store};
@@ -35,6 +35,8 @@ const HANDSHAKES: usize = 1024;
 /// Settings of the face.
 #[derive(Clone, Debug)]
 pub struct ReqlConfig {
+    /// The port that drivers connect to, if there is one.
+    pub port: Option<u16>,
     /// Connections at one time; more are closed.
     pub max_clients: usize,
     /// Queries that run at one time; more wait.
@@ -64,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
+    /// When the face was started.
+    pub(crate) started: SystemTime,
     connections: AtomicUsize,
     is_stopping: AtomicBool,
 }
@@ -159,6 +163,7 @@ impl ReqlServer {
             users,
             counts: Counts::default(),
             lists: ListCache::default(),
+            started: SystemTime::now(),
             connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
         });

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tessera_document::{Document, EncodedValue, EntryKey, KeyRange as Keys, Value};
 use tessera_reql::{
-    DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position, Result, Scan,
-    Source, TableInfo, TableOptions, Write, Written,
+    DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position,
+    ReadMode as Reads, Result, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo,
+    TableOptions, Write, Written,
 };
 use tessera_store::{CatalogCommand, CatalogError, IndexEntry, Order as KeyOrder, Table};
 use tessera_types::{
-    EngineKind, Model, Outcome, Partitioner, RecordKey, RequestError, Space, TableNumber, TableSchema, TableSettings,
+    EngineKind, Model, NodeId, Outcome, Partitioner, ReadMode, RecordKey, RequestError, Space, TableNumber,
+    TableSchema, TableSettings,
 };
 
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
@@ -35,7 +37,7 @@ type KeyedPage = (Vec<(Bytes, Bytes)>, Option<Position>);
 /// The tables of documents of a cluster.
 pub(crate) struct Tables(pub(crate) Arc<Shared>);
 
-fn failed(error: &RequestError) -> Error {
+pub(crate) fn failed(error: &RequestError) -> Error {
     let (kind, what) = match error.outcome() {
         Outcome::NotDone => (ErrorKind::OpFailed, "Cannot perform the operation"),
         Outcome::Unknown => (ErrorKind::OpIndeterminate, "The operation may or may not have been performed"),
@@ -43,13 +45,21 @@ fn failed(error: &RequestError) -> Error {
     Error::new(kind, format!("{what}: {error}."))
 }
 
-fn catalog(
+pub(crate) fn catalog_outcome(
     outcome: std::result::Result<std::result::Result<tessera_store::Changed, CatalogError>, RequestError>,
 ) -> Result<()> {
     match outcome {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(Error::failed(format!("{error}."))),
         Err(error) => Err(failed(&error)),
+    }
+}
+
+fn mode(reads: Reads) -> ReadMode {
+    match reads {
+        Reads::Single => ReadMode::Single,
+        Reads::Majority => ReadMode::Majority,
+        Reads::Outdated => ReadMode::Outdated,
     }
 }
 
@@ -85,16 +95,8 @@ fn database_info(name: &str) -> DatabaseInfo {
     DatabaseInfo { id: id(1, hash & 0xffff_ffff_ffff), name: name.into() }
 }
 
-fn object(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Result<Value> {
-    Ok(Value::object(fields)?)
-}
-
-fn array(items: Vec<Value>) -> Result<Value> {
-    Ok(Value::array(items)?)
-}
-
 impl Tables {
-    fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.0.runtime.block_on(future)
     }
 
@@ -108,7 +110,7 @@ impl Tables {
         }
     }
 
-    fn open(&self, info: &TableInfo) -> Result<Arc<Table>> {
+    pub(crate) fn open(&self, info: &TableInfo) -> Result<Arc<Table>> {
         let full = full_name(&info.database, &info.name);
         let missing = || Error::failed(format!("Table `{full}` does not exist."));
         self.found(&full)?.filter(|table| table_id(table.number()) == info.id).ok_or_else(missing)
@@ -125,7 +127,7 @@ impl Tables {
 
     fn drop_named(&self, full: &str) -> Result<()> {
         let purge_at = self.0.store.purge_time();
-        catalog(self.wait(self.0.store.change_catalog(CatalogCommand::Drop { name: full.into(), purge_at })))?;
+        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::Drop { name: full.into(), purge_at })))?;
         // The next term of the query is to see it.
         self.wait(async {
             for _ in 0..100 {
@@ -138,8 +140,8 @@ impl Tables {
         Ok(())
     }
 
-    fn reach(&self, table: &Arc<Table>, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
-        let replies = self.wait(reach(&self.0, table, work)).map_err(|error| failed(&error))?;
+    fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
+        let replies = self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?;
         for reply in &replies {
             if let Reply::Refused(reason) = reply {
                 return Err(Error::failed(format!("Cannot perform the operation: {reason}.")));
@@ -148,9 +150,14 @@ impl Tables {
         Ok(replies)
     }
 
-    fn read(&self, table: &Arc<Table>, keys: impl Iterator<Item = Bytes>) -> Result<Vec<Option<Bytes>>> {
+    fn read(
+        &self,
+        table: &Arc<Table>,
+        reads: ReadMode,
+        keys: impl Iterator<Item = Bytes>,
+    ) -> Result<Vec<Option<Bytes>>> {
         let work = keys.map(|key| (Place::Key(key.clone()), Work::Get { key })).collect();
-        let replies = self.reach(table, work)?.into_iter();
+        let replies = self.reach(table, reads, work)?.into_iter();
         replies.map(|reply| if let Reply::Document(found) = reply { Ok(found) } else { Err(damaged()) }).collect()
     }
 
@@ -173,7 +180,7 @@ impl Tables {
         while partition < partitions && rows.len() < scan.limit.max(1) {
             let limit = scan.limit.max(1) - rows.len();
             let work = scan_work(Space::DOCUMENTS, keys, KeyOrder::Ascending, after.take(), limit);
-            let replies = self.reach(table, vec![(Place::Partition(partition), work)])?;
+            let replies = self.reach(table, mode(scan.reads), vec![(Place::Partition(partition), work)])?;
             let Some(Reply::Page(found, has_more)) = replies.into_iter().next() else { return Err(damaged()) };
             after = found.last().filter(|_| has_more).map(|(key, _)| key.clone());
             for (_, document) in &found {
@@ -205,7 +212,7 @@ impl Tables {
         let share = (2 * limit).div_ceil(partitions as usize).max(FEWEST_ROWS).min(limit);
         let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
         let place = |partition| (Place::Partition(partition), scan_work(space, keys, order, after.clone(), share));
-        let replies = self.reach(table, (0..partitions).map(place).collect())?;
+        let replies = self.reach(table, mode(scan.reads), (0..partitions).map(place).collect())?;
         let mut merged = BTreeMap::new();
         let mut end: Option<Bytes> = None;
         for reply in replies {
@@ -303,7 +310,7 @@ impl Tables {
     }
 
     /// Waits until this node knows what was changed of a table.
-    fn known(&self, info: &TableInfo, is_known: impl Fn(&Table) -> bool) -> Result<()> {
+    pub(crate) fn known(&self, info: &TableInfo, is_known: impl Fn(&Table) -> bool) -> Result<()> {
         let number = self.open(info)?.number();
         let table = |store: &tessera_store::Store| store.table_numbered(number);
         self.wait(self.0.until(|store| table(store).is_none_or(|table| is_known(&table))));
@@ -334,6 +341,10 @@ fn full_name(database: &DatabaseInfo, name: &str) -> String {
     format!("{}.{name}", database.name)
 }
 
+pub(crate) fn server_id(node: NodeId) -> String {
+    id(3, u64::from(node.0))
+}
+
 fn table_id(number: TableNumber) -> String {
     id(2, u64::from(number.0))
 }
@@ -347,7 +358,7 @@ impl Source for Tables {
         if name == "rethinkdb" || self.0.store.catalog().databases().contains(name) {
             return Err(Error::failed(format!("Database `{name}` already exists.")));
         }
-        catalog(self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })))?;
+        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })))?;
         self.wait(self.0.until(|store| store.catalog().databases().contains(name)));
         Ok(database_info(name))
     }
@@ -365,7 +376,7 @@ impl Source for Tables {
         let outcome = self.wait(self.0.store.change_catalog(command()));
         // One that nobody made by name is gone with its last table.
         if !matches!(outcome, Ok(Err(CatalogError::NoSuchDatabase(_)))) {
-            catalog(outcome)?;
+            catalog_outcome(outcome)?;
         }
         self.wait(self.0.until(|store| !store.catalog().databases().contains(name)));
         Ok((database, tables.len()))
@@ -409,13 +420,13 @@ impl Source for Tables {
             primary_key: Some(options.primary_key.clone()),
             durability: if options.is_hard { tessera_types::Durability::Hard } else { tessera_types::Durability::Soft },
             replicas: match options.replicas {
-                0 | 1 => TableSchema::DEFAULT_REPLICAS,
-                replicas => u8::try_from(replicas).unwrap_or(u8::MAX),
+                None => TableSchema::DEFAULT_REPLICAS,
+                Some(replicas) => u8::try_from(replicas).unwrap_or(u8::MAX),
             },
         };
         let (settings, absent) = (TableSettings::default(), Default::default());
         let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
-        catalog(self.wait(self.0.store.change_catalog(create)))?;
+        catalog_outcome(self.wait(self.0.store.change_catalog(create)))?;
         self.wait(async {
             self.0.until(|store| store.table_named(&full).is_some()).await;
             if let Some(table) = self.0.store.table_named(&full) {
@@ -434,61 +445,24 @@ impl Source for Tables {
         Ok(info)
     }
 
-    fn table_config(&self, info: &TableInfo) -> Result<Value> {
-        let table = self.open(info)?;
-        let catalog = self.0.store.catalog();
-        let entry = catalog.get(table.id()).ok_or_else(damaged)?;
-        let mut shards = Vec::new();
-        for (at, placement) in entry.placement.iter().enumerate() {
-            let partition = u32::try_from(at).unwrap_or(u32::MAX);
-            let name = |node: tessera_types::NodeId| Value::from(format!("node-{node}"));
-            let members = placement.members.iter().filter(|replica| !replica.is_witness());
-            shards.push(object([
-                ("nonvoting_replicas", array(Vec::new())?),
-                ("primary_replica", table.known_leader(partition).map_or(Value::Null, name)),
-                ("replicas", array(members.map(|replica| name(replica.node)).collect())?),
-            ])?);
-        }
-        let is_hard = table.schema().durability == tessera_types::Durability::Hard;
-        object([
-            ("db", Value::from(info.database.name.clone())),
-            ("durability", Value::from(if is_hard { "hard" } else { "soft" })),
-            ("id", Value::from(info.id.clone())),
-            ("indexes", array(table.indexes().iter().map(|(name, _)| Value::from(name)).collect())?),
-            ("name", Value::from(info.name.clone())),
-            ("primary_key", Value::from(&*info.primary_key)),
-            ("shards", array(shards)?),
-            ("write_acks", Value::from(table.settings().acks.as_str())),
-            ("write_hook", Value::Null),
-        ])
+    fn table_config(&self, info: &TableInfo) -> Result<TableConfig> {
+        self.config_of(info)
     }
 
-    fn table_status(&self, info: &TableInfo) -> Result<Value> {
-        let table = self.open(info)?;
-        let leaders: Vec<_> = (0..table.schema().partitions).map(|partition| table.known_leader(partition)).collect();
-        let is_ready = Value::from(leaders.iter().all(Option::is_some));
-        let mut shards = Vec::new();
-        for leader in &leaders {
-            let name = leader.map(|node| Value::from(format!("node-{node}")));
-            shards.push(object([
-                ("primary_replicas", array(name.into_iter().collect())?),
-                ("replicas", array(Vec::new())?),
-            ])?);
-        }
-        let status = object([
-            ("all_replicas_ready", is_ready.clone()),
-            ("ready_for_outdated_reads", is_ready.clone()),
-            ("ready_for_reads", is_ready.clone()),
-            ("ready_for_writes", is_ready),
-        ])?;
-        object([
-            ("db", Value::from(info.database.name.clone())),
-            ("id", Value::from(info.id.clone())),
-            ("name", Value::from(info.name.clone())),
-            ("raft_leader", Value::Null),
-            ("shards", array(shards)?),
-            ("status", status),
-        ])
+    fn table_status(&self, info: &TableInfo) -> Result<Vec<ShardStatus>> {
+        self.status_of(info)
+    }
+
+    fn servers(&self) -> Result<Vec<ServerStatus>> {
+        Ok(self.servers_now())
+    }
+
+    fn reconfigure(&self, env: &Env, info: &TableInfo, shape: &Shape) -> Result<()> {
+        self.spread(env, info, shape)
+    }
+
+    fn change_table(&self, info: &TableInfo, change: &TableChange) -> Result<()> {
+        self.change(info, change)
     }
 
     fn indexes(&self, info: &TableInfo) -> Result<Vec<IndexInfo>> {
@@ -503,7 +477,8 @@ impl Source for Tables {
             Reply::List(bytes) => IndexList::decode(bytes).ok_or_else(damaged),
             _ => Err(damaged()),
         };
-        let lists = self.reach(&table, work)?.into_iter().map(list).collect::<Result<Vec<IndexList>>>()?;
+        let lists =
+            self.reach(&table, ReadMode::Single, work)?.into_iter().map(list).collect::<Result<Vec<IndexList>>>()?;
         let info = |(name, index): (&str, &IndexEntry)| {
             let has_it = |list: &&IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
             let built = lists.iter().filter(has_it).count();
@@ -554,9 +529,9 @@ impl Source for Tables {
         })
     }
 
-    fn get(&self, info: &TableInfo, key: &Value) -> Result<Option<Value>> {
+    fn get(&self, info: &TableInfo, key: &Value, reads: Reads) -> Result<Option<Value>> {
         let key = key_of(key)?;
-        let found = self.read(&self.open(info)?, std::iter::once(key))?;
+        let found = self.read(&self.open(info)?, mode(reads), std::iter::once(key))?;
         found.first().and_then(Option::as_ref).map(|document| decoded(Some(document))).transpose()
     }
 
@@ -569,7 +544,7 @@ impl Source for Tables {
             && lower == upper
             && !matches!(lower, Value::MinVal | Value::MaxVal)
         {
-            let rows = self.get(info, lower)?.into_iter().collect();
+            let rows = self.get(info, lower, scan.reads)?.into_iter().collect();
             return Ok(Page { rows, next: None });
         }
         let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
@@ -592,7 +567,7 @@ impl Source for Tables {
         // What is inserted is mostly not there; a comparison that fails tells what is.
         let mut there: Vec<Option<Bytes>> = match writes.iter().all(is_insert) {
             true => vec![None; writes.len()],
-            false => self.read(&table, keys.iter().cloned())?,
+            false => self.read(&table, ReadMode::Single, keys.iter().cloned())?,
         };
         let mut is_known = vec![!writes.iter().all(is_insert); writes.len()];
         let mut written: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
@@ -613,7 +588,8 @@ impl Source for Tables {
                         continue;
                     }
                     Err(_) => {
-                        there[at] = self.read(&table, std::iter::once(keys[at].clone()))?.pop().flatten();
+                        there[at] =
+                            self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()))?.pop().flatten();
                         is_known[at] = true;
                         under_way.push((at, None));
                         continue;
@@ -641,7 +617,7 @@ impl Source for Tables {
                 return Ok(written.into_iter().flatten().collect());
             }
             let sent = under_way.into_iter().filter_map(|(at, states)| Some((at, states?)));
-            let replies = self.wait(reach(&self.0, &table, work)).map_err(|error| failed(&error))?;
+            let replies = self.wait(reach(&self.0, &table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
             for ((at, (old, new)), reply) in sent.zip(replies) {
                 match reply {
                     Reply::Written => written[at] = Some(Written { old, new, error: None }),
@@ -657,7 +633,7 @@ impl Source for Tables {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
                     }
-                    Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt => return Err(damaged()),
+                    Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt | Reply::Synced => return Err(damaged()),
                 }
             }
             env.step()?;
@@ -666,6 +642,9 @@ impl Source for Tables {
     }
 
     fn sync(&self, info: &TableInfo) -> Result<()> {
-        self.open(info).map(drop)
+        let table = self.open(info)?;
+        let partitions = table.schema().partitions;
+        let work = (0..partitions).map(|partition| (Place::Partition(partition), Work::Sync)).collect();
+        self.reach(&table, ReadMode::Single, work).map(drop)
     }
 }

@@ -1,5 +1,5 @@
-//! What is done to one partition by the node that leads it, and the form in which another node asks for it: for each part `u32`
-//! partition, a byte that names the work, and its fields. Texts of bytes follow their `u32` length; numbers are little-endian.
+//! What is done to one partition by the node that leads it, and the form in which another node asks for it: a byte that names the
+//! work, and its fields. Texts of bytes follow their `u32` length; numbers are little-endian.
 //!
 //! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from, and
 //! if the asking node knew which indexes the partition keeps. See docs/decisions/0039 and 0041.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_document::{EntryChanges, EntryKey};
 use tessera_store::{KeyRange, Operation, Order, PageLimit, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{ReadMode, RequestError, Space};
+use tessera_types::{Acks, Durability, ReadMode, RequestError, Space};
 use tokio::sync::{Notify, oneshot};
 
 /// Bytes of documents in a page, about.
@@ -27,6 +27,8 @@ pub(crate) enum Work {
     Write(WriteWork),
     /// Tell which indexes the partition keeps.
     List,
+    /// Make durable what was written before.
+    Sync,
 }
 
 /// Documents by the keys of a space from `start` on, up to but without `end`.
@@ -68,6 +70,7 @@ pub(crate) enum Reply {
     List(Bytes),
     /// The partition does not have the index yet.
     NotBuilt,
+    Synced,
 }
 
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -138,6 +141,7 @@ impl Work {
                 put_entries(out, &write.entries);
             }
             Self::List => out.put_u8(3),
+            Self::Sync => out.put_u8(4),
         }
     }
 
@@ -158,6 +162,7 @@ impl Work {
                 Self::Write(WriteWork { key, old, new, entries: take_entries(input)?, is_soft, is_hard })
             }
             3 => Self::List,
+            4 => Self::Sync,
             _ => return None,
         })
     }
@@ -197,6 +202,7 @@ impl Reply {
                 put(&mut out, list);
             }
             Self::NotBuilt => out.put_u8(6),
+            Self::Synced => out.put_u8(7),
         }
         out.into()
     }
@@ -217,6 +223,7 @@ impl Reply {
             4 => Self::Refused(String::from_utf8_lossy(&take(input)?).into_owned()),
             5 => Self::List(take(input)?),
             6 => Self::NotBuilt,
+            7 => Self::Synced,
             _ => return None,
         })
     }
@@ -227,40 +234,92 @@ pub(crate) fn read<T>(
     store: &Store,
     table: &Table,
     partition: u32,
+    reads: ReadMode,
     read: impl FnOnce(&Transaction<'_>) -> Result<T, RequestError>,
 ) -> Result<T, RequestError> {
-    let transaction = Transaction::read_only(table, partition, ReadMode::Single, store.now())?;
+    let transaction = Transaction::read_only(table, partition, reads, store.now())?;
     let found = read(&transaction)?;
     transaction.check_lease()?;
     Ok(found)
 }
 
-pub(crate) fn get(store: &Store, table: &Table, partition: u32, key: &[u8]) -> Result<Reply, RequestError> {
-    read(store, table, partition, |transaction| transaction.get_in(Space::DOCUMENTS, key)).map(Reply::Document)
+pub(crate) fn get(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    reads: ReadMode,
+    key: &[u8],
+) -> Result<Reply, RequestError> {
+    read(store, table, partition, reads, |transaction| transaction.get_in(Space::DOCUMENTS, key)).map(Reply::Document)
 }
 
 /// The list of indexes that a partition keeps.
 pub(crate) fn list(store: &Store, table: &Table, partition: u32) -> Result<Reply, RequestError> {
-    let list = read(store, table, partition, |transaction| transaction.get_in(Space::INDEXES, LIST_KEY))?;
+    let list =
+        read(store, table, partition, ReadMode::Single, |transaction| transaction.get_in(Space::INDEXES, LIST_KEY))?;
     Ok(Reply::List(list.unwrap_or_default()))
 }
 
 /// A page of a partition's documents, in the order of the keys of a space.
 ///
 /// Blocks while writes come too fast for entries and documents to be read at one instant: then the partition's loop reads them.
-pub(crate) fn scan(store: &Store, table: &Table, partition: u32, scan: &ScanWork) -> Result<Reply, RequestError> {
+pub(crate) fn scan(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    reads: ReadMode,
+    scan: &ScanWork,
+) -> Result<Reply, RequestError> {
     if scan.space == Space::DOCUMENTS {
-        return read(store, table, partition, |transaction| scan.page_of_documents(transaction));
+        return read(store, table, partition, reads, |transaction| scan.page_of_documents(transaction, PAGE_BYTES));
     }
     let page = |transaction: &mut Transaction<'_>| scan.page_of_index(transaction, PAGE_BYTES);
-    if let Some(reply) = table.read_instant(partition, ReadMode::Single, store.now(), page)? {
+    if let Some(reply) = table.read_instant(partition, reads, store.now(), page)? {
         return Ok(reply);
     }
-    let (sender, receiver) = oneshot::channel();
-    let sender = Mutex::new(Some(sender));
-    let read: Arc<dyn Operation> = Arc::new(LoopRead { scan: scan.clone(), found: Mutex::new(None), sender });
+    let (read, receiver) = LoopRead::of(Work::Scan(scan.clone()));
     store.write(table, WriteOptions::default(), &read, [partition]);
     receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
+}
+
+/// Has a partition's loop read, confirmed by a majority of its replicas.
+pub(crate) async fn read_confirmed(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    work: Work,
+) -> Result<Reply, RequestError> {
+    let (read, receiver) = LoopRead::of(work);
+    store.read_confirmed(table, &read, [partition]);
+    receiver.await.unwrap_or(Err(RequestError::NotReady))
+}
+
+/// Makes durable what was written to a partition before, if its table is on disk: what is fsynced later has all before it.
+pub(crate) async fn sync(store: &Store, table: &Table, partition: u32) -> Result<Reply, RequestError> {
+    let (sender, receiver) = oneshot::channel();
+    let mark: Arc<dyn Operation> = Arc::new(Mark(Mutex::new(Some(sender))));
+    let durability = table.schema().is_persistent().then_some(Durability::Hard);
+    store.write(table, WriteOptions { durability, acks: Some(Acks::Majority) }, &mark, [partition]);
+    receiver.await.unwrap_or(Err(RequestError::Interrupted)).map(|()| Reply::Synced)
+}
+
+/// What a [`Mark`] deletes: there is no such record.
+const SYNC_KEY: &[u8] = b"sync";
+
+/// A write that changes nothing, but stands in the log.
+struct Mark(Mutex<Option<oneshot::Sender<Result<(), RequestError>>>>);
+
+impl Operation for Mark {
+    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        transaction.delete_in(Space::SYSTEM, SYNC_KEY);
+        Verdict::Commit
+    }
+
+    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
+        if let Some(sender) = self.0.lock().take() {
+            let _ = sender.send(outcome);
+        }
+    }
 }
 
 impl ScanWork {
@@ -278,8 +337,8 @@ impl ScanWork {
         (self.limit as usize).max(1)
     }
 
-    fn page_of_documents(&self, transaction: &Transaction<'_>) -> Result<Reply, RequestError> {
-        let limit = PageLimit { records: self.limit(), bytes: PAGE_BYTES };
+    fn page_of_documents(&self, transaction: &Transaction<'_>, bytes: usize) -> Result<Reply, RequestError> {
+        let limit = PageLimit { records: self.limit(), bytes };
         let found = transaction.scan_in(Space::DOCUMENTS, self.range(), self.order, limit)?;
         Ok(Reply::Page(found.records, found.is_cut))
     }
@@ -314,16 +373,36 @@ impl ScanWork {
 /// Bytes of documents in a page that a partition's loop reads, about.
 const LOOP_PAGE_BYTES: usize = 64 << 10;
 
-/// A page that a partition's loop reads.
+/// What a partition's loop reads.
 struct LoopRead {
-    scan: ScanWork,
+    work: Work,
     found: Mutex<Option<Result<Reply, RequestError>>>,
     sender: Mutex<Option<oneshot::Sender<Result<Reply, RequestError>>>>,
 }
 
+impl LoopRead {
+    fn of(work: Work) -> (Arc<dyn Operation>, oneshot::Receiver<Result<Reply, RequestError>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Arc::new(Self { work, found: Mutex::new(None), sender: Mutex::new(Some(sender)) }), receiver)
+    }
+
+    fn read(&self, transaction: &Transaction<'_>) -> Result<Reply, RequestError> {
+        match &self.work {
+            Work::Get { key } => transaction.get_in(Space::DOCUMENTS, key).map(Reply::Document),
+            Work::List => {
+                let list = transaction.get_in(Space::INDEXES, LIST_KEY)?;
+                Ok(Reply::List(list.unwrap_or_default()))
+            }
+            Work::Scan(scan) if scan.space == Space::DOCUMENTS => scan.page_of_documents(transaction, LOOP_PAGE_BYTES),
+            Work::Scan(scan) => scan.page_of_index(transaction, LOOP_PAGE_BYTES),
+            Work::Write(_) | Work::Sync => Err(RequestError::NotReady),
+        }
+    }
+}
+
 impl Operation for LoopRead {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
-        *self.found.lock() = Some(self.scan.page_of_index(transaction, LOOP_PAGE_BYTES));
+        *self.found.lock() = Some(self.read(transaction));
         Verdict::Abandon
     }
 
@@ -423,6 +502,7 @@ mod tests {
                 limit: 7,
             }),
             Work::List,
+            Work::Sync,
             Work::Write(WriteWork {
                 key: key.clone(),
                 old: None,
@@ -456,6 +536,7 @@ mod tests {
             Reply::Refused("reason".into()),
             Reply::List(Bytes::from_static(b"list")),
             Reply::NotBuilt,
+            Reply::Synced,
         ];
         for reply in some {
             assert_eq!(Reply::decode(reply.encode()), Some(reply));

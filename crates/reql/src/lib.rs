@@ -8,6 +8,7 @@
 //! `tessera_document` allows, arrays and groups are as long as the option `array_limit` says, streams are read in batches.
 
 mod call;
+mod cluster;
 mod env;
 mod error;
 mod function;
@@ -21,6 +22,7 @@ mod selection;
 mod source;
 mod stored;
 mod stream;
+mod system;
 mod term;
 mod terms;
 mod time;
@@ -28,6 +30,9 @@ mod uuid;
 mod val;
 mod value;
 
+pub use cluster::{
+    Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
+};
 pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
@@ -36,7 +41,8 @@ pub use key::{MAX_PRIMARY_KEY_BYTES, primary_key, secondary_key};
 pub use memory::MemorySource;
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer};
 pub use source::{
-    Change, Conflict, DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, Scan,
-    Source, TableInfo, TableOptions, Write, Written,
+    Change, Conflict, DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode,
+    Scan, Source, TableInfo, TableOptions, Write, Written,
 };
+pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;

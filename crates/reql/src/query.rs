@@ -10,6 +10,7 @@ use crate::json::{self, Json};
 use crate::plan::{self, Node};
 use crate::source::Source;
 use crate::stream::Stream;
+use crate::system::WithSystemTables;
 use crate::term;
 use crate::val::Kind;
 use crate::value::{self, Value};
@@ -298,7 +299,7 @@ impl Prepared {
     /// What RethinkDB calls a runtime error.
     pub fn run(self, source: Arc<dyn Source>, pacer: Arc<dyn Pacer>) -> Result<Answer, Failure> {
         let Self { root, globals, frames, now } = self;
-        let mut env = Env::new(source, pacer, now);
+        let mut env = Env::new(Arc::new(WithSystemTables::new(source)), pacer, now);
         let stream = match Self::evaluate(&root, globals, &mut env) {
             Ok(Ok(value)) => return Ok(Answer::Value(value)),
             Ok(Err(stream)) => stream,

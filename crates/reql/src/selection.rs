@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
-use crate::source::{KeyRange, Order, Scan, TableInfo};
+use crate::source::{KeyRange, Order, ReadMode, Scan, TableInfo};
 use crate::stream::{Stream, TableRows};
 use crate::value::Value;
 
@@ -17,6 +17,7 @@ pub struct Table {
     pub info: TableInfo,
     /// The term that named the table.
     pub frame: FrameId,
+    pub reads: ReadMode,
 }
 
 impl Table {
@@ -33,7 +34,7 @@ impl Table {
     /// # Errors
     /// If the value can be no key, or the source cannot tell.
     pub fn get(&self, env: &Env, key: &Value) -> Result<Value> {
-        Ok(env.source.get(&self.info, key)?.unwrap_or(Value::Null))
+        Ok(env.source.get(&self.info, key, self.reads)?.unwrap_or(Value::Null))
     }
 }
 
@@ -76,6 +77,7 @@ impl TableSlice {
             order: self.order,
             after: None,
             limit: 0,
+            reads: self.table.reads,
         };
         Stream::new(frame, Box::new(TableRows::new(self.table, vec![(scan, 1)])))
     }

@@ -8,6 +8,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
@@ -28,6 +29,11 @@ pub struct TableInfo {
 }
 
 impl TableInfo {
+    /// Whether it is one of the tables that tell how the cluster is.
+    pub fn is_system(&self) -> bool {
+        self.database.name == crate::system::DATABASE
+    }
+
     /// Both names, as errors have them.
     pub fn full_name(&self) -> String {
         format!("{}.{}", self.database.name, self.name)
@@ -60,7 +66,8 @@ impl TableInfo {
 pub struct TableOptions {
     pub primary_key: String,
     pub shards: usize,
-    pub replicas: usize,
+    /// As many as the source thinks best, unless they are said.
+    pub replicas: Option<usize>,
     pub is_hard: bool,
 }
 
@@ -109,6 +116,18 @@ pub enum Order {
     Descending,
 }
 
+/// How sure a read is to see what was acknowledged before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReadMode {
+    /// The server that leads answers.
+    #[default]
+    Single,
+    /// A majority of the replicas confirms that it leads.
+    Majority,
+    /// Any replica answers, from what it has.
+    Outdated,
+}
+
 /// A place in a table or index, opaque to the evaluator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position(pub Vec<u8>);
@@ -123,6 +142,7 @@ pub struct Scan {
     pub after: Option<Position>,
     /// The most documents that the page may hold.
     pub limit: usize,
+    pub reads: ReadMode,
 }
 
 /// Documents of a scan.
@@ -287,16 +307,29 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If there is none of this name.
     fn drop_table(&self, database: &DatabaseInfo, name: &str) -> Result<TableInfo>;
-    /// The row of `table_config` of a table.
+    /// How a table is to be.
     ///
     /// # Errors
     /// If the source cannot tell.
-    fn table_config(&self, table: &TableInfo) -> Result<Value>;
-    /// The row of `table_status` of a table.
+    fn table_config(&self, table: &TableInfo) -> Result<TableConfig>;
+    /// How the shards of a table are.
     ///
     /// # Errors
     /// If the source cannot tell.
-    fn table_status(&self, table: &TableInfo) -> Result<Value>;
+    fn table_status(&self, table: &TableInfo) -> Result<Vec<ShardStatus>>;
+    /// The servers of the cluster.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn servers(&self) -> Result<Vec<ServerStatus>>;
+    /// Gives a table another number of shards and replicas. Returns when that is decided; data may move for longer.
+    ///
+    /// # Errors
+    /// If the table cannot be spread so.
+    fn reconfigure(&self, env: &Env, table: &TableInfo, shape: &Shape) -> Result<()>;
+    /// # Errors
+    /// If the table cannot be changed so.
+    fn change_table(&self, table: &TableInfo, change: &TableChange) -> Result<()>;
 
     /// # Errors
     /// If the source cannot tell.
@@ -317,7 +350,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// If the value can be no key, or the source cannot tell.
-    fn get(&self, table: &TableInfo, key: &Value) -> Result<Option<Value>>;
+    fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>>;
     /// A page of documents.
     ///
     /// # Errors

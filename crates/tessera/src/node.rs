@@ -375,6 +375,7 @@ fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>
 fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig {
     let section = &config.reql;
     ReqlConfig {
+        port: (section.port != 0).then(|| section.port.saturating_add(config.port_offset)),
         max_clients: section.max_clients,
         query_threads: section.query_threads,
         query_bytes: section.query_bytes,

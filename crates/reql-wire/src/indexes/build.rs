@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tessera_document::{EncodedValue, Value};
 use tessera_reql::{Env, IndexDefinition, Pacer};
 use tessera_store::{Indexes, Leader, Operation, Order, PageLimit, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Acks, Durability, Model, RequestError, Space, TableId};
+use tessera_types::{Acks, Durability, Model, ReadMode, RequestError, Space, TableId};
 
 /// Between two looks at what there is to do.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -226,7 +226,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn list(&self) -> Result<IndexList, BuildError> {
-        let bytes = work::read(&self.shared.store, self.table, self.partition, |transaction| {
+        let bytes = work::read(&self.shared.store, self.table, self.partition, ReadMode::Single, |transaction| {
             transaction.get_in(Space::INDEXES, LIST_KEY)
         })?;
         IndexList::decode(bytes.unwrap_or_default()).ok_or(BuildError::Damaged)
@@ -234,7 +234,7 @@ impl Place<'_> {
 
     /// The next documents that an index is to hold, and whether they are the last ones.
     fn page(&self, space: Space) -> Result<(Vec<(Bytes, Bytes)>, bool), BuildError> {
-        let page = work::read(&self.shared.store, self.table, self.partition, |transaction| {
+        let page = work::read(&self.shared.store, self.table, self.partition, ReadMode::Single, |transaction| {
             let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
             let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)

@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use table::TableData;
 
+use crate::cluster::{
+    Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
+};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::source::{
-    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Page, Scan, Source, TableInfo, TableOptions, Write, Written,
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Page, ReadMode, Scan, Source, TableInfo, TableOptions, Write,
+    Written,
 };
 use crate::uuid;
-use crate::value::{self, Value};
+use crate::value::Value;
 
 #[derive(Default)]
 struct Database {
@@ -43,6 +47,10 @@ impl MemorySource {
         Self { databases: Mutex::default(), server: server.into() }
     }
 
+    fn server(&self) -> Server {
+        Server { id: uuid::of_name(&self.server), name: self.server.clone() }
+    }
+
     fn find(&self, info: &TableInfo) -> Result<Arc<Mutex<TableData>>> {
         let databases = lock(&self.databases);
         let database = databases.get(&info.database.name).filter(|database| database.id == info.database.id);
@@ -64,7 +72,7 @@ impl Source for MemorySource {
 
     fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
         let mut databases = lock(&self.databases);
-        if databases.contains_key(name) || name == "rethinkdb" {
+        if databases.contains_key(name) {
             return Err(Error::failed(format!("Database `{name}` already exists.")));
         }
         let id = uuid::random();
@@ -117,51 +125,65 @@ impl Source for MemorySource {
         Ok(info)
     }
 
-    fn table_config(&self, table: &TableInfo) -> Result<Value> {
+    fn table_config(&self, table: &TableInfo) -> Result<TableConfig> {
         let data = self.find(table)?;
         let data = lock(&data);
-        let names = |names: Vec<String>| Value::array(names.into_iter().map(Value::from).collect());
-        let server = || names(vec![self.server.clone()]);
-        let shard = value::object([
-            ("nonvoting_replicas", names(Vec::new())?),
-            ("primary_replica", Value::from(self.server.clone())),
-            ("replicas", server()?),
-        ])?;
-        value::object([
-            ("db", Value::from(table.database.name.clone())),
-            ("durability", Value::from(if data.options.is_hard { "hard" } else { "soft" })),
-            ("id", Value::from(table.id.clone())),
-            ("indexes", names(data.indexes.keys().cloned().collect())?),
-            ("name", Value::from(table.name.clone())),
-            ("primary_key", Value::String(table.primary_key.clone())),
-            ("shards", Value::array(vec![shard; data.options.shards])?),
-            ("write_acks", Value::from("majority")),
-            ("write_hook", Value::Null),
-        ])
+        let shard = ShardConfig { primary: Some(self.server()), replicas: vec![self.server()] };
+        Ok(TableConfig {
+            shards: vec![shard; data.options.shards],
+            indexes: data.indexes.keys().cloned().collect(),
+            is_hard: data.options.is_hard,
+            write_acks: if data.waits_for_majority { "majority" } else { "single" },
+        })
     }
 
-    fn table_status(&self, table: &TableInfo) -> Result<Value> {
+    fn table_status(&self, table: &TableInfo) -> Result<Vec<ShardStatus>> {
         let data = self.find(table)?;
         let shards = lock(&data).options.shards;
-        let replica = value::object([("server", Value::from(self.server.clone())), ("state", Value::from("ready"))])?;
-        let shard = value::object([
-            ("primary_replicas", Value::array(vec![Value::from(self.server.clone())])?),
-            ("replicas", Value::array(vec![replica])?),
-        ])?;
-        let status = value::object([
-            ("all_replicas_ready", Value::TRUE),
-            ("ready_for_outdated_reads", Value::TRUE),
-            ("ready_for_reads", Value::TRUE),
-            ("ready_for_writes", Value::TRUE),
-        ])?;
-        value::object([
-            ("db", Value::from(table.database.name.clone())),
-            ("id", Value::from(table.id.clone())),
-            ("name", Value::from(table.name.clone())),
-            ("raft_leader", Value::from(self.server.clone())),
-            ("shards", Value::array(vec![shard; shards])?),
-            ("status", status),
-        ])
+        let replicas = vec![(self.server(), ReplicaState::Ready)];
+        Ok(vec![ShardStatus { primary: Some(self.server()), replicas }; shards])
+    }
+
+    fn servers(&self) -> Result<Vec<ServerStatus>> {
+        let process = Process { pid: std::process::id(), started: 0.0, version: "rethinkdb 2.4.4 (in memory)".into() };
+        Ok(vec![ServerStatus {
+            server: self.server(),
+            host: "localhost".into(),
+            cluster_port: None,
+            reql_port: None,
+            admin_port: None,
+            is_connected: true,
+            process: Some(process),
+        }])
+    }
+
+    fn reconfigure(&self, _env: &Env, table: &TableInfo, shape: &Shape) -> Result<()> {
+        let data = self.find(table)?;
+        lock(&data).options.shards = shape.shards;
+        Ok(())
+    }
+
+    fn change_table(&self, table: &TableInfo, change: &TableChange) -> Result<()> {
+        let data = self.find(table)?;
+        let (database, name) = match change {
+            TableChange::WriteAcks { majority } => {
+                lock(&data).waits_for_majority = *majority;
+                return Ok(());
+            }
+            TableChange::Rename { database, name } => (database, name),
+        };
+        let mut databases = lock(&self.databases);
+        let id = databases.get(database).ok_or_else(|| no_database(database))?.id.clone();
+        if let Some(old) = databases.get_mut(&table.database.name) {
+            old.tables.remove(&table.name);
+        }
+        {
+            let info = &mut lock(&data).info;
+            info.name = name.clone();
+            info.database = DatabaseInfo { id, name: database.clone() };
+        }
+        databases.get_mut(database).ok_or_else(|| no_database(database))?.tables.insert(name.clone(), data);
+        Ok(())
     }
 
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
@@ -217,7 +239,7 @@ impl Source for MemorySource {
         Ok(())
     }
 
-    fn get(&self, table: &TableInfo, key: &Value) -> Result<Option<Value>> {
+    fn get(&self, table: &TableInfo, key: &Value, _reads: ReadMode) -> Result<Option<Value>> {
         let key = crate::key::primary_key(key)?;
         let data = self.find(table)?;
         let found = lock(&data).documents.get(&key).cloned();

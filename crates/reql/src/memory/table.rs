@@ -22,13 +22,14 @@ pub struct Index {
 pub struct TableData {
     pub info: TableInfo,
     pub options: TableOptions,
+    pub waits_for_majority: bool,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
 }
 
 impl TableData {
     pub fn new(info: TableInfo, options: TableOptions) -> Self {
-        Self { info, options, documents: BTreeMap::new(), indexes: BTreeMap::new() }
+        Self { info, options, waits_for_majority: true, documents: BTreeMap::new(), indexes: BTreeMap::new() }
     }
 
     pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {

@@ -339,7 +339,7 @@ pub struct EqualityJoinRows {
 impl EqualityJoinRows {
     fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
         if self.index.is_none() {
-            return Ok(env.source.get(&self.table.info, key)?.into_iter().collect());
+            return Ok(env.source.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
         }
         let mut scan = Scan {
             index: self.index.clone(),
@@ -347,6 +347,7 @@ impl EqualityJoinRows {
             order: Order::Any,
             after: None,
             limit: BATCH_ROWS,
+            reads: self.table.reads,
         };
         let mut rows = Vec::new();
         loop {

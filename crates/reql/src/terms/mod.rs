@@ -29,6 +29,7 @@ use std::sync::OnceLock;
 
 use crate::plan::Definition;
 use crate::term::{Term, code};
+pub(crate) use tables::is_name;
 
 /// Terms have numbers below this.
 const CODES: usize = 256;

@@ -111,8 +111,14 @@ fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         if index.is_none() {
             key::primary_key(&value)?;
         }
-        let scan =
-            Scan { index: index.clone(), range: KeyRange::only(value), order: Order::Any, after: None, limit: 0 };
+        let scan = Scan {
+            index: index.clone(),
+            range: KeyRange::only(value),
+            order: Order::Any,
+            after: None,
+            limit: 0,
+            reads: table.reads,
+        };
         scans.push((scan, count));
     }
     let stream = Stream::new(call.frame(), Box::new(TableRows::new(table.clone(), scans)));

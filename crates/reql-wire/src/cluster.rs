@@ -1,0 +1,191 @@
+//! The nodes of the cluster, and how tables are spread over them, as ReQL tells and changes it.
+
+use crate::source::{Tables, catalog_outcome, failed};
+use std::time::UNIX_EPOCH;
+use tessera_reql::{
+    Env, Error, Process, ReplicaState, Result, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange,
+    TableConfig, TableInfo,
+};
+use tessera_store::{AlterError, CatalogCommand, CatalogError, Placement, Table};
+use tessera_types::{Acks, Durability, NodeId, ReplicaId};
+
+/// What drivers and tools look at to know which queries they may send, and who answers them.
+const VERSION: &str = concat!("rethinkdb 2.4.4 (tessera ", env!("CARGO_PKG_VERSION"), ")");
+
+fn server(node: NodeId) -> Server {
+    Server { id: crate::source::server_id(node), name: format!("node-{node}") }
+}
+
+/// Replicas that hold records.
+fn holders(replicas: &[ReplicaId]) -> impl Iterator<Item = &ReplicaId> {
+    replicas.iter().filter(|replica| !replica.is_witness())
+}
+
+/// The host and the port of an address.
+fn parts(address: &str) -> (&str, Option<u16>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) => (host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()),
+        None => (address, None),
+    }
+}
+
+impl Tables {
+    pub(crate) fn servers_now(&self) -> Vec<ServerStatus> {
+        let store = &self.0.store;
+        let status = |node: &tessera_store::NodeEntry| {
+            let (host, cluster_port) = parts(&node.site.peer);
+            let is_here = node.id == store.node();
+            ServerStatus {
+                server: server(node.id),
+                host: host.into(),
+                cluster_port,
+                reql_port: self.0.config.port.filter(|_| is_here),
+                admin_port: parts(&node.site.admin).1,
+                is_connected: store.is_heard(node.id),
+                process: is_here.then(|| Process {
+                    pid: std::process::id(),
+                    started: self.0.started.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64()),
+                    version: VERSION.into(),
+                }),
+            }
+        };
+        store.catalog().nodes().map(status).collect()
+    }
+
+    /// Where the replicas of each partition are, and are to be.
+    fn placements(&self, info: &TableInfo) -> Result<(std::sync::Arc<Table>, Vec<Placement>)> {
+        let table = self.open(info)?;
+        let catalog = self.0.store.catalog();
+        let gone = || Error::failed(format!("Table `{}` does not exist.", info.full_name()));
+        let placements = catalog.get(table.id()).ok_or_else(gone)?.placement.iter().cloned().collect();
+        Ok((table, placements))
+    }
+
+    pub(crate) fn config_of(&self, info: &TableInfo) -> Result<TableConfig> {
+        let (table, placements) = self.placements(info)?;
+        let shard = |(partition, placement): (u32, &Placement)| {
+            // A leader that is to hand over still leads.
+            let first = holders(&placement.wanted).next().map(|replica| replica.node);
+            ShardConfig {
+                primary: table.known_leader(partition).or(first).map(server),
+                replicas: holders(&placement.wanted).map(|replica| server(replica.node)).collect(),
+            }
+        };
+        Ok(TableConfig {
+            shards: (0..).zip(&placements).map(shard).collect(),
+            indexes: table.indexes().iter().map(|(name, _)| name.into()).collect(),
+            is_hard: table.schema().durability == Durability::Hard,
+            write_acks: table.settings().acks.as_str(),
+        })
+    }
+
+    pub(crate) fn status_of(&self, info: &TableInfo) -> Result<Vec<ShardStatus>> {
+        let (table, placements) = self.placements(info)?;
+        let is_heard = |node: &NodeId| self.0.store.is_heard(*node);
+        let shard = |(partition, placement): (u32, &Placement)| {
+            let state = |replica: &ReplicaId| match () {
+                () if !is_heard(&replica.node) => ReplicaState::Disconnected,
+                () if placement.members.contains(replica) => ReplicaState::Ready,
+                () => ReplicaState::Transferring,
+            };
+            // Those that are to go serve until the others are there.
+            let leaving = placement.members.iter().filter(|member| !placement.wanted.contains(member));
+            let all = placement.wanted.iter().chain(leaving).filter(|replica| !replica.is_witness());
+            ShardStatus {
+                primary: table.known_leader(partition).filter(is_heard).map(server),
+                replicas: all.map(|replica| (server(replica.node), state(replica))).collect(),
+            }
+        };
+        Ok((0..).zip(&placements).map(shard).collect())
+    }
+
+    /// Has a table split until it has so many partitions, and its replicas placed. Waits for the splits, since each begins where
+    /// the one before it has ended.
+    pub(crate) fn spread(&self, env: &Env, info: &TableInfo, shape: &Shape) -> Result<()> {
+        let table = self.open(info)?;
+        let name = table.name().to_string();
+        let partitions = table.schema().partitions as usize;
+        let times = shape.shards / partitions;
+        if !times.is_power_of_two() || times * partitions != shape.shards {
+            return Err(Error::failed(format!(
+                "Table `{name}` has {partitions} shards. Tessera splits each shard in two, and does not merge shards: \
+                 `shards` may be {partitions}, {}, {} and so on.",
+                2 * partitions,
+                4 * partitions
+            )));
+        }
+        let wanted = u8::try_from(shape.replicas).unwrap_or(u8::MAX);
+        let now = self.0.store.catalog().get(table.id()).map(|entry| entry.schema.replicas);
+        if now != Some(wanted) {
+            let command = CatalogCommand::SetReplicas { name: name.clone(), replicas: wanted };
+            catalog_outcome(self.wait(self.0.store.change_catalog(command)))?;
+        }
+        let mut partitions = table.schema().partitions;
+        while (partitions as usize) < shape.shards {
+            partitions *= 2;
+            let command = CatalogCommand::Split { name: name.clone(), partitions, absent: Default::default() };
+            catalog_outcome(self.wait(self.0.store.change_catalog(command)))?;
+            loop {
+                let table = self.open(info)?;
+                let is_split = table.schema().partitions == partitions;
+                if is_split && self.0.store.leaderless(table.id()) == 0 {
+                    break;
+                }
+                tessera_reql::Source::pause(self);
+                env.check()?;
+            }
+        }
+        self.known(info, |table| {
+            let catalog = self.0.store.catalog();
+            catalog.get(table.id()).is_some_and(|entry| entry.schema.replicas == wanted)
+        })
+    }
+
+    pub(crate) fn change(&self, info: &TableInfo, change: &TableChange) -> Result<()> {
+        let table = self.open(info)?;
+        let name = table.name().to_string();
+        match change {
+            TableChange::WriteAcks { majority } => {
+                let acks = if *majority { Acks::Majority } else { Acks::Single };
+                let altered = self.0.store.alter_table(&name, |settings| {
+                    settings.acks = acks;
+                    Ok::<(), std::convert::Infallible>(())
+                });
+                match self.wait(altered) {
+                    Ok(()) => {}
+                    Err(AlterError::Change(never)) => match never {},
+                    Err(AlterError::Catalog(error)) => return Err(Error::failed(format!("{error}."))),
+                    Err(AlterError::Request(error)) => return Err(failed(&error)),
+                }
+                self.known(info, |table| table.settings().acks == acks)
+            }
+            TableChange::Rename { database, name: to } => {
+                let to = format!("{database}.{to}");
+                let rename = CatalogCommand::Rename { name, to: to.clone() };
+                match self.wait(self.0.store.change_catalog(rename)) {
+                    Ok(Err(CatalogError::Exists(_))) => {
+                        return Err(Error::failed(format!(
+                            "Can't rename table `{}` to `{to}` because table `{to}` already exists.",
+                            info.full_name()
+                        )));
+                    }
+                    outcome => catalog_outcome(outcome)?,
+                }
+                self.wait(self.0.until(|store| store.table_named(&to).is_some()));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn addresses_have_a_host_and_a_port() {
+        assert_eq!(parts("10.0.0.1:7000"), ("10.0.0.1", Some(7000)));
+        assert_eq!(parts("[::1]:7000"), ("::1", Some(7000)));
+        assert_eq!(parts("nowhere"), ("nowhere", None));
+    }
+}

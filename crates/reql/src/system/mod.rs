@@ -1,0 +1,257 @@
+//! The database `rethinkdb`: tables whose rows tell how the cluster is, and some of which change it when they are written to.
+
+mod rows;
+mod write;
+
+use std::ops::RangeBounds as _;
+use std::sync::Arc;
+
+pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
+
+use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
+use crate::env::Env;
+use crate::error::{Error, Result};
+use crate::source::{
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, Source, TableInfo, TableOptions,
+    Write, Written,
+};
+use crate::uuid;
+use crate::value::Value;
+
+/// The database of the system tables.
+pub const DATABASE: &str = "rethinkdb";
+/// Its identifier, as every RethinkDB 2.4.4 server tells it.
+const ID: &str = "b99b9572-8e53-5fef-9a2b-5e6aba3edf1c";
+
+/// A table of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SystemTable {
+    CurrentIssues,
+    DbConfig,
+    ServerConfig,
+    ServerStatus,
+    TableConfig,
+    TableStatus,
+}
+
+impl SystemTable {
+    const ALL: [(&str, Self); 6] = [
+        ("current_issues", Self::CurrentIssues),
+        ("db_config", Self::DbConfig),
+        ("server_config", Self::ServerConfig),
+        ("server_status", Self::ServerStatus),
+        ("table_config", Self::TableConfig),
+        ("table_status", Self::TableStatus),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(own, _)| *own == name).map(|(_, table)| table)
+    }
+
+    fn of(info: &TableInfo) -> Result<Option<Self>> {
+        if !info.is_system() {
+            return Ok(None);
+        }
+        let missing = || Error::failed(format!("Table `{}` does not exist.", info.full_name()));
+        Self::named(&info.name).map(Some).ok_or_else(missing)
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, table)| *table == self).map_or("", |(name, _)| name)
+    }
+
+    pub(crate) fn info(self) -> TableInfo {
+        let name = self.name();
+        TableInfo {
+            id: uuid::of_name(&format!("{DATABASE}.{name}")),
+            name: name.into(),
+            database: database(),
+            primary_key: Arc::from("id"),
+        }
+    }
+}
+
+fn database() -> DatabaseInfo {
+    DatabaseInfo { id: ID.into(), name: DATABASE.into() }
+}
+
+/// What is refused because of the database.
+pub(crate) fn special(what: &str) -> Error {
+    Error::failed(format!("Database `{DATABASE}` is special; {what}"))
+}
+
+/// A source with the system tables beside its own.
+pub struct WithSystemTables(Arc<dyn Source>);
+
+impl WithSystemTables {
+    pub fn new(source: Arc<dyn Source>) -> Self {
+        Self(source)
+    }
+
+    fn rows(&self, table: SystemTable) -> Result<Vec<(Value, Value)>> {
+        let rows = rows::of(&*self.0, table)?;
+        let keyed = rows.into_iter().map(|row| (row.get_field("id").unwrap_or(Value::Null), row));
+        let mut keyed: Vec<(Value, Value)> = keyed.collect();
+        keyed.sort();
+        Ok(keyed)
+    }
+
+    fn row(&self, table: SystemTable, key: &Value) -> Result<Option<Value>> {
+        Ok(self.rows(table)?.into_iter().find(|(own, _)| own == key).map(|(_, row)| row))
+    }
+}
+
+impl Source for WithSystemTables {
+    fn databases(&self) -> Result<Vec<DatabaseInfo>> {
+        let mut databases = self.0.databases()?;
+        databases.push(database());
+        Ok(databases)
+    }
+
+    fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
+        if name == DATABASE {
+            return Err(Error::failed(format!("Database `{DATABASE}` already exists.")));
+        }
+        self.0.create_database(name)
+    }
+
+    fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
+        if name == DATABASE {
+            return Err(special("you can't delete it."));
+        }
+        self.0.drop_database(name)
+    }
+
+    fn tables(&self, database: &DatabaseInfo) -> Result<Vec<TableInfo>> {
+        if database.name == DATABASE {
+            return Ok(SystemTable::ALL.iter().map(|(_, table)| table.info()).collect());
+        }
+        self.0.tables(database)
+    }
+
+    fn table(&self, database: &DatabaseInfo, name: &str) -> Result<Option<TableInfo>> {
+        if database.name == DATABASE {
+            return Ok(SystemTable::named(name).map(SystemTable::info));
+        }
+        self.0.table(database, name)
+    }
+
+    fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo> {
+        if database.name == DATABASE {
+            return Err(special("you can't create new tables in it."));
+        }
+        self.0.create_table(database, name, options)
+    }
+
+    fn drop_table(&self, database: &DatabaseInfo, name: &str) -> Result<TableInfo> {
+        if database.name == DATABASE {
+            return Err(special("you can't drop tables in it."));
+        }
+        self.0.drop_table(database, name)
+    }
+
+    fn table_config(&self, table: &TableInfo) -> Result<TableConfig> {
+        match SystemTable::of(table)? {
+            Some(_) => Err(special("you can't configure the tables in it.")),
+            None => self.0.table_config(table),
+        }
+    }
+
+    fn table_status(&self, table: &TableInfo) -> Result<Vec<ShardStatus>> {
+        match SystemTable::of(table)? {
+            Some(_) => Err(special("the system tables in it don't have meaningful status information.")),
+            None => self.0.table_status(table),
+        }
+    }
+
+    fn servers(&self) -> Result<Vec<ServerStatus>> {
+        self.0.servers()
+    }
+
+    fn reconfigure(&self, env: &Env, table: &TableInfo, shape: &Shape) -> Result<()> {
+        self.0.reconfigure(env, table, shape)
+    }
+
+    fn change_table(&self, table: &TableInfo, change: &TableChange) -> Result<()> {
+        self.0.change_table(table, change)
+    }
+
+    fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
+        if table.is_system() {
+            return Ok(Vec::new());
+        }
+        self.0.indexes(table)
+    }
+
+    fn pause(&self) {
+        self.0.pause();
+    }
+
+    fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
+        if table.is_system() {
+            return Err(special("you can't create secondary indexes on the tables in it."));
+        }
+        self.0.create_index(env, table, name, definition)
+    }
+
+    fn drop_index(&self, table: &TableInfo, name: &str) -> Result<()> {
+        if table.is_system() {
+            return Err(table.no_index(name));
+        }
+        self.0.drop_index(table, name)
+    }
+
+    fn rename_index(&self, table: &TableInfo, from: &str, to: &str, overwrite: bool) -> Result<()> {
+        if table.is_system() {
+            return Err(table.no_index(from));
+        }
+        self.0.rename_index(table, from, to, overwrite)
+    }
+
+    fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>> {
+        match SystemTable::of(table)? {
+            Some(system) => self.row(system, key),
+            None => self.0.get(table, key, reads),
+        }
+    }
+
+    fn scan(&self, env: &Env, table: &TableInfo, scan: &Scan) -> Result<Page> {
+        let Some(system) = SystemTable::of(table)? else { return self.0.scan(env, table, scan) };
+        if let Some(index) = &scan.index {
+            let message = format!("Index `{index}` was not found on table `{}`", table.full_name());
+            return Err(Error::failed(message));
+        }
+        let range = (scan.range.lower.as_ref(), scan.range.upper.as_ref());
+        let rows = self.rows(system)?.into_iter().filter(|(key, _)| range.contains(key)).map(|(_, row)| row);
+        let mut rows: Vec<Value> = rows.collect();
+        if scan.order == Order::Descending {
+            rows.reverse();
+        }
+        Ok(Page { rows, next: None })
+    }
+
+    fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
+        let Some(system) = SystemTable::of(table)? else { return self.0.write(env, table, writes, durability) };
+        let carry_out = |write: Write| -> Result<Written> {
+            let old = self.row(system, &write.key)?.unwrap_or(Value::Null);
+            let new = write.change.apply(env, "id", &write.key, &old);
+            let changed = new.and_then(|new| match new == old {
+                true => Ok(new),
+                false => write::carry_out(self, system, &old, &new).map(|()| new),
+            });
+            match changed {
+                Ok(new) => Ok(Written { old, new, error: None }),
+                Err(error) if error.kind() == crate::ErrorKind::Interrupted => Err(error),
+                Err(error) => Ok(Written { old, new: Value::Null, error: Some(error) }),
+            }
+        };
+        writes.into_iter().map(carry_out).collect()
+    }
+
+    fn sync(&self, table: &TableInfo) -> Result<()> {
+        if table.is_system() {
+            return Err(Error::failed("Artificial tables don't support `sync()`."));
+        }
+        self.0.sync(table)
+    }
+}
