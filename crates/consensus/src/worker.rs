@@ -161,7 +161,7 @@ impl<M: StateMachine> Worker<M> {
                 }
                 Message::Wake(id) => {
                     if let Some(group) = self.groups.get_mut(&id) {
-                        group.wake(self.began.elapsed());
+                        group.wake_and_renew_lease(self.began.elapsed());
                         touch(&mut self.touched, group);
                     }
                 }
@@ -177,7 +177,7 @@ impl<M: StateMachine> Worker<M> {
 
     fn tick(&mut self) {
         let now = self.began.elapsed();
-        for group in self.groups.values_mut().filter(|group| !group.is_resting()) {
+        for group in self.groups.values_mut().filter(|group| !group.is_hibernating()) {
             if self.arrivals.is_taking(group.id) {
                 continue;
             }
@@ -187,12 +187,12 @@ impl<M: StateMachine> Worker<M> {
                 Fresh::AsOf(as_of) => self.machine.fresh(group.id, Some(self.began + as_of)),
                 Fresh::Unknown => {}
             }
-            if group.is_tired() {
+            if group.may_hibernate() {
                 if self.machine.is_idle(group.id) {
-                    group.lie_down();
+                    group.hibernate();
                     is_touched = true;
                 } else {
-                    group.stay_awake();
+                    group.reset_idle_ticks();
                 }
             }
             if is_touched {
@@ -392,7 +392,7 @@ impl<M: StateMachine> Worker<M> {
             return; // as if it had got lost
         }
         group.step(message);
-        if group.is_resting() {
+        if group.is_hibernating() {
             self.machine.fresh(id, None);
         }
         touch(&mut self.touched, group);

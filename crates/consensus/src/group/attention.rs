@@ -92,7 +92,8 @@ impl<T> Group<T> {
         }
         let last = raft.raft_log.last_index();
         let is_heard = |id: u64| {
-            self.is_resting() || self.attention.heard.iter().any(|(heard, ticks)| *heard == id && *ticks <= HEARD_TICKS)
+            self.is_hibernating()
+                || self.attention.heard.iter().any(|(heard, ticks)| *heard == id && *ticks <= HEARD_TICKS)
         };
         let others = raft.prs().iter().filter(|(id, _)| **id != raft.id);
         let view = |(id, progress): (&u64, &raft::Progress)| {

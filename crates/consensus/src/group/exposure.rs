@@ -182,8 +182,8 @@ impl Exposed {
         let message = self.message(source);
         let payloads = message.entries.iter().map(|_| Payload::default()).collect();
         let progress = if source.byte().is_multiple_of(4) { source.number() } else { 0 };
-        let rests = source.byte().is_multiple_of(8);
-        self.hear(PeerMessage { group: ID, rests, progress, message, payloads });
+        let hibernates = source.byte().is_multiple_of(8);
+        self.hear(PeerMessage { group: ID, hibernates, progress, message, payloads });
     }
 
     /// Others vote for it as soon as it asks, so that it leads.
@@ -205,7 +205,7 @@ impl Exposed {
             };
             for from in [id(2), id(3), id(4)].map(to_raft) {
                 let message = Message { msg_type: kind as i32, to, from, term, ..Default::default() };
-                self.hear(PeerMessage { group: ID, rests: false, progress: 0, message, payloads: Vec::new() });
+                self.hear(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() });
             }
         }
     }
@@ -296,7 +296,7 @@ mod tests {
         let (from, to) = (to_raft(id(2)), to_raft(id(1)));
         let payloads = message.entries.iter().map(|_| Payload::default()).collect();
         let message = Message { from, to, ..message };
-        exposed.hear(PeerMessage { group: ID, rests: false, progress: 0, message, payloads });
+        exposed.hear(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads });
     }
 
     #[test]

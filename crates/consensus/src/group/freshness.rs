@@ -12,7 +12,7 @@ pub(super) struct Freshness {
     as_of: Option<Duration>,
     /// What a message told that is not applied yet: when, and the index.
     pending: Option<(Duration, u64)>,
-    has_rested: bool,
+    has_hibernated: bool,
 }
 
 /// How fresh a replica's state is.
@@ -26,7 +26,7 @@ pub(crate) enum Fresh {
 
 impl<T> Group<T> {
     pub(crate) fn fresh(&self) -> Fresh {
-        if self.leads_for_sure() || self.is_resting() {
+        if self.leads_for_sure() || self.is_hibernating() {
             return Fresh::Now;
         }
         self.freshness.as_of.map_or(Fresh::Unknown, Fresh::AsOf)
@@ -49,7 +49,7 @@ impl<T> Group<T> {
 
     /// Once per tick of a replica that is awake.
     pub(super) fn refresh(&mut self) {
-        if std::mem::take(&mut self.freshness.has_rested) || self.leads_for_sure() {
+        if std::mem::take(&mut self.freshness.has_hibernated) || self.leads_for_sure() {
             self.freshness.as_of = Some(self.now);
         }
     }
@@ -58,7 +58,7 @@ impl<T> Group<T> {
         self.is_serving() && self.lease().is_none_or(|until| self.now < until)
     }
 
-    pub(super) fn rested(&mut self) {
-        self.freshness.has_rested = true;
+    pub(super) fn on_hibernation(&mut self) {
+        self.freshness.has_hibernated = true;
     }
 }

@@ -28,7 +28,7 @@ impl<T> Group<T> {
         if let Some(until) = self.lease {
             let now = now();
             if confirm || now >= until {
-                self.stir();
+                self.wake();
                 self.unconfirmed.push((last, now, ticket));
                 return None;
             }

@@ -93,8 +93,8 @@ impl<T> Group<T> {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
         let is_busy = self.is_changing() || self.node.raft.lead_transferee.is_some();
-        if self.is_resting() {
-            self.stir();
+        if self.is_hibernating() {
+            self.wake();
             return false;
         }
         if !self.is_leader() || is_busy || changes.iter().any(is_own) || !self.would_keep_records(changes) {
@@ -110,7 +110,7 @@ impl<T> Group<T> {
         };
         let transition = if changes.len() > 1 { ConfChangeTransition::Explicit } else { ConfChangeTransition::Auto };
         let changes = changes.iter().map(single).collect();
-        self.stir();
+        self.wake();
         self.propose_change(ConfChangeV2 { transition: transition as i32, changes, context: Vec::new() })
     }
 
@@ -131,7 +131,7 @@ impl<T> Group<T> {
     pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {
-            self.stir();
+            self.wake();
             self.handed_over = self.node.raft.term;
             self.lease = Some(Duration::ZERO);
             self.node.transfer_leader(to_raft(to));

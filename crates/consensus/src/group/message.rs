@@ -18,7 +18,7 @@ use tessera_types::{NodeId, ReplicaId};
 pub struct PeerMessage {
     pub group: GroupId,
     /// The leader has nothing to do, and this is its last heartbeat for now.
-    pub(crate) rests: bool,
+    pub(crate) hibernates: bool,
     /// From a leader to a witness: every replica with records has the log up to here. From a leader to another replica: so
     /// far the log is committed. Otherwise zero.
     pub(crate) progress: u64,
@@ -85,7 +85,7 @@ impl PeerMessage {
 
     pub fn encode(&self, out: &mut impl BufMut) {
         out.put_u64_le(self.group.0);
-        out.put_u8(u8::from(self.rests));
+        out.put_u8(u8::from(self.hibernates));
         out.put_u64_le(self.progress);
         out.put_u32_le(length(self.message.encoded_len()));
         self.message.encode(out).expect("the buffer grows");
@@ -100,7 +100,7 @@ impl PeerMessage {
     /// Reads what [`Self::encode`] wrote from the front of `bytes`; `None` if that is not a message.
     pub fn decode(bytes: &mut Bytes) -> Option<Self> {
         let group = GroupId(bytes.try_get_u64_le().ok()?);
-        let rests = bytes.try_get_u8().ok()? & 1 != 0;
+        let hibernates = bytes.try_get_u8().ok()? & 1 != 0;
         let progress = bytes.try_get_u64_le().ok()?;
         let message = Message::decode(take(bytes)?).ok()?;
         let count = bytes.try_get_u32_le().ok()? as usize;
@@ -116,7 +116,7 @@ impl PeerMessage {
             Some(Payload { bytes: take(bytes)?, sync })
         };
         let payloads = (0..count).map(|_| payload(bytes)).collect::<Option<_>>()?;
-        Some(Self { group, rests, progress, message, payloads })
+        Some(Self { group, hibernates, progress, message, payloads })
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
         let entries = vec![Entry { index: 7, term: 2, ..Default::default() }, Entry { index: 8, ..Default::default() }];
         let message = Message { from: 1, to: 2, term: 3, entries, ..Default::default() };
         let payloads = vec![Payload { bytes: Bytes::from_static(b"payload"), sync: true }, Payload::default()];
-        let message = PeerMessage { group: GroupId(9), rests: true, progress: 6, message, payloads };
+        let message = PeerMessage { group: GroupId(9), hibernates: true, progress: 6, message, payloads };
         let mut encoded = BytesMut::new();
         message.encode(&mut encoded);
         let encoded = encoded.freeze();

@@ -10,13 +10,13 @@ mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
 pub(crate) mod freshness;
+mod hibernation;
 mod lease;
 mod logged;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
 mod orphans;
-mod rest;
 mod sparing;
 mod storage;
 mod tickets;
@@ -137,7 +137,7 @@ pub(crate) struct Group<T> {
     handed_over: u64,
     /// The leader last told.
     told_leader: (u64, u64),
-    rest: rest::Rest,
+    hibernation: hibernation::Hibernation,
     freshness: freshness::Freshness,
     witness: witness::Witness,
     sparing: sparing::Sparing,
@@ -265,7 +265,7 @@ impl<T> Group<T> {
             asked: Duration::ZERO,
             handed_over: 0,
             told_leader: (0, 0),
-            rest: rest::Rest::default(),
+            hibernation: hibernation::Hibernation::default(),
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
             sparing: sparing::Sparing::default(),
@@ -293,7 +293,7 @@ impl<T> Group<T> {
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
         let is_overdue = self.count_orphans_tick();
-        if self.is_resting() || (self.is_alone && self.is_leader()) {
+        if self.is_hibernating() || (self.is_alone && self.is_leader()) {
             return is_overdue;
         }
         self.refresh();
@@ -367,7 +367,7 @@ impl<T> Group<T> {
             return;
         }
         let message = if self.bridges_to_more(&message) { self.commit_what_is_here(message) } else { message };
-        let PeerMessage { message, payloads, rests, progress, .. } = message;
+        let PeerMessage { message, payloads, hibernates, progress, .. } = message;
         let (kind, from, term) = (message.msg_type(), message.from, message.term);
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
@@ -383,7 +383,7 @@ impl<T> Group<T> {
             self.hear_what_is_committed(progress);
         }
         self.hear_of(from, term);
-        self.rest_or_stir(kind, from, rests);
+        self.hibernate_or_wake(kind, from, hibernates);
     }
 
     /// Whether a message is one that [`Self::step`] does not drop.
@@ -550,8 +550,8 @@ impl<T> Group<T> {
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
-            let (rests, progress) = (self.tells_rest(&message), self.tells_progress(&message));
-            output.messages.push(PeerMessage { group: self.id, rests, progress, message, payloads });
+            let (hibernates, progress) = (self.announces_hibernation(&message), self.tells_progress(&message));
+            output.messages.push(PeerMessage { group: self.id, hibernates, progress, message, payloads });
         }
     }
 

@@ -13,7 +13,7 @@ const KEPT_BYTES: usize = 64 << 10;
 impl<T> Group<T> {
     /// Takes a ticket for what was just appended to `building`. Returns the entry that closed, if one did.
     pub(crate) fn replicate(&mut self, ticket: T, sync: bool, early: bool) -> Option<(u64, Bytes)> {
-        self.stir();
+        self.wake();
         self.building_sync |= sync;
         // Where there is nobody else, what is persisted is committed.
         let tickets = if early && !self.is_alone { &mut self.building_early } else { &mut self.building_tickets };

@@ -61,7 +61,7 @@ impl<T> Group<T> {
     pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
         let (index, term) = self.node.store().truncated();
         let (forgotten, at) = self.witness.forgotten;
-        let is_due = self.now >= at + FORGET_INTERVAL || self.is_resting();
+        let is_due = self.now >= at + FORGET_INTERVAL || self.is_hibernating();
         if self.replica().is_witness() && self.persistent && index > forgotten && is_due {
             self.witness.forgotten = (index, self.now);
             output.records.push(LogRecord::Truncated { group: self.id, index, term });

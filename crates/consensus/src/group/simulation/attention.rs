@@ -69,12 +69,12 @@ fn a_leader_that_rests_looks_who_is_there_before_it_changes_members() {
     for seed in 0..20 {
         let mut world = led_by_first(seed, STEADY);
         run(&mut world, 20_000);
-        assert!(world.replicas[0].group.as_ref().unwrap().is_resting(), "seed {seed}");
+        assert!(world.replicas[0].group.as_ref().unwrap().is_hibernating(), "seed {seed}");
         world.replicas[1].group = None;
         let third = world.replicas[2].id;
         let leader = world.replicas[0].group.as_mut().unwrap();
         assert!(!leader.change_members(&[MemberChange::Remove(third)]), "seed {seed}: nobody knows who is there");
-        assert!(!leader.is_resting());
+        assert!(!leader.is_hibernating());
         run(&mut world, 500);
         assert!(!member(&world, 2).is_heard && member(&world, 3).is_heard, "seed {seed}");
     }

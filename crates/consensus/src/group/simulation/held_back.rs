@@ -47,7 +47,7 @@ fn a_message_of_a_deposed_leader_never_carries_its_successors_entry() {
     let payload = Payload { bytes: Bytes::copy_from_slice(&successors.to_le_bytes()), sync: true };
     let group = world.replicas[0].group.as_mut().expect("it is up");
     for (message, payloads) in [(lacks, Vec::new()), (append, vec![payload])] {
-        group.step(PeerMessage { group: ID, rests: false, progress: 0, message, payloads });
+        group.step(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads });
     }
     world.pass(0);
     (0..20).for_each(|_| world.sync_disk(0));

@@ -116,7 +116,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
             ("elections", world.elections),
             ("snapshots", world.snapshots),
             ("changes of members", world.member_changes),
-            ("rests", world.rests),
+            ("hibernations", world.hibernations),
             ("reads under a lease", world.lease_reads),
             ("reads through the loop", world.answers.loop_reads),
         ] {
@@ -130,7 +130,7 @@ fn replicas_agree_and_keep_what_they_acknowledged() {
     at_least("reads under a lease", 1);
     at_least("reads through the loop", worlds * 100);
     at_least("changes of members", worlds);
-    at_least("rests", worlds);
+    at_least("hibernations", worlds);
     at_least("renewed", worlds);
     at_least("torn snapshots", 1);
     at_least("messages at once", worlds * 10);
@@ -253,10 +253,10 @@ fn a_witness_hears_of_entries_when_it_is_needed_or_nothing_else_is_to_be_done() 
     let (mut world, told) = sparing(1, Log::Synced);
     assert_eq!(told, 0, "steps in which the witness was told");
     assert!(last_index(&world, 2) + 300 < last_index(&world, 0));
-    let rests = world.rests;
+    let hibernations = world.hibernations;
     (0..1_000).for_each(|_| world.step());
     assert_eq!(last_index(&world, 2), last_index(&world, 0));
-    assert!(world.rests > rests, "{}", world.describe());
+    assert!(world.hibernations > hibernations, "{}", world.describe());
 }
 
 /// What a spared witness lacks, both replicas have: whichever is lost, the other one goes on with everything.
@@ -345,7 +345,7 @@ fn a_witness_bridges_what_all_replicas_have_forgotten() {
 #[test]
 fn a_replica_that_lacks_what_it_acknowledged_is_set_aside_by_its_leaders_next_word() {
     for seed in 0..50 {
-        for is_resting in [false, true] {
+        for is_hibernating in [false, true] {
             let mut world = World::new(seed, STEADY);
             (world.loses_disks, world.loss) = (true, 0.0);
             let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
@@ -357,9 +357,9 @@ fn a_replica_that_lacks_what_it_acknowledged_is_set_aside_by_its_leaders_next_wo
                 world.write();
                 world.step();
             }
-            run(&mut world, if is_resting { 10_000 } else { 500 });
-            let rests = world.replicas[0].group.as_ref().is_some_and(Group::is_resting);
-            assert_eq!(rests, is_resting, "seed {seed}: {}", world.describe());
+            run(&mut world, if is_hibernating { 10_000 } else { 500 });
+            let hibernates = world.replicas[0].group.as_ref().is_some_and(Group::is_hibernating);
+            assert_eq!(hibernates, is_hibernating, "seed {seed}: {}", world.describe());
             world.replicas[2].group = None;
             world.replicas[2].disk = earlier;
             world.start(2);
@@ -417,7 +417,7 @@ fn what_was_not_proposed_in_time_is_not_acknowledged() {
     let mut hear = |message: Message| {
         let payloads = vec![Payload::default(); message.entries.len()];
         let message = Message { from, to, term: term + 1, ..message };
-        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        let message = PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads };
         world.replicas[0].group.as_mut().expect("it is up").step(message);
         world.pass(0);
     };
@@ -450,7 +450,7 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
     let mut hear = |message: Message| {
         let payloads = vec![Payload::default(); message.entries.len()];
         let message = Message { from: to_raft(id(1)), to: to_raft(id(2)), term: 5, ..message };
-        let message = PeerMessage { group: ID, rests: false, progress: 0, message, payloads };
+        let message = PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads };
         let would_install = group.would_install(&message);
         group.step(message);
         let mut output = PassOutput::default();
@@ -497,7 +497,7 @@ fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_lo
     metadata.mut_conf_state().voters = [id(1), id(2), witness].map(to_raft).to_vec();
     let (kind, from, to) = (MessageType::MsgSnapshot as i32, to_raft(witness), to_raft(id(2)));
     let message = Message { msg_type: kind, from, to, term: 2, snapshot: Some(snapshot), ..Default::default() };
-    let bridge = PeerMessage { group: ID, rests: false, progress: 0, message, payloads: Vec::new() };
+    let bridge = PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() };
     let mut hear = || {
         let would_install = group.would_install(&bridge);
         group.step(bridge.clone());
@@ -529,7 +529,7 @@ fn a_replica_has_an_entry_when_it_is_written_not_before() {
         ..Default::default()
     };
     let payloads = vec![Payload::default()];
-    group.step(PeerMessage { group: ID, rests: false, progress: 0, message: append, payloads });
+    group.step(PeerMessage { group: ID, hibernates: false, progress: 0, message: append, payloads });
     let collect = |group: &mut Group<u64>| {
         let mut output = PassOutput::default();
         group.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();

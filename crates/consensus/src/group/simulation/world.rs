@@ -115,7 +115,7 @@ pub(super) struct World {
     pub(super) snapshots: u64,
     pub(super) lease_reads: u64,
     /// How often a leader lay down, and how often a replica came back as another one.
-    pub(super) rests: u64,
+    pub(super) hibernations: u64,
     pub(super) renewed: u64,
     /// Whoever holds a lease.
     pub(super) readers: Vec<usize>,
@@ -182,7 +182,7 @@ impl World {
             elections: 0,
             snapshots: 0,
             lease_reads: 0,
-            rests: 0,
+            hibernations: 0,
             renewed: 0,
             readers: Vec::new(),
             member_changes: 0,
@@ -510,9 +510,9 @@ impl World {
             {
                 replica.next_tick += TICK.div_f64(replica.clock_rate);
                 group.tick(now - replica.started);
-                if group.is_tired() {
-                    group.lie_down();
-                    self.rests += 1;
+                if group.may_hibernate() {
+                    group.hibernate();
+                    self.hibernations += 1;
                 }
                 self.pass(at);
             }
@@ -729,8 +729,8 @@ impl World {
     pub(super) fn wake_leaders(&mut self) {
         for at in 0..self.replicas.len() {
             let replica = &mut self.replicas[at];
-            if let Some(group) = replica.group.as_mut().filter(|group| group.is_resting() && group.is_serving()) {
-                group.wake(self.now - replica.started);
+            if let Some(group) = replica.group.as_mut().filter(|group| group.is_hibernating() && group.is_serving()) {
+                group.wake_and_renew_lease(self.now - replica.started);
                 self.pass(at);
             }
         }
