@@ -393,8 +393,8 @@ impl Catalog {
     /// Replicas for each partition of a new table.
     fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> SharedList<Placement> {
         let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas), absent);
-        let placement = nodes.into_iter().map(|placement::Nodes { keepers, witness }| {
-            let mut replicas: Vec<_> = keepers.into_iter().map(|node| self.new_replica(node, false)).collect();
+        let placement = nodes.into_iter().map(|placement::Nodes { data_replicas, witness }| {
+            let mut replicas: Vec<_> = data_replicas.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
             Placement::of_founders(replicas)
         });

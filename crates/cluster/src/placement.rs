@@ -19,7 +19,7 @@ struct Load {
 /// Where a partition's replicas go; the first keeper is to lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nodes {
-    pub(crate) keepers: Vec<NodeId>,
+    pub(crate) data_replicas: Vec<NodeId>,
     pub(crate) witness: Option<NodeId>,
 }
 
@@ -41,7 +41,7 @@ fn may_hold(node: &NodeEntry) -> bool {
 }
 
 fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
-    for (at, node) in nodes.keepers.iter().enumerate() {
+    for (at, node) in nodes.data_replicas.iter().enumerate() {
         if let Some(load) = loads.get_mut(node) {
             load.replicas = load.replicas.saturating_add_signed(change);
             load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
@@ -58,10 +58,10 @@ impl Nodes {
     }
 
     fn of_replicas(replicas: &[ReplicaId]) -> Self {
-        let (witnesses, keepers): (Vec<ReplicaId>, Vec<ReplicaId>) =
+        let (witnesses, data_replicas): (Vec<ReplicaId>, Vec<ReplicaId>) =
             replicas.iter().partition(|replica| replica.is_witness());
         Self {
-            keepers: keepers.into_iter().map(|replica| replica.node).collect(),
+            data_replicas: data_replicas.into_iter().map(|replica| replica.node).collect(),
             witness: witnesses.first().map(|replica| replica.node),
         }
     }
@@ -121,21 +121,22 @@ impl Loads {
     }
 
     /// The node for a witness beside these replicas, not one of `taken`. What is there stays if it is good enough.
-    fn witness(&self, keepers: &[NodeId], taken: &[NodeId], before: Option<NodeId>) -> Option<NodeId> {
-        if keepers.len() != WITNESSED {
+    fn witness(&self, data_replicas: &[NodeId], taken: &[NodeId], before: Option<NodeId>) -> Option<NodeId> {
+        if data_replicas.len() != WITNESSED {
             return None;
         }
-        let spare = self.table.keys().copied().filter(|node| !keepers.contains(node) && !taken.contains(node));
-        let key = |node: &NodeId| (self.is_near(*node, keepers), self.witnesses(*node), self.replicas(*node), *node);
+        let spare = self.table.keys().copied().filter(|node| !data_replicas.contains(node) && !taken.contains(node));
+        let key =
+            |node: &NodeId| (self.is_near(*node, data_replicas), self.witnesses(*node), self.replicas(*node), *node);
         let best = spare.min_by_key(key);
         let is_good = |before: &NodeId| {
             best.is_none_or(|best| {
                 self.table.contains_key(before)
-                    && self.is_near(*before, keepers) == self.is_near(best, keepers)
+                    && self.is_near(*before, data_replicas) == self.is_near(best, data_replicas)
                     && !is_uneven(self.witnesses(*before), self.witnesses(best))
             })
         };
-        before.filter(|before| !keepers.contains(before)).filter(is_good).or(best)
+        before.filter(|before| !data_replicas.contains(before)).filter(is_good).or(best)
     }
 
     /// Nodes to join `others`: in zones of their own if there are some, then those with the fewest replicas, then those
@@ -183,14 +184,14 @@ pub(crate) fn of_new_table(
     // How often one node leads with another one beside it: those take over if it is lost, so they are not to be always the same.
     let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
     let mut place = |_| {
-        let mut keepers = loads.least_loaded(replicas, &[]);
-        let together = keepers.clone();
+        let mut data_replicas = loads.least_loaded(replicas, &[]);
+        let together = data_replicas.clone();
         let often = |leader: NodeId| together.iter().filter_map(|other| beside.get(&(leader, *other))).sum::<usize>();
-        keepers.sort_by_key(|node| (loads.leaders(*node), often(*node), loads.replicas(*node), *node));
-        let witness = if replicas == WITNESSED { loads.witness(&keepers, &[], None) } else { None };
-        let nodes = Nodes { keepers, witness };
+        data_replicas.sort_by_key(|node| (loads.leaders(*node), often(*node), loads.replicas(*node), *node));
+        let witness = if replicas == WITNESSED { loads.witness(&data_replicas, &[], None) } else { None };
+        let nodes = Nodes { data_replicas, witness };
         loads.count(&nodes, 1);
-        if let Some((leader, others)) = nodes.keepers.split_first() {
+        if let Some((leader, others)) = nodes.data_replicas.split_first() {
             others.iter().for_each(|other| *beside.entry((*leader, *other)).or_default() += 1);
         }
         nodes
@@ -284,19 +285,19 @@ fn way_back(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nod
     let mut nodes = Nodes::of_replicas(&members);
     if members.len() < placement.members.len() {
         let taken: Vec<NodeId> = placement.members.iter().chain(&placement.wanted).map(|it| it.node).collect();
-        let missing = replicas.saturating_sub(nodes.keepers.len());
+        let missing = replicas.saturating_sub(nodes.data_replicas.len());
         let spares = loads.least_loaded(missing, &taken);
         if spares.is_empty() {
             return None;
         }
-        nodes.keepers.extend(spares);
+        nodes.data_replicas.extend(spares);
     }
-    let is_news = !nodes.keepers.is_empty() && nodes != Nodes::of(placement);
+    let is_news = !nodes.data_replicas.is_empty() && nodes != Nodes::of(placement);
     is_news.then_some(nodes)
 }
 
-fn place(table: TableId, partition: u32, Nodes { keepers, witness }: Nodes) -> CatalogCommand {
-    CatalogCommand::Place { table, partition, nodes: keepers, witness }
+fn place(table: TableId, partition: u32, Nodes { data_replicas, witness }: Nodes) -> CatalogCommand {
+    CatalogCommand::Place { table, partition, nodes: data_replicas, witness }
 }
 
 /// Another node for a replica of one partition whose node is taken for lost, if there is one.
@@ -327,26 +328,29 @@ fn better(
     replicas: usize,
 ) -> Option<Nodes> {
     let before = Nodes::of(placement);
-    let has_lost = before.keepers.iter().any(|node| silent.contains(node));
+    let has_lost = before.data_replicas.iter().any(|node| silent.contains(node));
     let nodes = if before.witness.is_some() && replicas != WITNESSED {
         // It goes first, since its node may be needed; but not as long as its vote is.
         match has_lost {
-            true => Nodes { keepers: keepers(loads, silent, catalog, &before, before.keepers.len()), ..before.clone() },
+            true => Nodes {
+                data_replicas: data_replicas(loads, silent, catalog, &before, before.data_replicas.len()),
+                ..before.clone()
+            },
             false => Nodes { witness: None, ..before.clone() },
         }
     } else {
         // A witness and a replica do not follow one another on a node at one step.
-        let keepers = keepers(loads, silent, catalog, &before, replicas);
+        let data_replicas = data_replicas(loads, silent, catalog, &before, replicas);
         let is_drained = |node: &NodeId| catalog.node(*node).is_none_or(|node| node.is_draining);
         let witness = before.witness.filter(|node| !is_drained(node));
         // If only its node can take a replica that must go, it goes first: better that than a copy less.
-        let gives_way = keepers == before.keepers
+        let gives_way = data_replicas == before.data_replicas
             && !has_lost
-            && keepers.iter().any(is_drained)
+            && data_replicas.iter().any(is_drained)
             && witness.is_some_and(|node| loads.table.contains_key(&node));
         let needs_witness = replicas == WITNESSED && !gives_way;
-        let witness = if needs_witness { loads.witness(&keepers, &before.keepers, witness) } else { None };
-        Nodes { keepers, witness }
+        let witness = if needs_witness { loads.witness(&data_replicas, &before.data_replicas, witness) } else { None };
+        Nodes { data_replicas, witness }
     };
     if nodes == before {
         return None;
@@ -356,14 +360,14 @@ fn better(
     Some(nodes)
 }
 
-fn keepers(
+fn data_replicas(
     loads: &Loads,
     silent: &BTreeSet<NodeId>,
     catalog: &Catalog,
     before: &Nodes,
     replicas: usize,
 ) -> Vec<NodeId> {
-    let mut nodes = before.keepers.clone();
+    let mut nodes = before.data_replicas.clone();
     let spares = |count: usize, nodes: &[NodeId]| {
         let others: Vec<_> = nodes.iter().chain(&before.witness).copied().collect();
         loads.least_loaded(count, &others)
@@ -399,7 +403,7 @@ fn keepers(
     {
         nodes.remove(most);
     }
-    if nodes == before.keepers {
+    if nodes == before.data_replicas {
         rebalance(loads, &mut nodes, before.witness);
     }
     nodes

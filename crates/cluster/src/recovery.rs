@@ -270,10 +270,10 @@ pub fn recover(
 
 /// Where a partition begins anew: where it was to be, or else on any node that is left.
 fn node_for(placement: &Placement, left: &BTreeMap<NodeId, &Survey>, partition: u32) -> NodeId {
-    let keepers = placement.wanted.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+    let data_replicas = placement.wanted.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
     let nodes: Vec<_> = left.keys().copied().collect();
     let any = || nodes[partition as usize % nodes.len()];
-    keepers.into_iter().find(|node| left.contains_key(node)).unwrap_or_else(any)
+    data_replicas.into_iter().find(|node| left.contains_key(node)).unwrap_or_else(any)
 }
 
 #[cfg(test)]

@@ -284,12 +284,12 @@ mod tests {
     fn a_replica_goes_on_rather_than_a_witness() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 2);
         let members = partition.placement().members;
-        let (witnesses, keepers): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.is_witness());
+        let (witnesses, data_replicas): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.is_witness());
         partition.lose(witnesses[0], (9, 99));
-        let after = partition.lose(keepers[0], END);
-        assert!(after.goes_on(keepers[0]) && after.is_waiting(witnesses[0]));
-        let all = partition.lose(keepers[1], END);
-        assert!(all.goes_on(keepers[1]) && all.is_waiting(witnesses[0]), "two of three are enough");
+        let after = partition.lose(data_replicas[0], END);
+        assert!(after.goes_on(data_replicas[0]) && after.is_waiting(witnesses[0]));
+        let all = partition.lose(data_replicas[1], END);
+        assert!(all.goes_on(data_replicas[1]) && all.is_waiting(witnesses[0]), "two of three are enough");
     }
 
     #[test]

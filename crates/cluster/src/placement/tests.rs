@@ -110,8 +110,8 @@ fn who_takes_over_from_a_node_differs() {
     let mut catalog = cluster(3);
     create(&mut catalog, 24, 2);
     let placement = &catalog.by_name("t24").unwrap().placement;
-    let led_by_first = placement.iter().map(Nodes::of).filter(|nodes| nodes.keepers[0] == NodeId(1));
-    let heirs: Vec<NodeId> = led_by_first.map(|nodes| nodes.keepers[1]).collect();
+    let led_by_first = placement.iter().map(Nodes::of).filter(|nodes| nodes.data_replicas[0] == NodeId(1));
+    let heirs: Vec<NodeId> = led_by_first.map(|nodes| nodes.data_replicas[1]).collect();
     let second = heirs.iter().filter(|heir| **heir == NodeId(2)).count();
     assert!(heirs.len() == 8 && second == 4, "{heirs:?}");
 }

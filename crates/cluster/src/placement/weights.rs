@@ -65,8 +65,8 @@ pub fn next_trade(catalog: &Catalog, unfit: &BTreeSet<NodeId>, weights: &Weights
 fn best(loads: &Loads, partitions: &[Weighed], trade: Trade, enough: u64) -> Option<Vec<CatalogCommand>> {
     let mut sums: BTreeMap<NodeId, u64> = loads.table.keys().map(|node| (*node, 0)).collect();
     for Weighed { nodes, weight, .. } in partitions {
-        let bearers = if trade == Trade::Leaders { 1 } else { nodes.keepers.len() };
-        for node in nodes.keepers.iter().take(bearers) {
+        let bearers = if trade == Trade::Leaders { 1 } else { nodes.data_replicas.len() };
+        for node in nodes.data_replicas.iter().take(bearers) {
             sums.entry(*node).and_modify(|sum| *sum += weight);
         }
     }
@@ -83,7 +83,7 @@ fn best(loads: &Loads, partitions: &[Weighed], trade: Trade, enough: u64) -> Opt
         let takes: Vec<_> = partitions.iter().filter(|it| may_go(loads, it, *light, *heavy, trade)).collect();
         let pairs = gives.flat_map(|give| takes.iter().map(move |take| (give, *take)));
         let is_fair = |(give, take): &(&Weighed, &Weighed)| {
-            let leads = |it: &Weighed, node| it.nodes.keepers.first() == Some(&node);
+            let leads = |it: &Weighed, node| it.nodes.data_replicas.first() == Some(&node);
             give.table == take.table && give.weight > take.weight && leads(give, *heavy) == leads(take, *light)
         };
         let left = |(give, take): &(&Weighed, &Weighed)| gap.abs_diff(2 * (give.weight - take.weight));
@@ -98,13 +98,13 @@ fn best(loads: &Loads, partitions: &[Weighed], trade: Trade, enough: u64) -> Opt
 
 /// Whether a partition's leader, or a replica, may go from one node to another.
 fn may_go(loads: &Loads, it: &Weighed, from: NodeId, to: NodeId, trade: Trade) -> bool {
-    let keepers = &it.nodes.keepers;
+    let data_replicas = &it.nodes.data_replicas;
     match trade {
-        Trade::Leaders => keepers.first() == Some(&from) && keepers.contains(&to),
+        Trade::Leaders => data_replicas.first() == Some(&from) && data_replicas.contains(&to),
         Trade::Replicas => {
-            let others: Vec<NodeId> = keepers.iter().copied().filter(|node| *node != from).collect();
-            keepers.contains(&from)
-                && !keepers.contains(&to)
+            let others: Vec<NodeId> = data_replicas.iter().copied().filter(|node| *node != from).collect();
+            data_replicas.contains(&from)
+                && !data_replicas.contains(&to)
                 && it.nodes.witness != Some(to)
                 && (loads.is_near(from, &others) || !loads.is_near(to, &others))
         }
@@ -112,15 +112,15 @@ fn may_go(loads: &Loads, it: &Weighed, from: NodeId, to: NodeId, trade: Trade) -
 }
 
 fn gone(it: &Weighed, from: NodeId, to: NodeId, trade: Trade) -> CatalogCommand {
-    let Nodes { mut keepers, witness } = it.nodes.clone();
+    let Nodes { mut data_replicas, witness } = it.nodes.clone();
     match trade {
         Trade::Leaders => {
-            let at = keepers.iter().position(|node| *node == to).expect("it may go there");
-            keepers.swap(0, at);
+            let at = data_replicas.iter().position(|node| *node == to).expect("it may go there");
+            data_replicas.swap(0, at);
         }
-        Trade::Replicas => keepers.iter_mut().filter(|node| **node == from).for_each(|node| *node = to),
+        Trade::Replicas => data_replicas.iter_mut().filter(|node| **node == from).for_each(|node| *node = to),
     }
-    place(it.table, it.partition, Nodes { keepers, witness })
+    place(it.table, it.partition, Nodes { data_replicas, witness })
 }
 
 #[cfg(test)]
@@ -132,7 +132,7 @@ mod tests {
         let mut sums: BTreeMap<NodeId, u64> = catalog.nodes().map(|node| (node.id, 0)).collect();
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
-                for node in Nodes::of(placement).keepers.iter().take(bearers) {
+                for node in Nodes::of(placement).data_replicas.iter().take(bearers) {
                     *sums.get_mut(node).unwrap() += weigh(&weights[&(table.id, partition)]);
                 }
             }

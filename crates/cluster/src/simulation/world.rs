@@ -502,11 +502,11 @@ impl World {
                 let (mut voters, mut wanted) = (group.voters.clone(), placement.wanted.clone());
                 voters.sort_unstable();
                 wanted.sort_unstable();
-                let keepers = wanted.iter().filter(|it| !it.is_witness()).count();
+                let data_replicas = wanted.iter().filter(|it| !it.is_witness()).count();
                 let is_whole = voters == wanted
                     && !placement.is_moving()
                     && group.leader.is_some()
-                    && keepers == usize::from(table.schema.replicas).min(nodes)
+                    && data_replicas == usize::from(table.schema.replicas).min(nodes)
                     && voters.iter().all(|voter| self.is_sound(group, voter));
                 if !is_whole {
                     return Some(format!("{}.{partition} of {nodes} nodes: {placement:?}, {group:?}", table.id));

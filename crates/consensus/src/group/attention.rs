@@ -4,7 +4,7 @@
 //! like one that lacks as many entries as the log has, which may be few. So the leader also remembers when it last heard of
 //! each member in its term, and what was committed a second or two ago: a member that has that keeps up.
 
-use super::sparing::{is_spared, takes_snapshot};
+use super::standby::{is_on_standby, takes_snapshot};
 use super::{Group, from_raft};
 use tessera_types::ReplicaId;
 
@@ -97,10 +97,10 @@ impl<T> Group<T> {
         };
         let others = raft.prs().iter().filter(|(id, _)| **id != raft.id);
         let view = |(id, progress): (&u64, &raft::Progress)| {
-            // A witness that is spared could have all it lacks at any time.
-            let is_spared = is_spared(progress);
-            let keeps_up = progress.matched > 0 && (is_spared || progress.matched >= self.attention.committed[0]);
-            let owed_bytes = match (is_spared, keeps_up) {
+            // A standby witness could have everything that it lacks at any time.
+            let is_on_standby = is_on_standby(progress);
+            let keeps_up = progress.matched > 0 && (is_on_standby || progress.matched >= self.attention.committed[0]);
+            let owed_bytes = match (is_on_standby, keeps_up) {
                 (true, _) => 0,
                 (false, true) => self.bytes_above(progress.matched),
                 (false, false) => u64::MAX,

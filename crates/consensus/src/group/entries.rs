@@ -1,7 +1,7 @@
 //! Entries on their way: into the log, to the state machine, and out of memory again.
 
 use super::message::{PeerMessage, split_snapshot};
-use super::sparing::takes_snapshot;
+use super::standby::takes_snapshot;
 use super::storage::Held;
 use super::{Group, Inconsistent, PassOutput, Payload, Restore};
 use crate::Committed;

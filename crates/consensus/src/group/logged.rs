@@ -103,8 +103,8 @@ fn weigh(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, b
 pub fn heir(left: &[Left<'_>]) -> Heir {
     // One that has not heard of any members has no state either.
     let informed = || left.iter().enumerate().filter(|(_, it)| !it.logged.voters.is_empty());
-    let keepers = informed().filter(|(_, it)| !it.replica.is_witness());
-    let best = keepers.max_by_key(|(_, it)| (it.logged.end, it.has_tail, !it.logged.takes_snapshot, it.replica));
+    let data_replicas = informed().filter(|(_, it)| !it.replica.is_witness());
+    let best = data_replicas.max_by_key(|(_, it)| (it.logged.end, it.has_tail, !it.logged.takes_snapshot, it.replica));
     // Who the members are is known best by the log that ends last, be it a witness' or not.
     let members = informed().max_by_key(|(_, it)| it.logged.end).map(|(_, it)| it.logged);
     let (Some((at, best)), Some(members)) = (best, members) else { return Heir::Nobody };

@@ -17,7 +17,7 @@ mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
 mod orphans;
-mod sparing;
+mod standby;
 mod storage;
 mod tickets;
 mod witness;
@@ -140,7 +140,7 @@ pub(crate) struct Group<T> {
     hibernation: hibernation::Hibernation,
     freshness: freshness::Freshness,
     witness: witness::Witness,
-    sparing: sparing::Sparing,
+    standby: standby::Standby,
     /// Records that the log is to have before any other.
     owed: Vec<LogRecord>,
     /// Why the replica cannot go on, if a message told so.
@@ -268,7 +268,7 @@ impl<T> Group<T> {
             hibernation: hibernation::Hibernation::default(),
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
-            sparing: sparing::Sparing::default(),
+            standby: standby::Standby::default(),
             owed: records,
             loss: None,
             has_refused: false,
@@ -313,7 +313,7 @@ impl<T> Group<T> {
         }
         let prs = self.node.raft.prs();
         self.snapshots_sent
-            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(sparing::takes_snapshot));
+            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
         if self.is_leader() && self.handed_over == term && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. Whoever leads next, in another term, may have leases again.
@@ -332,7 +332,7 @@ impl<T> Group<T> {
         }
         if self.is_leader() {
             self.count_attention_tick();
-            self.spare_or_tell_witnesses();
+            self.update_standby_witnesses();
         }
         self.lead_no_longer_than_needed();
         // What could not be proposed while another replica was to take over is tried again.

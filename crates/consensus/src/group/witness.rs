@@ -36,8 +36,8 @@ impl<T> Group<T> {
         if !self.is_leader() {
             return self.witness.everybody_has;
         }
-        let keepers = self.node.raft.prs().iter().filter(|(id, _)| !from_raft(**id).is_witness());
-        keepers.map(|(_, progress)| progress.matched).min().unwrap_or(0)
+        let data_replicas = self.node.raft.prs().iter().filter(|(id, _)| !from_raft(**id).is_witness());
+        data_replicas.map(|(_, progress)| progress.matched).min().unwrap_or(0)
     }
 
     /// What a leader tells with a message; see [`PeerMessage`].
@@ -92,7 +92,7 @@ impl<T> Group<T> {
             MemberChange::Voter(id) if !voters.contains(id) => Some(*id),
             _ => None,
         };
-        let (witnesses, keepers): (Vec<ReplicaId>, Vec<ReplicaId>) =
+        let (witnesses, data_replicas): (Vec<ReplicaId>, Vec<ReplicaId>) =
             changes.iter().filter_map(comes).partition(|id| id.is_witness());
         let matched = |id: &ReplicaId| self.node.raft.prs().get(to_raft(*id)).map_or(0, |progress| progress.matched);
         let mut others = voters.iter().filter(|id| !id.is_witness() && **id != self.replica());
@@ -102,7 +102,7 @@ impl<T> Group<T> {
         let is_witnessed = !witnesses.is_empty() || voters.iter().any(|id| id.is_witness());
         let here = if witnesses.is_empty() { 0 } else { self.node.store().truncated().0.max(1) };
         !is_witnessed
-            || (keepers.iter().all(|id| matched(id) >= everybody.max(here))
+            || (data_replicas.iter().all(|id| matched(id) >= everybody.max(here))
                 && others.all(|id| !stays(&id) || matched(id) >= here))
     }
 

@@ -227,7 +227,7 @@ fn a_witness_keeps_what_one_replica_lacks_and_lets_it_lead() {
 
 /// A world of two replicas and a witness in which the first one leads and nothing goes wrong, after a second of writes and
 /// two more; and how many of its messages since then brought the witness entries.
-fn sparing(seed: u64, log: Log) -> (World, usize) {
+fn standby(seed: u64, log: Log) -> (World, usize) {
     let mut world = World::new(seed, Kind { has_witnesses: true, log, ..STEADY });
     world.loss = 0.0;
     (0..200).for_each(|_| world.step());
@@ -247,10 +247,10 @@ fn last_index(world: &World, at: usize) -> u64 {
     world.replicas[at].group.as_ref().expect("it is up").node.raft.raft_log.last_index()
 }
 
-/// Who keeps up needs no witness, and the group rests all the same when there is nothing to do.
+/// Data replicas that keep up need no witness, and the group hibernates all the same when there is nothing to do.
 #[test]
 fn a_witness_hears_of_entries_when_it_is_needed_or_nothing_else_is_to_be_done() {
-    let (mut world, told) = sparing(1, Log::Synced);
+    let (mut world, told) = standby(1, Log::Synced);
     assert_eq!(told, 0, "steps in which the witness was told");
     assert!(last_index(&world, 2) + 300 < last_index(&world, 0));
     let hibernations = world.hibernations;
@@ -259,12 +259,12 @@ fn a_witness_hears_of_entries_when_it_is_needed_or_nothing_else_is_to_be_done() 
     assert!(world.hibernations > hibernations, "{}", world.describe());
 }
 
-/// What a spared witness lacks, both replicas have: whichever is lost, the other one goes on with everything.
+/// Both data replicas have what a standby witness lacks: whichever is lost, the other one goes on with everything.
 #[test]
-fn what_a_witness_was_spared_outlasts_either_replica() {
+fn what_a_standby_witness_lacks_survives_the_loss_of_either_replica() {
     for (seed, lost) in (0..100).zip([0, 1].into_iter().cycle()) {
         for log in [Log::Synced, Log::Volatile] {
-            let (mut world, _) = sparing(seed, log);
+            let (mut world, _) = standby(seed, log);
             let before = world.answers.acknowledged.len();
             world.replicas[lost].group = None;
             for _ in 0..1_000 {

@@ -674,10 +674,10 @@ impl World {
             }
         }
         let nodes: Vec<usize> = (0..self.replicas.len()).collect();
-        let (witnesses, keepers): (Vec<usize>, Vec<usize>) =
+        let (witnesses, data_replicas): (Vec<usize>, Vec<usize>) =
             nodes.iter().partition(|at| self.replicas[**at].id.is_witness());
         let target = self.random.random_range(1..=self.kind.founders.max(3));
-        let mut wanted: Vec<usize> = keepers.choose_multiple(&mut self.random, target).copied().collect();
+        let mut wanted: Vec<usize> = data_replicas.choose_multiple(&mut self.random, target).copied().collect();
         if wanted.len() == 2 {
             // The third vote.
             wanted.extend(witnesses.choose(&mut self.random));
