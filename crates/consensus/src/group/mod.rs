@@ -11,12 +11,12 @@ mod entries;
 pub mod exposure;
 pub(crate) mod freshness;
 mod hibernation;
+mod in_doubt;
 mod lease;
 mod logged;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
-mod orphans;
 mod standby;
 mod storage;
 mod tickets;
@@ -102,7 +102,7 @@ pub(crate) struct Group<T> {
     incoming: AHashMap<(u64, u64), Payload>,
     /// Each waits for its index to be applied. Indexes ascend.
     tickets: VecDeque<(u64, T)>,
-    orphans: orphans::Orphans<T>,
+    in_doubt: in_doubt::InDoubt<T>,
     /// Likewise; each waits for its index to be persisted here.
     early: VecDeque<(u64, T)>,
     /// The entry being put together in this pass.
@@ -245,7 +245,7 @@ impl<T> Group<T> {
             proposed: VecDeque::new(),
             incoming: AHashMap::new(),
             tickets: VecDeque::new(),
-            orphans: orphans::Orphans::default(),
+            in_doubt: in_doubt::InDoubt::default(),
             early: VecDeque::new(),
             building: BytesMut::new(),
             building_sync: false,
@@ -292,7 +292,7 @@ impl<T> Group<T> {
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
-        let is_overdue = self.count_orphans_tick();
+        let is_overdue = self.count_in_doubt_tick();
         if self.is_hibernating() || (self.is_alone && self.is_leader()) {
             return is_overdue;
         }
@@ -441,7 +441,7 @@ impl<T> Group<T> {
     }
 
     fn owes_answers(&self) -> bool {
-        !(self.tickets.is_empty() && self.building_tickets.is_empty() && self.orphans.is_empty())
+        !(self.tickets.is_empty() && self.building_tickets.is_empty() && self.in_doubt.is_empty())
     }
 
     /// Whether there is no other member.
@@ -472,7 +472,7 @@ impl<T> Group<T> {
         if self.serving.is_some() && !self.is_serving() {
             output.deposed.push(self.id);
         }
-        if self.orphans.are_overdue() || self.early_index().is_some() {
+        if self.in_doubt.are_overdue() || self.early_index().is_some() {
             output.answerable.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);

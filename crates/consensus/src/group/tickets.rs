@@ -50,8 +50,8 @@ impl<T> Group<T> {
     /// The next ticket that needs no more waiting, with what became of it.
     pub(crate) fn next_answerable(&mut self) -> Option<(T, Result<(), Failure>)> {
         let applied = self.applied;
-        if let Some(orphan) = self.next_answerable_orphan() {
-            return Some(orphan);
+        if let Some(in_doubt) = self.next_answerable_in_doubt() {
+            return Some(in_doubt);
         }
         if let Some(persisted) = self.early_index() {
             return self.early.pop_front_if(|(index, _)| *index <= persisted).map(|(_, ticket)| (ticket, Ok(())));
@@ -63,7 +63,7 @@ impl<T> Group<T> {
         !self.tickets.is_empty()
             || !self.building_tickets.is_empty()
             || !self.unconfirmed.is_empty()
-            || !self.orphans.is_empty()
+            || !self.in_doubt.is_empty()
             || !self.building_early.is_empty()
             || !self.early.is_empty()
     }
@@ -74,7 +74,7 @@ impl<T> Group<T> {
         self.building_sync = false;
         self.lease = Some(Duration::ZERO);
         let term = self.serving.take().unwrap_or_default();
-        self.orphans.take_in(term, self.tickets.drain(..).chain(self.early.drain(..)));
+        self.in_doubt.take_in(term, self.tickets.drain(..).chain(self.early.drain(..)));
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
         self.building_tickets.drain(..).chain(self.building_early.drain(..)).chain(unconfirmed).collect()
     }
@@ -84,6 +84,6 @@ impl<T> Group<T> {
         let unconfirmed = self.unconfirmed.drain(..).map(|(_, _, ticket)| ticket);
         let proposed = self.tickets.drain(..).chain(self.early.drain(..)).map(|(_, ticket)| ticket);
         let building = self.building_tickets.drain(..).chain(self.building_early.drain(..));
-        self.orphans.drain().chain(proposed).chain(building).chain(unconfirmed)
+        self.in_doubt.drain().chain(proposed).chain(building).chain(unconfirmed)
     }
 }

@@ -1,0 +1,71 @@
+//! In-doubt proposals: what a leader had proposed, and not yet committed, when it stepped down.
+//!
+//! Whether such an entry takes effect is for the next leader to decide. It shows when the entry's index is committed: if the
+//! entry there has the same term, it is the same entry; if it has another term, the proposal never takes effect. So most
+//! commands that were under way when the leader changed get a definite answer a moment later. Only those that stay open for
+//! [`PATIENCE`] are answered as unknown.
+
+use super::Group;
+use crate::Failure;
+use std::collections::VecDeque;
+
+/// Ticks for which an in-doubt proposal waits for news. Elections are over by then, unless there is nobody to elect.
+const PATIENCE: u32 = 60;
+
+pub(super) struct InDoubt<T> {
+    /// Index and term of each proposed entry, with the pending reply. A leader that leads again may step down again, so there may
+    /// be several terms.
+    waiting: VecDeque<(u64, u64, T)>,
+    /// Ticks since the last proposals were taken in.
+    ticks: u32,
+}
+
+impl<T> Default for InDoubt<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), ticks: 0 }
+    }
+}
+
+impl<T> InDoubt<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes the pending replies of entries that were proposed in `term`, which is over.
+    pub(super) fn take_in(&mut self, term: u64, tickets: impl Iterator<Item = (u64, T)>) {
+        self.waiting.extend(tickets.map(|(index, ticket)| (index, term, ticket)));
+        self.waiting.make_contiguous().sort_by_key(|(index, ..)| *index);
+        self.ticks = 0;
+    }
+
+    pub(super) fn are_overdue(&self) -> bool {
+        self.ticks >= PATIENCE && !self.is_empty()
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.waiting.drain(..).map(|(_, _, ticket)| ticket)
+    }
+}
+
+impl<T> Group<T> {
+    /// Counts a tick. Returns whether some proposals have waited too long.
+    pub(super) fn count_in_doubt_tick(&mut self) -> bool {
+        self.in_doubt.ticks = self.in_doubt.ticks.saturating_add(1);
+        self.in_doubt.are_overdue()
+    }
+
+    pub(super) fn next_answerable_in_doubt(&mut self) -> Option<(T, Result<(), Failure>)> {
+        let (index, term, _) = self.in_doubt.waiting.front()?;
+        let outcome = if *index > self.node.raft.raft_log.committed {
+            self.in_doubt.are_overdue().then_some(Err(Failure::Interrupted))?
+        } else {
+            match self.node.store().term_at(*index) {
+                Some(committed) if committed == *term => Ok(()),
+                Some(_) => Err(Failure::NotServing),
+                // A snapshot has replaced that part of the log.
+                None => Err(Failure::Interrupted),
+            }
+        };
+        self.in_doubt.waiting.pop_front().map(|(_, _, ticket)| (ticket, outcome))
+    }
+}
