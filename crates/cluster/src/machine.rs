@@ -141,7 +141,7 @@ impl<L: CatalogListener> CatalogMachine<L> {
 }
 
 /// The answer, which waits for the command to be committed.
-pub struct CatalogTicket {
+pub struct PendingCatalogReply {
     outcome: Result<Changed, CatalogError>,
     reply: CatalogReply,
 }
@@ -153,26 +153,26 @@ fn read_snapshot(index: u64, snapshot: &[u8]) -> Result<CatalogFile, String> {
 
 impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     type Command = CatalogRequest;
-    type Ticket = CatalogTicket;
+    type PendingReply = PendingCatalogReply;
 
     fn evaluate(
         &mut self,
         _group: GroupId,
         request: CatalogRequest,
         payload: &mut BytesMut,
-    ) -> Evaluated<CatalogTicket> {
+    ) -> Evaluated<PendingCatalogReply> {
         let CatalogRequest { command, reply } = request;
         let before = self.ahead.clone();
         let outcome = self.ahead.apply(&command, &self.limits);
         let changes = self.ahead != before;
-        let ticket = CatalogTicket { outcome, reply };
+        let reply = PendingCatalogReply { outcome, reply };
         if !changes {
-            return Evaluated::NoChange { ticket, confirm: false };
+            return Evaluated::NoChange { reply, confirm: false };
         }
         // One command a line: serde_json writes no line breaks.
         serde_json::to_writer(payload.writer(), &command).expect("commands have a JSON form");
         payload.put_u8(b'\n');
-        Evaluated::Replicate { ticket, sync: true, early: false }
+        Evaluated::Replicate { reply, sync: true, leader_acked: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
@@ -193,8 +193,8 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         Ok(Vec::new())
     }
 
-    fn answer(&mut self, ticket: CatalogTicket, outcome: Result<(), Failure>) {
-        (ticket.reply)(outcome.map(|()| ticket.outcome));
+    fn answer(&mut self, pending: PendingCatalogReply, outcome: Result<(), Failure>) {
+        (pending.reply)(outcome.map(|()| pending.outcome));
     }
 
     fn refuse(&mut self, request: CatalogRequest, failure: Failure) {

@@ -71,11 +71,11 @@ struct Sink {
 
 impl StateMachine for Sink {
     type Command = Bytes;
-    type Ticket = ();
+    type PendingReply = ();
 
     fn evaluate(&mut self, _group: GroupId, command: Bytes, payload: &mut BytesMut) -> Evaluated<()> {
         payload.extend_from_slice(&command);
-        Evaluated::Replicate { ticket: (), sync: true, early: false }
+        Evaluated::Replicate { reply: (), sync: true, leader_acked: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}

@@ -9,8 +9,8 @@ use tessera_types::ReplicaId;
 /// [`apply`](Self::apply) makes the change once it is committed. [`answer`](Self::answer) tells whoever sent it.
 pub trait StateMachine {
     type Command: Send + 'static;
-    /// What is needed to answer a command.
-    type Ticket;
+    /// What is needed to answer a command once its outcome is known.
+    type PendingReply;
 
     /// A pass of the loop begins: what is the same for all its commands, such as the time, can be looked up once.
     fn begin_pass(&mut self) {}
@@ -21,7 +21,12 @@ pub trait StateMachine {
     }
 
     /// Appends the command's effect to `payload`.
-    fn evaluate(&mut self, group: GroupId, command: Self::Command, payload: &mut BytesMut) -> Evaluated<Self::Ticket>;
+    fn evaluate(
+        &mut self,
+        group: GroupId,
+        command: Self::Command,
+        payload: &mut BytesMut,
+    ) -> Evaluated<Self::PendingReply>;
 
     /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
@@ -35,10 +40,10 @@ pub trait StateMachine {
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String>;
 
     /// Answers a command: `Ok` once its entry is applied.
-    fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>);
+    fn answer(&mut self, reply: Self::PendingReply, outcome: Result<(), Failure>);
 
-    /// Commands of the group up to this log index have been answered, and may not be applied yet.
-    fn answered_early(&mut self, _group: GroupId, _index: u64) {}
+    /// Leader-acked commands of the group up to this log index are being answered, although they may not be applied yet.
+    fn leader_acked(&mut self, _group: GroupId, _index: u64) {}
 
     /// Refuses a command that was never evaluated.
     fn refuse(&mut self, command: Self::Command, failure: Failure);
@@ -118,12 +123,13 @@ pub trait StateMachine {
 /// What evaluation made of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Evaluated<T> {
-    /// There is a payload. With `sync` the entry must be fsynced before it counts as persisted here. With `early` the command
-    /// is answered when this replica has persisted it; whether it takes effect is for a majority to decide later.
-    Replicate { ticket: T, sync: bool, early: bool },
-    /// Nothing changes, but the answer may rest on entries that are not applied yet, so it waits for those. With `confirm`
-    /// it also waits until a majority has confirmed the leader since, whatever its lease says.
-    NoChange { ticket: T, confirm: bool },
+    /// The command has an effect, which is appended to the payload. With `sync` the entry must be fsynced before it counts as
+    /// persisted on this replica. With `leader_acked` the command is answered when this replica has persisted the entry; a majority
+    /// decides later whether it takes effect.
+    Replicate { reply: T, sync: bool, leader_acked: bool },
+    /// Nothing changes, but the answer may depend on entries that are not applied yet, so it waits for those. With `confirm`
+    /// it also waits until a majority has confirmed, after the command came, that this replica leads, whatever its lease says.
+    NoChange { reply: T, confirm: bool },
     /// The machine has refused the command.
     Refused,
 }

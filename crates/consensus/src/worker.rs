@@ -2,8 +2,8 @@
 //!
 //! **One pass** takes everything that has queued: commands and news from the log. Commands are evaluated one by one,
 //! and a group's effects of the whole pass become one entry. Then every group that was touched hands over what Raft has
-//! ready; all their records go to the log as one batch; what is committed is applied in one call; and tickets are
-//! answered. Nothing ever waits for more to come: while a pass runs or the disk syncs, the next one's work gathers.
+//! ready; all their records go to the log as one batch; what is committed is applied in one call; and pending
+//! replies are sent. Nothing ever waits for more to come: while a pass runs or the disk syncs, the next one's work gathers.
 //!
 //! The loop is the only one that touches groups and state machine, so neither needs a lock. It runs as a task on the
 //! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
@@ -34,7 +34,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// The groups of one worker, their state machine and their loop.
 pub struct Worker<M: StateMachine> {
     machine: M,
-    groups: AHashMap<GroupId, Group<M::Ticket>>,
+    groups: AHashMap<GroupId, Group<M::PendingReply>>,
     /// Replicas that could not go on, and whether the log knows of them.
     aside: AHashMap<GroupId, bool>,
     inbox: Arc<Inbox<M::Command>>,
@@ -110,7 +110,7 @@ impl<M: StateMachine> Worker<M> {
     /// Whether the worker was stopped and nobody waits for it any more, or has waited long enough.
     fn is_done(&self) -> bool {
         self.stopping
-            .is_some_and(|limit| Instant::now() >= limit || self.groups.values().all(|group| !group.has_tickets()))
+            .is_some_and(|limit| Instant::now() >= limit || self.groups.values().all(|group| !group.has_pending()))
     }
 
     fn pass(&mut self, messages: &mut Vec<Message<M::Command>>) {
@@ -221,7 +221,7 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
-        let may_serve = |group: &&mut Group<M::Ticket>| group.is_serving() && !self.arrivals.is_taking(id);
+        let may_serve = |group: &&mut Group<M::PendingReply>| group.is_serving() && !self.arrivals.is_taking(id);
         let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
@@ -241,10 +241,10 @@ impl<M: StateMachine> Worker<M> {
             touch(&mut self.touched, group);
         }
         let closed = match self.machine.evaluate(id, command, &mut group.building) {
-            Evaluated::Replicate { ticket, sync, early } => group.replicate(ticket, sync, early),
-            Evaluated::NoChange { ticket, confirm } => {
-                match group.follow(ticket, confirm, || self.began.elapsed()) {
-                    Some(ticket) => self.machine.answer(ticket, Ok(())),
+            Evaluated::Replicate { reply, sync, leader_acked } => group.replicate(reply, sync, leader_acked),
+            Evaluated::NoChange { reply, confirm } => {
+                match group.follow(reply, confirm, || self.began.elapsed()) {
+                    Some(reply) => self.machine.answer(reply, Ok(())),
                     None => touch(&mut self.touched, group),
                 }
                 return;
@@ -271,8 +271,8 @@ impl<M: StateMachine> Worker<M> {
     /// Lets go of a replica that cannot go on. What it has on disk stays until it is [removed](Self::remove).
     fn set_aside(&mut self, id: GroupId, persistent: bool, reason: &Inconsistent) {
         if let Some(mut group) = self.groups.remove(&id) {
-            for ticket in group.take_tickets() {
-                self.machine.answer(ticket, Err(Failure::Interrupted));
+            for reply in group.take_pending() {
+                self.machine.answer(reply, Err(Failure::Interrupted));
             }
             self.machine.deposed(id);
         }
@@ -286,8 +286,8 @@ impl<M: StateMachine> Worker<M> {
         }
         let persistent = match (self.groups.remove(&id), self.aside.remove(&id)) {
             (Some(mut group), _) => {
-                for ticket in group.take_tickets() {
-                    self.machine.answer(ticket, Err(Failure::Interrupted));
+                for reply in group.take_pending() {
+                    self.machine.answer(reply, Err(Failure::Interrupted));
                 }
                 group.persistent
             }
@@ -369,8 +369,8 @@ impl<M: StateMachine> Worker<M> {
             let Some(group) = self.groups.get_mut(id) else { continue };
             let unproposed = group.depose();
             self.machine.deposed(*id);
-            for ticket in unproposed {
-                self.machine.answer(ticket, Err(Failure::NotServing));
+            for reply in unproposed {
+                self.machine.answer(reply, Err(Failure::NotServing));
             }
         }
     }
@@ -485,22 +485,22 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    fn fail_all(&mut self, which: impl Fn(&Group<M::Ticket>) -> bool) {
+    fn fail_all(&mut self, which: impl Fn(&Group<M::PendingReply>) -> bool) {
         for group in self.groups.values_mut().filter(|group| which(group)) {
-            for ticket in group.take_tickets() {
-                self.machine.answer(ticket, Err(Failure::Interrupted));
+            for reply in group.take_pending() {
+                self.machine.answer(reply, Err(Failure::Interrupted));
             }
         }
     }
 }
 
-/// Answers every ticket that needs no more waiting.
-fn answer<M: StateMachine>(machine: &mut M, group: &mut Group<M::Ticket>) {
-    if let Some(index) = group.early_index() {
-        machine.answered_early(group.id, index);
+/// Sends every pending reply that can be sent now.
+fn answer<M: StateMachine>(machine: &mut M, group: &mut Group<M::PendingReply>) {
+    if let Some(index) = group.leader_acked_index() {
+        machine.leader_acked(group.id, index);
     }
-    while let Some((ticket, outcome)) = group.next_answerable() {
-        machine.answer(ticket, outcome);
+    while let Some((reply, outcome)) = group.next_answerable() {
+        machine.answer(reply, outcome);
     }
 }
 

@@ -54,7 +54,7 @@ impl PartitionsMachine {
 
 impl StateMachine for PartitionsMachine {
     type Command = WriteCommand;
-    type Ticket = Ticket;
+    type PendingReply = Ticket;
 
     fn begin_pass(&mut self) {
         self.now = self.host.clock.now();
@@ -79,11 +79,11 @@ impl StateMachine for PartitionsMachine {
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
         if ticket.evaluate(&mut transaction) == Verdict::Abandon {
             transaction.abandon();
-            return Evaluated::NoChange { ticket, confirm };
+            return Evaluated::NoChange { reply: ticket, confirm };
         }
         let changes = transaction.into_changes();
         if changes.is_empty() {
-            return Evaluated::NoChange { ticket, confirm };
+            return Evaluated::NoChange { reply: ticket, confirm };
         }
         *told = changes.time().map_or(*told, |time| time.max(*told));
         let watched = &table.partitions[*partition as usize].watched;
@@ -99,7 +99,7 @@ impl StateMachine for PartitionsMachine {
         if hot_keys.is_counting() {
             changes.hash_keys(payload).for_each(|hash_key| hot_keys.write(hash_key));
         }
-        Evaluated::Replicate { ticket, sync, early }
+        Evaluated::Replicate { reply: ticket, sync, leader_acked: early }
     }
 
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
@@ -153,7 +153,7 @@ impl StateMachine for PartitionsMachine {
         ticket.answer(outcome.map_err(request_error));
     }
 
-    fn answered_early(&mut self, group: GroupId, index: u64) {
+    fn leader_acked(&mut self, group: GroupId, index: u64) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
             table.partitions[*partition as usize].answered_early.fetch_max(index, Ordering::AcqRel);
         }

@@ -66,7 +66,7 @@ impl<T> Group<T> {
             && self.hibernation.idle_ticks >= HIBERNATE_TICKS
             && self.is_serving()
             && !self.is_alone
-            && !self.has_tickets()
+            && !self.has_pending()
             && self.applied == last
             && !self.is_changing()
             && raft.lead_transferee.is_none()

@@ -32,8 +32,8 @@ impl<T> InDoubt<T> {
     }
 
     /// Takes the pending replies of entries that were proposed in `term`, which is over.
-    pub(super) fn take_in(&mut self, term: u64, tickets: impl Iterator<Item = (u64, T)>) {
-        self.waiting.extend(tickets.map(|(index, ticket)| (index, term, ticket)));
+    pub(super) fn take_in(&mut self, term: u64, replies: impl Iterator<Item = (u64, T)>) {
+        self.waiting.extend(replies.map(|(index, reply)| (index, term, reply)));
         self.waiting.make_contiguous().sort_by_key(|(index, ..)| *index);
         self.ticks = 0;
     }
@@ -43,7 +43,7 @@ impl<T> InDoubt<T> {
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.waiting.drain(..).map(|(_, _, ticket)| ticket)
+        self.waiting.drain(..).map(|(_, _, reply)| reply)
     }
 }
 
@@ -66,6 +66,6 @@ impl<T> Group<T> {
                 None => Err(Failure::Interrupted),
             }
         };
-        self.in_doubt.waiting.pop_front().map(|(_, _, ticket)| (ticket, outcome))
+        self.in_doubt.waiting.pop_front().map(|(_, _, reply)| (reply, outcome))
     }
 }

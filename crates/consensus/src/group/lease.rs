@@ -15,13 +15,13 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_millis((ELECTION_TICKS as u64 - 1) * 50 * 9 / 10);
 
 impl<T> Group<T> {
-    /// Takes a ticket for a command that changed nothing. Gives it back if nothing is on its way that the answer could rest
-    /// on, and nobody else leads; with `confirm` a majority is to say so, not a lease. `now` is asked for the time since the
-    /// worker began if that matters.
-    pub(crate) fn follow(&mut self, ticket: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
+    /// Keeps the pending reply of a command that changes nothing. Returns it if it can be answered at once: no entry that the
+    /// answer could depend on is on its way, and the lease shows that nobody else leads. With `confirm` a majority must confirm
+    /// that instead of the lease. `now` returns the time since the worker began; it is called only if the time matters.
+    pub(crate) fn follow(&mut self, reply: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
         if !self.building.is_empty() {
             // That its entry is committed will tell that nobody else led.
-            self.building_tickets.push(ticket);
+            self.building_pending.push(reply);
             return None;
         }
         let last = self.node.raft.raft_log.last_index();
@@ -29,26 +29,26 @@ impl<T> Group<T> {
             let now = now();
             if confirm || now >= until {
                 self.wake();
-                self.unconfirmed.push((last, now, ticket));
+                self.unconfirmed.push((last, now, reply));
                 return None;
             }
         }
         if last <= self.applied {
-            return Some(ticket);
+            return Some(reply);
         }
-        self.tickets.push_back((last, ticket));
+        self.pending.push_back((last, reply));
         None
     }
 
     /// A majority confirmed this leader after `asked`.
     fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
-        for (index, came, ticket) in std::mem::take(&mut self.unconfirmed) {
+        for (index, came, reply) in std::mem::take(&mut self.unconfirmed) {
             if came > asked {
-                self.unconfirmed.push((index, came, ticket));
+                self.unconfirmed.push((index, came, reply));
                 continue;
             }
-            let place = self.tickets.partition_point(|(earlier, _)| *earlier <= index);
-            self.tickets.insert(place, (index, ticket));
+            let place = self.pending.partition_point(|(earlier, _)| *earlier <= index);
+            self.pending.insert(place, (index, reply));
             output.answerable.push(self.id);
         }
     }

@@ -17,9 +17,9 @@ mod logged;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
+mod pending;
 mod standby;
 mod storage;
-mod tickets;
 mod witness;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
@@ -88,7 +88,7 @@ fn from_raft(number: u64) -> ReplicaId {
     ReplicaId { node: NodeId((number >> 32) as u32), incarnation: number as u32 }
 }
 
-/// A group with `T` as tickets of the commands on their way.
+/// A group; `T` is a pending reply.
 pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
     pub(crate) persistent: bool,
@@ -100,16 +100,16 @@ pub(crate) struct Group<T> {
     /// entries back in [`Self::collect`].
     proposed: VecDeque<(u64, Payload)>,
     incoming: AHashMap<(u64, u64), Payload>,
-    /// Each waits for its index to be applied. Indexes ascend.
-    tickets: VecDeque<(u64, T)>,
+    /// Pending replies, each with the index of the entry that must be applied first. Indexes ascend.
+    pending: VecDeque<(u64, T)>,
     in_doubt: in_doubt::InDoubt<T>,
-    /// Likewise; each waits for its index to be persisted here.
-    early: VecDeque<(u64, T)>,
+    /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this replica first.
+    leader_acked: VecDeque<(u64, T)>,
     /// The entry being put together in this pass.
     pub(crate) building: BytesMut,
     building_sync: bool,
-    building_tickets: Vec<T>,
-    building_early: Vec<T>,
+    building_pending: Vec<T>,
+    building_leader_acked: Vec<T>,
     applied: u64,
     /// Readies that wait for the log, by number, with the messages that must not be sent before.
     waiting: VecDeque<(u64, Vec<Message>)>,
@@ -129,7 +129,8 @@ pub(crate) struct Group<T> {
     serving: Option<u64>,
     /// Until when nobody else leads; `None` is for ever.
     lease: Option<Duration>,
-    /// Tickets that changed nothing and came when there was no lease: index to be applied first, and when they came.
+    /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied first, and
+    /// when the command came.
     unconfirmed: Vec<(u64, Duration, T)>,
     /// When confirmation was last asked for.
     asked: Duration,
@@ -194,7 +195,7 @@ pub(crate) struct PassOutput {
     pub(crate) deposed: Vec<GroupId>,
     /// Groups of which another leader is known, with the term.
     pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
-    /// Groups whose tickets may be answerable although nothing was applied.
+    /// Groups that may have replies to send although nothing was applied.
     pub(crate) answerable: Vec<GroupId>,
     /// Witnesses, with the index of entries that are committed and not to be applied.
     pub(crate) witnessed: Vec<(GroupId, u64)>,
@@ -244,13 +245,13 @@ impl<T> Group<T> {
             is_alone: false,
             proposed: VecDeque::new(),
             incoming: AHashMap::new(),
-            tickets: VecDeque::new(),
+            pending: VecDeque::new(),
             in_doubt: in_doubt::InDoubt::default(),
-            early: VecDeque::new(),
+            leader_acked: VecDeque::new(),
             building: BytesMut::new(),
             building_sync: false,
-            building_tickets: Vec::new(),
-            building_early: Vec::new(),
+            building_pending: Vec::new(),
+            building_leader_acked: Vec::new(),
             applied,
             waiting: VecDeque::new(),
             synced_ready: 0,
@@ -441,7 +442,7 @@ impl<T> Group<T> {
     }
 
     fn owes_answers(&self) -> bool {
-        !(self.tickets.is_empty() && self.building_tickets.is_empty() && self.in_doubt.is_empty())
+        !(self.pending.is_empty() && self.building_pending.is_empty() && self.in_doubt.is_empty())
     }
 
     /// Whether there is no other member.
@@ -472,7 +473,7 @@ impl<T> Group<T> {
         if self.serving.is_some() && !self.is_serving() {
             output.deposed.push(self.id);
         }
-        if self.in_doubt.are_overdue() || self.early_index().is_some() {
+        if self.in_doubt.are_overdue() || self.leader_acked_index().is_some() {
             output.answerable.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);

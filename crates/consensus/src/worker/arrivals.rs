@@ -158,11 +158,16 @@ mod tests {
 
     impl StateMachine for Slow {
         type Command = Sender<Result<(), Failure>>;
-        type Ticket = Sender<Result<(), Failure>>;
+        type PendingReply = Sender<Result<(), Failure>>;
 
-        fn evaluate(&mut self, _: GroupId, command: Self::Command, payload: &mut BytesMut) -> Evaluated<Self::Ticket> {
+        fn evaluate(
+            &mut self,
+            _: GroupId,
+            command: Self::Command,
+            payload: &mut BytesMut,
+        ) -> Evaluated<Self::PendingReply> {
             payload.extend_from_slice(b"x");
-            Evaluated::Replicate { ticket: command, sync: false, early: false }
+            Evaluated::Replicate { reply: command, sync: false, leader_acked: false }
         }
 
         fn proposed(&mut self, _: GroupId, _: u64, _: &Bytes) {}
@@ -172,8 +177,8 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>) {
-            let _ = ticket.send(outcome);
+        fn answer(&mut self, reply: Self::PendingReply, outcome: Result<(), Failure>) {
+            let _ = reply.send(outcome);
         }
 
         fn refuse(&mut self, command: Self::Command, failure: Failure) {

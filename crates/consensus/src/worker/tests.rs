@@ -31,14 +31,14 @@ struct Add {
 
 impl StateMachine for Sums {
     type Command = Add;
-    type Ticket = Sender<Result<(), Failure>>;
+    type PendingReply = Sender<Result<(), Failure>>;
 
-    fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut BytesMut) -> Evaluated<Self::Ticket> {
+    fn evaluate(&mut self, _group: GroupId, command: Add, payload: &mut BytesMut) -> Evaluated<Self::PendingReply> {
         if command.number == 0 {
-            return Evaluated::NoChange { ticket: command.reply, confirm: false };
+            return Evaluated::NoChange { reply: command.reply, confirm: false };
         }
         payload.extend_from_slice(&command.number.to_le_bytes().repeat(command.times));
-        Evaluated::Replicate { ticket: command.reply, sync: command.sync, early: false }
+        Evaluated::Replicate { reply: command.reply, sync: command.sync, leader_acked: false }
     }
 
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
@@ -57,8 +57,8 @@ impl StateMachine for Sums {
         Ok(slow.iter().copied().collect())
     }
 
-    fn answer(&mut self, ticket: Self::Ticket, outcome: Result<(), Failure>) {
-        let _ = ticket.send(outcome);
+    fn answer(&mut self, reply: Self::PendingReply, outcome: Result<(), Failure>) {
+        let _ = reply.send(outcome);
     }
 
     fn refuse(&mut self, command: Add, failure: Failure) {
