@@ -11,7 +11,7 @@
 
 use crate::group::freshness::Fresh;
 use crate::group::message::PeerMessage;
-use crate::group::{Group, Inconsistent, PassOutput, Readies, TICK};
+use crate::group::{Group, Inconsistent, PassOutput, ReadyNumbers, TICK};
 use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use ahash::AHashMap;
@@ -358,7 +358,7 @@ impl<M: StateMachine> Worker<M> {
             if let Some(transport) = self.transport.as_ref().filter(|_| !output.messages.is_empty()) {
                 transport.send(output.messages);
             }
-            self.append(output.records, output.written, output.waiting, output.sync);
+            self.append(output.records, output.awaiting_stage, output.awaiting_fsync, output.sync);
             self.unapplied.append(&mut output.committed);
             self.apply();
         }
@@ -398,35 +398,41 @@ impl<M: StateMachine> Worker<M> {
         touch(&mut self.touched, group);
     }
 
-    /// Hands records to the log. The readies `written` count as soon as the records outlive the process, those `waiting` when
-    /// the log has them, fsynced if `sync`.
-    fn append(&mut self, records: Vec<LogRecord>, mut written: Readies, waiting: Readies, sync: bool) {
-        if records.is_empty() && written.is_empty() && waiting.is_empty() {
+    /// Hands records to the log. The Readies in `awaiting_stage` are persisted as soon as the records survive the process, those in
+    /// `awaiting_fsync` when the log has the records, fsynced if `sync`.
+    fn append(
+        &mut self,
+        records: Vec<LogRecord>,
+        mut awaiting_stage: ReadyNumbers,
+        awaiting_fsync: ReadyNumbers,
+        sync: bool,
+    ) {
+        if records.is_empty() && awaiting_stage.is_empty() && awaiting_fsync.is_empty() {
             return;
         }
         let log = self.log.as_ref().expect("a persistent group is started with a log");
-        let completion = |readies: Readies| -> Completion {
+        let completion = |readies: ReadyNumbers| -> Completion {
             let inbox = self.inbox.clone();
             Box::new(move |outcome| {
-                // After a failure the readies never count as persisted; the loop sees the log's status.
+                // After a failure the Readies never count as persisted; the loop sees the log's status.
                 if outcome.is_ok() {
                     inbox.push(Message::Persisted(readies));
                 }
             })
         };
-        if written.is_empty() {
-            let completion = (!waiting.is_empty()).then(|| completion(waiting));
+        if awaiting_stage.is_empty() {
+            let completion = (!awaiting_fsync.is_empty()).then(|| completion(awaiting_fsync));
             return log.submit(LogBatch { records, sync, completion });
         }
         log.stage(records, sync, |is_staged| {
-            let mut later = if is_staged { Readies::new() } else { std::mem::take(&mut written) };
-            later.extend(waiting);
+            let mut later = if is_staged { ReadyNumbers::new() } else { std::mem::take(&mut awaiting_stage) };
+            later.extend(awaiting_fsync);
             (!later.is_empty()).then(|| completion(later))
         });
-        self.persisted(written);
+        self.persisted(awaiting_stage);
     }
 
-    fn persisted(&mut self, readies: Readies) {
+    fn persisted(&mut self, readies: ReadyNumbers) {
         for (id, number) in readies {
             if let Some(group) = self.groups.get_mut(&id) {
                 group.persisted(number);

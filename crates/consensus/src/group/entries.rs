@@ -132,9 +132,9 @@ impl<T> Group<T> {
         Ok(())
     }
 
-    /// The log has fsynced the ready of that number, and with it all before.
+    /// The log has persisted the Ready of that number, and all before it.
     pub(crate) fn persisted(&mut self, number: u64) {
-        while let Some((_, messages)) = self.waiting.pop_front_if(|(waiting, _)| *waiting <= number) {
+        while let Some((_, messages)) = self.awaiting_log.pop_front_if(|(waiting, _)| *waiting <= number) {
             self.released.extend(messages);
         }
         self.node.on_persist_ready(number);

@@ -106,7 +106,7 @@ impl Exposed {
         output.witnessed.iter().for_each(|(_, index)| _ = self.group.applied(*index));
         output.committed.iter().for_each(|committed| _ = self.group.applied(committed.index));
         output.snapshots_wanted.iter().for_each(|_| self.group.offer_snapshot(self.group.applied, vec![1]));
-        self.unpersisted.extend(output.written.iter().chain(&output.waiting).map(|(_, number)| *number));
+        self.unpersisted.extend(output.awaiting_stage.iter().chain(&output.awaiting_fsync).map(|(_, number)| *number));
         true
     }
 

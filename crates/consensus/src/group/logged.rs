@@ -222,7 +222,7 @@ mod tests {
             group.tick(now);
             let mut output = PassOutput::default();
             group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
-            output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+            output.awaiting_stage.iter().chain(&output.awaiting_fsync).for_each(|(_, number)| group.persisted(*number));
             for committed in &output.committed {
                 applied.push((committed.index, committed.payloads.len()));
                 group.applied(committed.index);
@@ -258,7 +258,7 @@ mod tests {
         let mut output = PassOutput::default();
         for _ in 0..4 {
             alone.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();
-            output.written.iter().chain(&output.waiting).for_each(|(_, number)| alone.persisted(*number));
+            output.awaiting_stage.iter().chain(&output.awaiting_fsync).for_each(|(_, number)| alone.persisted(*number));
         }
         assert_eq!(alone.members(), (vec![id(1)], vec![id(4)]));
     }
@@ -306,7 +306,11 @@ mod tests {
                 group.tick(now);
                 let mut output = PassOutput::default();
                 group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
-                output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+                output
+                    .awaiting_stage
+                    .iter()
+                    .chain(&output.awaiting_fsync)
+                    .for_each(|(_, number)| group.persisted(*number));
                 output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
                 messages.append(&mut output.messages);
             }

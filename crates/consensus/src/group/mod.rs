@@ -111,11 +111,11 @@ pub(crate) struct Group<T> {
     building_pending: Vec<T>,
     building_leader_acked: Vec<T>,
     applied: u64,
-    /// Readies that wait for the log, by number, with the messages that must not be sent before.
-    waiting: VecDeque<(u64, Vec<Message>)>,
-    /// Number of the last ready that waits for an fsync, or did.
+    /// ReadyNumbers that wait for the log, by number, with the messages that must not be sent before.
+    awaiting_log: VecDeque<(u64, Vec<Message>)>,
+    /// Number of the last Ready that waits, or waited, for an fsync.
     synced_ready: u64,
-    /// Messages that need wait no longer.
+    /// Messages that may be sent now, because their Ready is persisted.
     released: Vec<Message>,
     /// Time since the process began, as of the last tick.
     now: Duration,
@@ -177,17 +177,17 @@ pub struct GroupView {
     pub stranded: Vec<ReplicaId>,
 }
 
-/// What Raft had ready and is to hear of again: groups, each with the number of its ready.
-pub(crate) type Readies = Vec<(GroupId, u64)>;
+/// Raft `Ready`s that wait to be persisted: groups, each with the number of its Ready.
+pub(crate) type ReadyNumbers = Vec<(GroupId, u64)>;
 
 /// What a pass has to do outside of the groups.
 #[derive(Default)]
 pub(crate) struct PassOutput {
     pub(crate) records: Vec<LogRecord>,
-    /// Readies that count as persisted once the records outlive the process.
-    pub(crate) written: Readies,
-    /// Those that wait for an fsync, this one if `sync` or an earlier one.
-    pub(crate) waiting: Readies,
+    /// ReadyNumbers that count as persisted once the records outlive the process.
+    pub(crate) awaiting_stage: ReadyNumbers,
+    /// Readies that wait for an fsync: the one of these records if `sync`, otherwise an earlier one.
+    pub(crate) awaiting_fsync: ReadyNumbers,
     pub(crate) sync: bool,
     pub(crate) committed: Vec<Committed>,
     pub(crate) messages: Vec<PeerMessage>,
@@ -253,7 +253,7 @@ impl<T> Group<T> {
             building_pending: Vec::new(),
             building_leader_acked: Vec::new(),
             applied,
-            waiting: VecDeque::new(),
+            awaiting_log: VecDeque::new(),
             synced_ready: 0,
             released: Vec::new(),
             now: Duration::ZERO,
@@ -514,17 +514,18 @@ impl<T> Group<T> {
             sync |= appended.sync;
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A ready that came back counts for all before it, so none may overtake one that still waits. A replica must not
-            // forget what it said it has, even if its process is killed; one that is alone says so of payloads only.
+            // A Ready that is reported as persisted counts for all before it, so none may overtake one that still waits. A replica
+            // must not forget entries that it acknowledged to its leader, even if its process is killed. One that has no peers
+            // acknowledges only payloads, to clients.
             let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
-            if self.persistent && (sync || is_written || !self.waiting.is_empty()) {
+            if self.persistent && (sync || is_written || !self.awaiting_log.is_empty()) {
                 if sync {
                     self.synced_ready = ready.number();
                     output.sync = true;
                 }
-                self.waiting.push_back((ready.number(), held_back));
-                let waits_for_sync = self.waiting.front().is_some_and(|(first, _)| *first <= self.synced_ready);
-                let readies = if waits_for_sync { &mut output.waiting } else { &mut output.written };
+                self.awaiting_log.push_back((ready.number(), held_back));
+                let waits_for_sync = self.awaiting_log.front().is_some_and(|(first, _)| *first <= self.synced_ready);
+                let readies = if waits_for_sync { &mut output.awaiting_fsync } else { &mut output.awaiting_stage };
                 readies.push((self.id, ready.number()));
                 self.node.advance_append_async(ready);
             } else {

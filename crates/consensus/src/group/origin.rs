@@ -335,7 +335,11 @@ mod tests {
                 group.tick(now);
                 let mut output = PassOutput::default();
                 group.collect(&mut output, &mut |_, _, _| Ok(())).expect("sound");
-                output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+                output
+                    .awaiting_stage
+                    .iter()
+                    .chain(&output.awaiting_fsync)
+                    .for_each(|(_, number)| group.persisted(*number));
                 output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
                 let is_snapshot =
                     |message: &super::super::PeerMessage| message.message.msg_type() == MessageType::MsgSnapshot;

@@ -3,7 +3,7 @@
 use crate::GroupId;
 use crate::group::message::PeerMessage;
 use crate::group::origin::last_entry;
-use crate::group::{GroupSettings, GroupView, MemberChange, Readies};
+use crate::group::{GroupSettings, GroupView, MemberChange, ReadyNumbers};
 use crate::log::RecoveredGroup;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) enum Message<C> {
     Command(GroupId, C),
     Start(GroupStart),
     Remove(GroupId),
-    Persisted(Readies),
+    Persisted(ReadyNumbers),
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
     HandOver(GroupId, ReplicaId),

@@ -18,7 +18,7 @@ fn run_alone(settings: GroupSettings, recovered: RecoveredGroup, mut state: Stat
         group.tick(now);
         let mut output = PassOutput::default();
         group.collect(&mut output, &mut |_, _, _| Ok(())).expect("it goes on");
-        output.written.iter().chain(&output.waiting).for_each(|(_, number)| group.persisted(*number));
+        output.awaiting_stage.iter().chain(&output.awaiting_fsync).for_each(|(_, number)| group.persisted(*number));
         for committed in output.committed {
             if state.applied < committed.index {
                 state.applied = committed.index;

@@ -537,7 +537,7 @@ fn a_replica_has_an_entry_when_it_is_written_not_before() {
     };
     let output = collect(&mut group);
     assert!(output.messages.is_empty() && output.records.len() == 1, "nothing is said yet");
-    let [(_, number)] = output.written[..] else { panic!("it waits for the log") };
+    let [(_, number)] = output.awaiting_stage[..] else { panic!("it waits for the log") };
     assert!(!output.sync, "it need not be fsynced");
     group.persisted(number);
     let said = collect(&mut group).messages;

@@ -364,8 +364,8 @@ impl World {
             if !output.snapshots_wanted.is_empty() {
                 group.offer_snapshot(replica.state.applied, replica.state.to_snapshot());
             }
-            let last = |readies: &Readies| readies.last().map(|(_, number)| *number);
-            let (is_written, waits) = (last(&output.written), last(&output.waiting));
+            let last = |readies: &ReadyNumbers| readies.last().map(|(_, number)| *number);
+            let (is_written, waits) = (last(&output.awaiting_stage), last(&output.awaiting_fsync));
             if !output.records.is_empty() || waits.is_some() {
                 replica.disk.unsynced.push((output.records, waits));
             }
