@@ -15,10 +15,10 @@ use crate::group::{Group, Inconsistent, PassOutput, ReadyNumbers, TICK};
 use crate::log::{Completion, LogBatch, LogRecord, LogStatus, SharedLog};
 use crate::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use ahash::AHashMap;
-use arrivals::Arrivals;
-use behind::Behind;
+use apply_backlog::ApplyBacklog;
 use inbox::Message;
 pub use inbox::{GroupStart, Inbox, InboxFull, Look, Transport};
+use snapshot_installs::SnapshotInstalls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,12 +42,12 @@ pub struct Worker<M: StateMachine> {
     transport: Option<Arc<dyn Transport>>,
     /// What time is counted from.
     began: Moment,
-    arrivals: Arrivals,
+    snapshot_installs: SnapshotInstalls,
     /// Groups that this pass touched.
     touched: Vec<GroupId>,
-    /// Committed, but the state machine could not take it; tried again before anything else.
+    /// Committed entries that the state machine could not apply. They are submitted again before any others.
     unapplied: Vec<Committed>,
-    behind: Behind,
+    apply_backlog: ApplyBacklog,
     apply_failure: Option<String>,
     /// Since when the disk has refused.
     refusing: Option<Instant>,
@@ -66,10 +66,10 @@ impl<M: StateMachine> Worker<M> {
             aside: AHashMap::new(),
             inbox,
             log,
-            arrivals: Arrivals::default(),
+            snapshot_installs: SnapshotInstalls::default(),
             touched: Vec::new(),
             unapplied: Vec::new(),
-            behind: Behind::default(),
+            apply_backlog: ApplyBacklog::default(),
             apply_failure: None,
             refusing: None,
             stopping: None,
@@ -178,7 +178,7 @@ impl<M: StateMachine> Worker<M> {
     fn tick(&mut self) {
         let now = self.began.elapsed();
         for group in self.groups.values_mut().filter(|group| !group.is_hibernating()) {
-            if self.arrivals.is_taking(group.id) {
+            if self.snapshot_installs.is_installing(group.id) {
                 continue;
             }
             let mut is_touched = group.tick(now);
@@ -221,7 +221,8 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn evaluate(&mut self, id: GroupId, command: M::Command, refusal: Option<&Failure>) {
-        let may_serve = |group: &&mut Group<M::PendingReply>| group.is_serving() && !self.arrivals.is_taking(id);
+        let may_serve =
+            |group: &&mut Group<M::PendingReply>| group.is_serving() && !self.snapshot_installs.is_installing(id);
         let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
@@ -231,7 +232,7 @@ impl<M: StateMachine> Worker<M> {
             let failure = if is_hopeful { Failure::NotServing } else { failure.clone() };
             return self.machine.refuse(command, failure);
         }
-        if self.behind.is_full(id) {
+        if self.apply_backlog.is_full(id) {
             return self.machine.refuse(command, Failure::Busy);
         }
         if self.machine.begins_entry(&command)
@@ -281,8 +282,8 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn remove(&mut self, id: GroupId) {
-        if !self.arrivals.may_leave(id) || !self.behind.may_leave(id) {
-            return; // once its state is no longer being replaced, or written to
+        if !self.snapshot_installs.may_be_removed(id) || !self.apply_backlog.may_be_removed(id) {
+            return; // it is removed once its state is no longer being replaced, or written to
         }
         let persistent = match (self.groups.remove(&id), self.aside.remove(&id)) {
             (Some(mut group), _) => {
@@ -321,7 +322,7 @@ impl<M: StateMachine> Worker<M> {
             for id in std::mem::take(&mut self.touched) {
                 let Some(group) = self.groups.get_mut(&id) else { continue };
                 group.in_pass = false;
-                if self.arrivals.is_taking(id) {
+                if self.snapshot_installs.is_installing(id) {
                     continue;
                 }
                 if let Some((index, payload)) = group.propose() {
@@ -388,7 +389,7 @@ impl<M: StateMachine> Worker<M> {
             return self.snapshot_arrived(message);
         }
         let Some(group) = self.groups.get_mut(&id) else { return };
-        if self.arrivals.is_taking(id) || (message.has_entries() && self.behind.is_full(id)) {
+        if self.snapshot_installs.is_installing(id) || (message.has_entries() && self.apply_backlog.is_full(id)) {
             return; // as if it had got lost
         }
         group.step(message);
@@ -442,7 +443,7 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn apply(&mut self) {
-        self.behind.take_later(&mut self.unapplied);
+        self.apply_backlog.hold_back_later(&mut self.unapplied);
         if self.unapplied.is_empty() {
             return;
         }
@@ -470,7 +471,7 @@ impl<M: StateMachine> Worker<M> {
         self.apply_failure = None;
         for committed in self.unapplied.drain(..) {
             if slow.contains(&committed.group) {
-                self.behind.push(committed);
+                self.apply_backlog.push(committed);
                 continue;
             }
             let Some(group) = self.groups.get_mut(&committed.group) else { continue };
@@ -516,8 +517,8 @@ fn touch<T>(touched: &mut Vec<GroupId>, group: &mut Group<T>) {
     }
 }
 
-mod arrivals;
-mod behind;
+mod apply_backlog;
 mod inbox;
+mod snapshot_installs;
 #[cfg(test)]
 mod tests;

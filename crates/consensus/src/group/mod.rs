@@ -111,7 +111,7 @@ pub(crate) struct Group<T> {
     building_pending: Vec<T>,
     building_leader_acked: Vec<T>,
     applied: u64,
-    /// ReadyNumbers that wait for the log, by number, with the messages that must not be sent before.
+    /// Numbers of Readies that wait for the log, with the messages that must not be sent before the log has them.
     awaiting_log: VecDeque<(u64, Vec<Message>)>,
     /// Number of the last Ready that waits, or waited, for an fsync.
     synced_ready: u64,
@@ -184,7 +184,7 @@ pub(crate) type ReadyNumbers = Vec<(GroupId, u64)>;
 #[derive(Default)]
 pub(crate) struct PassOutput {
     pub(crate) records: Vec<LogRecord>,
-    /// ReadyNumbers that count as persisted once the records outlive the process.
+    /// Readies that are persisted once the records survive the process.
     pub(crate) awaiting_stage: ReadyNumbers,
     /// Readies that wait for an fsync: the one of these records if `sync`, otherwise an earlier one.
     pub(crate) awaiting_fsync: ReadyNumbers,

@@ -1,9 +1,9 @@
-//! Snapshots on their way into groups.
+//! The installation of snapshots.
 //!
-//! A leader's message only names a snapshot. The state machine fetches what it names, which may take long, while the group
-//! goes on as it is. Then the group stands still, hears and says nothing. The log is told what is about to happen, since the
-//! state is on disk before the log can know that it is; and then the state is replaced. That may take a while too, and the loop
-//! goes on with other groups. Then Raft gets the message, and takes the snapshot for installed.
+//! A leader's message only names a snapshot. The state machine fetches the content, which may take long, while the group
+//! goes on. Then the group pauses: it receives and sends nothing. The log records which snapshot is about to be installed,
+//! because the new state is on disk before the log can say so. Then the state is replaced, which may take long too, while the
+//! loop goes on with other groups. At last Raft receives the message and considers the snapshot as installed.
 
 use super::inbox::Message;
 use super::{StateMachine, Worker, touch};
@@ -14,35 +14,35 @@ use crate::log::{LogBatch, LogError};
 use ahash::AHashMap;
 
 #[derive(Default)]
-pub(super) struct Arrivals {
-    by_group: AHashMap<GroupId, Arrival>,
+pub(super) struct SnapshotInstalls {
+    by_group: AHashMap<GroupId, SnapshotInstall>,
 }
 
-struct Arrival {
+struct SnapshotInstall {
     message: PeerMessage,
-    /// Whether the state is being replaced by it.
-    is_taking: bool,
-    /// Whether the group is to be removed after that.
-    is_leaving: bool,
+    /// Whether it is replacing the state now; before, it is being fetched.
+    is_installing: bool,
+    /// Whether the group is to be removed when the state is replaced.
+    is_removed_after: bool,
 }
 
-impl Arrivals {
+impl SnapshotInstalls {
     /// Whether the group's state is being replaced.
-    pub(super) fn is_taking(&self, group: GroupId) -> bool {
-        !self.by_group.is_empty() && self.by_group.get(&group).is_some_and(|arrival| arrival.is_taking)
+    pub(super) fn is_installing(&self, group: GroupId) -> bool {
+        !self.by_group.is_empty() && self.by_group.get(&group).is_some_and(|install| install.is_installing)
     }
 
-    /// The snapshot of that index, if the group's state is being replaced by it.
-    fn taking(&self, group: GroupId, index: u64) -> Option<&Arrival> {
-        let is_it = |arrival: &&Arrival| arrival.is_taking && arrival.message.snapshot().0 == index;
+    /// The snapshot of that index, if it is replacing the group's state now.
+    fn installing(&self, group: GroupId, index: u64) -> Option<&SnapshotInstall> {
+        let is_it = |install: &&SnapshotInstall| install.is_installing && install.message.snapshot().0 == index;
         self.by_group.get(&group).filter(is_it)
     }
 
-    /// Whether a group may be removed now; if not, it will have to be once its state is replaced.
-    pub(super) fn may_leave(&mut self, group: GroupId) -> bool {
-        match self.by_group.get_mut(&group).filter(|arrival| arrival.is_taking) {
-            Some(arrival) => {
-                arrival.is_leaving = true;
+    /// Whether a group may be removed now. If not, it is removed once its state is replaced.
+    pub(super) fn may_be_removed(&mut self, group: GroupId) -> bool {
+        match self.by_group.get_mut(&group).filter(|install| install.is_installing) {
+            Some(install) => {
+                install.is_removed_after = true;
                 false
             }
             None => {
@@ -57,41 +57,46 @@ impl<M: StateMachine> Worker<M> {
     pub(super) fn snapshot_arrived(&mut self, message: PeerMessage) {
         let id = message.group;
         let Some(group) = self.groups.get_mut(&id) else { return };
-        if self.arrivals.is_taking(id) {
+        if self.snapshot_installs.is_installing(id) {
             return;
         }
         if !group.would_take(&message) || !group.would_install(&message) {
-            // Raft may learn from it that it is late.
+            // Raft may see from the message that this replica is in an old term.
             group.step(message);
             return touch(&mut self.touched, group);
         }
-        let is_known = |arrival: &Arrival| arrival.message.snapshot() == message.snapshot();
-        let is_on_its_way = self.arrivals.by_group.get(&id).is_some_and(is_known);
+        let is_known = |install: &SnapshotInstall| install.message.snapshot() == message.snapshot();
+        let is_on_its_way = self.snapshot_installs.by_group.get(&id).is_some_and(is_known);
         let (index, state) = message.snapshot();
         let is_there = is_on_its_way || group.replica().is_witness() || self.machine.fetch(id, index, state);
-        // The same one again may come from a later term.
-        self.arrivals.by_group.insert(id, Arrival { message, is_taking: false, is_leaving: false });
+        // The message may name the same snapshot again, in a later term.
+        self.snapshot_installs
+            .by_group
+            .insert(id, SnapshotInstall { message, is_installing: false, is_removed_after: false });
         if is_there && !is_on_its_way {
             self.snapshot_fetched(id, index, true);
         }
     }
 
     pub(super) fn snapshot_fetched(&mut self, id: GroupId, index: u64, is_there: bool) {
-        let (Some(group), Some(arrival)) = (self.groups.get(&id), self.arrivals.by_group.get_mut(&id)) else { return };
-        if arrival.message.snapshot().0 != index {
+        let (Some(group), Some(install)) = (self.groups.get(&id), self.snapshot_installs.by_group.get_mut(&id)) else {
+            return;
+        };
+        if install.message.snapshot().0 != index {
             return;
         }
-        let is_behind = self.behind.holds(id) || self.unapplied.iter().any(|committed| committed.group == id);
-        if !is_there || is_behind || !group.would_install(&arrival.message) {
-            self.arrivals.by_group.remove(&id);
-            return self.machine.discard(id); // if it is still needed, the leader says so again
+        let is_apply_behind =
+            self.apply_backlog.holds(id) || self.unapplied.iter().any(|committed| committed.group == id);
+        if !is_there || is_apply_behind || !group.would_install(&install.message) {
+            self.snapshot_installs.by_group.remove(&id);
+            return self.machine.discard(id); // if it is still needed, the leader offers it again
         }
-        arrival.is_taking = true;
-        let (record, log) = (group.restoring(&arrival.message), self.log.as_ref());
+        install.is_installing = true;
+        let (record, log) = (group.restoring(&install.message), self.log.as_ref());
         let Some((record, log)) = record.zip(log) else { return self.snapshot_noted(id, index) };
         let inbox = self.inbox.clone();
         let completion = move |outcome: Result<(), LogError>| {
-            // If it failed nothing counts any more until the process is started again.
+            // If the log failed, nothing is persisted any more until the process is restarted.
             if outcome.is_ok() {
                 inbox.push(Message::Noted(id, index));
             }
@@ -100,25 +105,28 @@ impl<M: StateMachine> Worker<M> {
     }
 
     pub(super) fn snapshot_noted(&mut self, id: GroupId, index: u64) {
-        let Some(arrival) = self.arrivals.taking(id, index) else { return };
+        let Some(install) = self.snapshot_installs.installing(id, index) else { return };
         let is_witness = self.groups.get(&id).is_none_or(|group| group.replica().is_witness());
-        if arrival.is_leaving || is_witness || self.machine.prepare(id, index, arrival.message.snapshot().1) {
+        if install.is_removed_after || is_witness || self.machine.prepare(id, index, install.message.snapshot().1) {
             self.snapshot_prepared(id, index);
         }
     }
 
     pub(super) fn snapshot_prepared(&mut self, id: GroupId, index: u64) {
-        if self.arrivals.taking(id, index).is_none() {
+        if self.snapshot_installs.installing(id, index).is_none() {
             return;
         }
-        let Some(Arrival { message, is_leaving, .. }) = self.arrivals.by_group.remove(&id) else { return };
-        if is_leaving {
+        let Some(SnapshotInstall { message, is_removed_after, .. }) = self.snapshot_installs.by_group.remove(&id)
+        else {
+            return;
+        };
+        if is_removed_after {
             return self.remove(id);
         }
         if let Some(group) = self.groups.get_mut(&id) {
             group.step(message);
             if !group.is_installing() {
-                let error = "Raft does not take it, and it has taken the place of the state".into();
+                let error = "Raft refuses the snapshot, which has already replaced the state".into();
                 let persistent = group.persistent;
                 return self.set_aside(id, persistent, &Inconsistent::Snapshot { index, error });
             }
@@ -142,7 +150,7 @@ mod tests {
     const ID: GroupId = GroupId(1);
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// What a state machine that takes its time was asked.
+    /// What a slow state machine was asked.
     #[derive(Debug, PartialEq)]
     enum Asked {
         Fetch(u64),
@@ -188,7 +196,7 @@ mod tests {
         fn serving(&mut self, _: GroupId) {}
 
         fn snapshot(&mut self, _: GroupId) -> Option<(u64, Vec<u8>)> {
-            // Of the entry that opens the term, and ten writes.
+            // The index after the entry that opens the term, and ten writes.
             Some((11, b"state".to_vec()))
         }
 
@@ -229,7 +237,7 @@ mod tests {
         ReplicaId { node: NodeId(node), incarnation: 0 }
     }
 
-    /// A leader that has written, and a replica that joins it, with what each is asked.
+    /// Starts a leader that has ten writes, and a replica that joins it. Returns what the latter's state machine is asked.
     fn join() -> (Vec<Queue>, Receiver<Asked>) {
         let inboxes: Vec<Queue> = (0..2).map(|_| Inbox::new(10_000)).collect();
         let transport = Arc::new(Loopback(inboxes.clone()));
@@ -270,7 +278,7 @@ mod tests {
     fn a_snapshot_is_fetched_then_taken_then_the_log_goes_on() {
         let (inboxes, asked) = join();
         expect(&asked, &Asked::Fetch(11));
-        inboxes[1].fetched(ID, 10, true); // an earlier one
+        inboxes[1].fetched(ID, 10, true); // an earlier snapshot, which is ignored
         inboxes[1].fetched(ID, 11, true);
         expect(&asked, &Asked::Prepare(11));
         inboxes[1].prepared(ID, 11);
@@ -279,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_offered_again() {
+    fn a_snapshot_that_cannot_be_fetched_is_offered_again() {
         let (inboxes, asked) = join();
         expect(&asked, &Asked::Fetch(11));
         inboxes[1].fetched(ID, 11, false);
