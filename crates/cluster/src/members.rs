@@ -18,7 +18,7 @@ const CLOSE_BYTES: u64 = 4 << 20;
 pub enum Step {
     Change(Vec<MemberChange>),
     /// Another replica is to lead.
-    HandOver(ReplicaId),
+    TransferLeadership(ReplicaId),
     /// The members are those that were wanted, with the first of them that is there in the lead.
     Done,
     /// Something is under way, or nothing can be done until somebody comes.
@@ -128,7 +128,10 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     if goes && comers.is_empty() {
         // Whoever leads cannot leave.
         let heirs = if holds(Rule::AnyHeir) { wanted } else { &wanted[..1] };
-        return heirs.iter().find(|heir| members.may_lead(heir)).map_or(Step::Wait, |heir| Step::HandOver(*heir));
+        return heirs
+            .iter()
+            .find(|heir| members.may_lead(heir))
+            .map_or(Step::Wait, |heir| Step::TransferLeadership(*heir));
     }
     if goes {
         // The others must have votes first. A member that is not there is of no use to them meanwhile, and no witness may come
@@ -137,8 +140,8 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     }
     if comers.is_empty() && goers.is_empty() {
         let first = wanted[0];
-        let hands_over = view.replica != first && members.may_lead(&first);
-        return if hands_over { Step::HandOver(first) } else { Step::Done };
+        let transfers_leadership = view.replica != first && members.may_lead(&first);
+        return if transfers_leadership { Step::TransferLeadership(first) } else { Step::Done };
     }
     let after = members.after(&comers, &goers);
     let wanted_copies = wanted.iter().filter(|replica| !replica.is_witness()).count();
@@ -193,7 +196,7 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<
     if goers().any(|goer| goer == view.replica)
         && let Some(heir) = view.voters.iter().filter(is_node).find(|heir| members.may_lead(heir))
     {
-        return Step::HandOver(*heir);
+        return Step::TransferLeadership(*heir);
     }
     let is_spare = |leaver: &&ReplicaId| members.spare(&members.after(&[], &[**leaver])) >= members.spare(&view.voters);
     let leavers = || view.voters.iter().filter(|voter| leaving.contains(&voter.node)).filter(is_spare);
@@ -203,7 +206,7 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<
     if leavers().next().is_some()
         && let Some(heir) = view.voters.iter().filter(stays).find(|heir| members.may_lead(heir))
     {
-        return Step::HandOver(*heir);
+        return Step::TransferLeadership(*heir);
     }
     let is_here = |replica: &ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
     // Whichever it is: [`renewal`](crate::renewal) sees to the right one.

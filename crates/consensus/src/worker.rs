@@ -139,9 +139,9 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
-                Message::HandOver(id, to) => {
+                Message::TransferLeadership(id, to) => {
                     if let Some(group) = self.groups.get_mut(&id)
-                        && group.hand_over(to)
+                        && group.transfer_leadership(to)
                     {
                         self.machine.lease(id, Some(self.began));
                         touch(&mut self.touched, group);

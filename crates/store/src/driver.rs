@@ -168,11 +168,11 @@ impl Rounds {
         }
         match next_step(view, placement, presence) {
             Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
-            Step::HandOver(to) => {
+            Step::TransferLeadership(to) => {
                 let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
                 if !lately {
                     self.handed_over.insert(view.id, Instant::now());
-                    host.inbox_of(table, partition).hand_over(view.id, to);
+                    host.inbox_of(table, partition).transfer_leadership(view.id, to);
                 }
                 // Its members are as wanted; only another one of them is to lead.
                 if placement.is_moving() && are_as_wanted(view, &placement.wanted) {
@@ -219,7 +219,7 @@ impl Rounds {
         let leaving = catalog.nodes().filter(|node| node.is_draining).map(|node| node.id).collect();
         match renewal.unwrap_or_else(|| next_catalog_step(view, &nodes, &leaving, presence)) {
             Step::Change(changes) => host.catalog_inbox.change_members(CATALOG_GROUP, changes),
-            Step::HandOver(to) => host.catalog_inbox.hand_over(CATALOG_GROUP, to),
+            Step::TransferLeadership(to) => host.catalog_inbox.transfer_leadership(CATALOG_GROUP, to),
             Step::Done | Step::Wait => {}
         }
         let lost = host.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
@@ -314,8 +314,10 @@ impl Store {
             // Asked once: what does not come of it comes of an election when this node is gone.
             if asked.insert(view.id) {
                 match partition_of_group(view.id) {
-                    Some((table, partition)) => self.host.inbox_of(table, partition).hand_over(view.id, *heir),
-                    None => self.host.catalog_inbox.hand_over(view.id, *heir),
+                    Some((table, partition)) => {
+                        self.host.inbox_of(table, partition).transfer_leadership(view.id, *heir)
+                    }
+                    None => self.host.catalog_inbox.transfer_leadership(view.id, *heir),
                 }
             }
         }

@@ -76,7 +76,7 @@ fn reach(members: &[u32], leader: u32, wanted: &[u32]) -> usize {
                 assert!(are_as_wanted(&view, &wanted), "{view:?}");
                 return steps;
             }
-            Step::HandOver(to) => {
+            Step::TransferLeadership(to) => {
                 assert!(view.voters.contains(&to));
                 view.replica = to;
             }
@@ -186,11 +186,15 @@ fn a_learner_that_is_not_wanted_any_more_goes_at_once() {
 fn whoever_is_there_takes_over_from_a_leader_that_goes() {
     let mut group = view(&nodes(&[3, 1, 2]), &[]);
     let wanted = nodes(&[1, 2]);
-    assert_eq!(step(&group, &wanted, &present([1, 2, 3])), Step::HandOver(replica(1)));
+    assert_eq!(step(&group, &wanted, &present([1, 2, 3])), Step::TransferLeadership(replica(1)));
     let stopping = Presence::new([1, 2, 3].map(|node| (NodeId(node), Standing::Steady)), [NodeId(1)].into());
-    assert_eq!(step(&group, &wanted, &stopping), Step::HandOver(replica(2)), "the first one is about to stop");
+    assert_eq!(
+        step(&group, &wanted, &stopping),
+        Step::TransferLeadership(replica(2)),
+        "the first one is about to stop"
+    );
     set(&mut group, ghost(replica(1)));
-    assert_eq!(step(&group, &wanted, &present([2, 3])), Step::HandOver(replica(2)), "the first one is gone");
+    assert_eq!(step(&group, &wanted, &present([2, 3])), Step::TransferLeadership(replica(2)), "the first one is gone");
     set(&mut group, MemberView { keeps_up: false, ..sound(replica(2)) });
     assert_eq!(step(&group, &wanted, &present([2, 3])), Step::Wait, "nobody else has everything");
     // Members are as wanted: it is not waited for the first one.
@@ -268,7 +272,7 @@ fn a_node_that_is_drained_has_no_say_in_the_catalog_where_the_others_bear_as_muc
     };
     let gives_up = Step::Change(vec![MemberChange::Learner(replicas[1])]);
     assert_eq!(next(2, 0, 2), gives_up, "who is left alone decides alone");
-    assert_eq!(next(2, 1, 2), Step::HandOver(replicas[0]));
+    assert_eq!(next(2, 1, 2), Step::TransferLeadership(replicas[0]));
     assert_eq!(next(3, 0, 2), Step::Done, "two of two would bear less than three");
     assert_eq!(next(3, 1, 2), Step::Done);
     assert_eq!(next(4, 0, 2), gives_up);

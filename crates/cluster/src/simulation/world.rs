@@ -252,7 +252,7 @@ impl World {
                     self.groups.insert(place, after);
                     self.changes += 1;
                 }
-                Step::HandOver(to) => self.hand_over(place, to),
+                Step::TransferLeadership(to) => self.transfer_leadership(place, to),
                 Step::Done | Step::Wait => {}
             }
         }
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    fn hand_over(&mut self, place: Place, to: ReplicaId) {
+    fn transfer_leadership(&mut self, place: Place, to: ReplicaId) {
         let is_able = self.is_sound(&self.groups[&place], &to);
         let group = self.groups.get_mut(&place).expect("just seen");
         if is_able && group.copies[&to].matched == group.end {
@@ -291,7 +291,7 @@ impl World {
                 self.catalog_group = after;
                 self.changes += 1;
             }
-            Step::HandOver(to) if self.is_sound(&self.catalog_group, &to) => {
+            Step::TransferLeadership(to) if self.is_sound(&self.catalog_group, &to) => {
                 self.catalog_group.leader = Some(to);
                 self.catalog_group.copies.values_mut().for_each(|copy| copy.is_told = false);
             }

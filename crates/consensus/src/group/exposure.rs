@@ -245,7 +245,7 @@ pub fn expose(bytes: &[u8]) {
                 true
             }
             6 => {
-                exposed.group.hand_over(id(3));
+                exposed.group.transfer_leadership(id(3));
                 true
             }
             7 => {

@@ -71,7 +71,7 @@ impl<T> Group<T> {
         }
         let asked = Duration::from_nanos(u64::from_le_bytes(asked));
         self.confirm(asked, output);
-        if !self.is_alone && self.handed_over != self.node.raft.term {
+        if !self.is_alone && self.leadership_transferred_in != self.node.raft.term {
             self.set_lease(Some(asked + LEASE), output);
         }
     }

@@ -128,11 +128,11 @@ impl<T> Group<T> {
 
     /// Asks another replica to lead, which it does if it has caught up soon. Returns whether it was asked: then this one's
     /// lease ends now, and it gets no other one in this term, since whoever was asked need not wait for it to end.
-    pub(crate) fn hand_over(&mut self, to: ReplicaId) -> bool {
+    pub(crate) fn transfer_leadership(&mut self, to: ReplicaId) -> bool {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {
             self.wake();
-            self.handed_over = self.node.raft.term;
+            self.leadership_transferred_in = self.node.raft.term;
             self.lease = Some(Duration::ZERO);
             self.node.transfer_leader(to_raft(to));
         }

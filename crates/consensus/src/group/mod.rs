@@ -134,8 +134,8 @@ pub(crate) struct Group<T> {
     unconfirmed: Vec<(u64, Duration, T)>,
     /// When confirmation was last asked for.
     asked: Duration,
-    /// The term in which this replica asked another one to take over, which then need not wait for a lease to end.
-    handed_over: u64,
+    /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so this replica gets no lease in that term.
+    leadership_transferred_in: u64,
     /// The leader last told.
     told_leader: (u64, u64),
     hibernation: hibernation::Hibernation,
@@ -264,7 +264,7 @@ impl<T> Group<T> {
             lease: Some(Duration::ZERO),
             unconfirmed: Vec::new(),
             asked: Duration::ZERO,
-            handed_over: 0,
+            leadership_transferred_in: 0,
             told_leader: (0, 0),
             hibernation: hibernation::Hibernation::default(),
             freshness: freshness::Freshness::default(),
@@ -316,7 +316,7 @@ impl<T> Group<T> {
         self.snapshots_sent
             .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
-        if self.is_leader() && self.handed_over == term && self.node.raft.lead_transferee.is_none() {
+        if self.is_leader() && self.leadership_transferred_in == term && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. Whoever leads next, in another term, may have leases again.
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }

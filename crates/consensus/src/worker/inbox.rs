@@ -28,7 +28,7 @@ pub(super) enum Message<C> {
     Persisted(ReadyNumbers),
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
-    HandOver(GroupId, ReplicaId),
+    TransferLeadership(GroupId, ReplicaId),
     Bridge(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
     ForgetSnapshot(GroupId),
@@ -128,8 +128,8 @@ impl<C> Inbox<C> {
     }
 
     /// Asks another replica to lead, if this one does.
-    pub fn hand_over(&self, group: GroupId, to: ReplicaId) {
-        self.push(Message::HandOver(group, to));
+    pub fn transfer_leadership(&self, group: GroupId, to: ReplicaId) {
+        self.push(Message::TransferLeadership(group, to));
     }
 
     /// Has a witness, if this replica is one that leads, let another one go on that lacks what the witness has dropped, with the

@@ -45,7 +45,7 @@ pub(super) async fn mend(store: &Store, table: &Arc<Table>, partition: u32, walk
 /// Lets another replica lead. Returns whether this one leads no longer.
 async fn has_handed_over(store: &Store, table: &Table, partition: u32, heir: ReplicaId) -> bool {
     let state = &table.partitions[partition as usize];
-    store.host.inbox_of(table.id, partition).hand_over(group_of(table.id, partition), heir);
+    store.host.inbox_of(table.id, partition).transfer_leadership(group_of(table.id, partition), heir);
     let began = Instant::now();
     while state.is_serving.load(Ordering::Acquire) {
         if began.elapsed() > PATIENCE {

@@ -61,7 +61,7 @@ impl World {
         }
         let heir = self.replicas[others[1]].id;
         if let Some(leader) = &mut self.replicas[leading].group
-            && leader.hand_over(heir)
+            && leader.transfer_leadership(heir)
         {
             self.replicas[leading].lease = Some(Duration::ZERO);
             self.pass(leading);

@@ -659,7 +659,7 @@ impl World {
         let (voters, learners) = leader.members();
         if self.random.random_bool(0.2) {
             let to = *voters.choose(&mut self.random).expect("there are voters");
-            if self.replicas[leading].group.as_mut().expect("it is up").hand_over(to) {
+            if self.replicas[leading].group.as_mut().expect("it is up").transfer_leadership(to) {
                 self.replicas[leading].lease = Some(Duration::ZERO);
             }
             return self.pass(leading);
