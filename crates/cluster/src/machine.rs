@@ -209,7 +209,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
         self.listener.set_aside(reason);
     }
 
-    fn deposed(&mut self, _group: GroupId) {
+    fn stepped_down(&mut self, _group: GroupId) {
         self.ahead = self.file.catalog.clone();
     }
 

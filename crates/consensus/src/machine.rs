@@ -80,7 +80,7 @@ pub trait StateMachine {
 
     /// Another replica leads the group, or may. What was evaluated and is not applied is forgotten; it may come back as
     /// committed entries.
-    fn deposed(&mut self, _group: GroupId) {}
+    fn stepped_down(&mut self, _group: GroupId) {}
 
     /// Whether nobody has read from the group since this was last asked.
     fn is_idle(&mut self, _group: GroupId) -> bool {

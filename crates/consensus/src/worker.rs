@@ -275,7 +275,7 @@ impl<M: StateMachine> Worker<M> {
             for reply in group.take_pending() {
                 self.machine.answer(reply, Err(Failure::Interrupted));
             }
-            self.machine.deposed(id);
+            self.machine.stepped_down(id);
         }
         self.aside.insert(id, persistent);
         self.machine.set_aside(id, reason);
@@ -337,7 +337,7 @@ impl<M: StateMachine> Worker<M> {
             for (id, persistent, reason) in inconsistent {
                 self.set_aside(id, persistent, &reason);
             }
-            self.depose(&output.deposed);
+            self.step_down(&output.stepped_down);
             for (id, term, leader) in output.leaders {
                 self.machine.leader(id, term, leader);
             }
@@ -365,11 +365,11 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    fn depose(&mut self, groups: &[GroupId]) {
+    fn step_down(&mut self, groups: &[GroupId]) {
         for id in groups {
             let Some(group) = self.groups.get_mut(id) else { continue };
-            let unproposed = group.depose();
-            self.machine.deposed(*id);
+            let unproposed = group.step_down();
+            self.machine.stepped_down(*id);
             for reply in unproposed {
                 self.machine.answer(reply, Err(Failure::NotServing));
             }

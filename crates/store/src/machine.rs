@@ -163,7 +163,7 @@ impl StateMachine for PartitionsMachine {
         command.ticket.answer(Err(request_error(failure)));
     }
 
-    fn deposed(&mut self, group: GroupId) {
+    fn stepped_down(&mut self, group: GroupId) {
         if let Some(hosted) = self.partitions.get_mut(&group) {
             let state = &hosted.table.partitions[hosted.partition as usize];
             state.stop_leading();

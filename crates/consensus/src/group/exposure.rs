@@ -102,7 +102,7 @@ impl Exposed {
             message.encode(&mut encoded);
             assert_eq!(PeerMessage::decode(&mut encoded.freeze()).as_ref(), Some(message));
         }
-        output.deposed.iter().for_each(|_| drop(self.group.depose()));
+        output.stepped_down.iter().for_each(|_| drop(self.group.step_down()));
         output.witnessed.iter().for_each(|(_, index)| _ = self.group.applied(*index));
         output.committed.iter().for_each(|committed| _ = self.group.applied(committed.index));
         output.snapshots_wanted.iter().for_each(|_| self.group.offer_snapshot(self.group.applied, vec![1]));

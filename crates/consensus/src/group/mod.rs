@@ -191,8 +191,8 @@ pub(crate) struct PassOutput {
     pub(crate) sync: bool,
     pub(crate) committed: Vec<Committed>,
     pub(crate) messages: Vec<PeerMessage>,
-    /// Groups that lead no longer.
-    pub(crate) deposed: Vec<GroupId>,
+    /// Groups whose replica here led, and leads no longer.
+    pub(crate) stepped_down: Vec<GroupId>,
     /// Groups of which another leader is known, with the term.
     pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
     /// Groups that may have replies to send although nothing was applied.
@@ -471,7 +471,7 @@ impl<T> Group<T> {
         }
         output.records.append(&mut self.owed);
         if self.serving.is_some() && !self.is_serving() {
-            output.deposed.push(self.id);
+            output.stepped_down.push(self.id);
         }
         if self.in_doubt.are_overdue() || self.leader_acked_index().is_some() {
             output.answerable.push(self.id);
@@ -557,9 +557,9 @@ impl<T> Group<T> {
         }
     }
 
-    /// The payloads of the entries that a message names. `None` if one of these was forgotten since Raft made the message, or
-    /// replaced, which its term tells: a message that a leader made just before it was deposed waits for the log, and by then
-    /// the next leader's entry may have the same index. Raft makes another message if one is still needed.
+    /// The payloads of the entries that a message names. `None` if one of these entries was forgotten or replaced since Raft made the
+    /// message. Its term shows that it was replaced: a message that a leader made just before it stepped down waits for the log, and
+    /// by then the next leader's entry may have the same index. Raft makes another message if one is still needed.
     fn payloads_of(&self, message: &Message) -> Option<Vec<Payload>> {
         let (Some(first), Some(last)) = (message.entries.first(), message.entries.last()) else {
             return Some(Vec::new());

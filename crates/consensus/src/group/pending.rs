@@ -72,7 +72,7 @@ impl<T> Group<T> {
 
     /// This replica leads no longer. Returns the pending replies of commands that were not proposed; those are not done. Proposed
     /// entries may still take effect: their replies wait as [in-doubt proposals](super::in_doubt).
-    pub(crate) fn depose(&mut self) -> Vec<T> {
+    pub(crate) fn step_down(&mut self) -> Vec<T> {
         self.building.clear();
         self.building_sync = false;
         self.lease = Some(Duration::ZERO);

@@ -1,11 +1,11 @@
-//! What a leader had to say when it was deposed, and said when its disk let it.
+//! Messages that a leader made before it stepped down, and sent only when its disk was ready.
 
 use super::*;
 
-/// A leader makes a message for one replica and is deposed by the message after that, both in one pass. Its own message waits
+/// A leader makes a message for one replica and steps down because of the next message it receives, both in one pass. Its own message waits
 /// for the log, and once went out with what the next leader's entry of the same index carries.
 #[test]
-fn a_message_of_a_deposed_leader_never_carries_its_successors_entry() {
+fn a_message_of_a_former_leader_never_carries_its_successors_entry() {
     let mut world = World::new(1, Kind { nodes: 5, founders: 5, ..STEADY });
     world.loss = 0.0;
     (0..600).for_each(|_| world.step());

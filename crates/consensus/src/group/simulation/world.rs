@@ -344,8 +344,8 @@ impl World {
                 replica.group = None;
                 return;
             }
-            if !output.deposed.is_empty() {
-                for number in group.depose() {
+            if !output.stepped_down.is_empty() {
+                for number in group.step_down() {
                     self.answers.take(number, Err(Failure::NotServing));
                 }
                 replica.lease = Some(Duration::ZERO);
