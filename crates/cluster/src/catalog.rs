@@ -396,7 +396,7 @@ impl Catalog {
         let placement = nodes.into_iter().map(|placement::Nodes { data_replicas, witness }| {
             let mut replicas: Vec<_> = data_replicas.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
-            Placement::of_founders(replicas)
+            Placement::of_initial_members(replicas)
         });
         placement.collect()
     }

@@ -133,14 +133,14 @@ fn groups(replicas: u32, has_log: bool, window: usize) {
         let worker = Worker::new(sink, inbox.clone(), log);
         let worker = worker.with_transport(transport.clone());
         for id in (0..GROUPS).map(GroupId) {
-            let founders = (1..=replicas).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
+            let initial_members = (1..=replicas).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
             let settings = GroupSettings {
                 persistent: has_log,
                 synced: has_log,
                 applied: 0,
                 applied_term: None,
                 replica: ReplicaId { node: NodeId(at), incarnation: 0 },
-                founders,
+                initial_members,
             };
             inbox.start(GroupStart { id, settings, recovered: Default::default() });
         }

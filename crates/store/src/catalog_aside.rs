@@ -46,7 +46,7 @@ impl Store {
             applied: 0,
             applied_term: None,
             replica,
-            founders: Vec::new(),
+            initial_members: Vec::new(),
         };
         self.host.catalog_inbox.start(GroupStart { id: CATALOG_GROUP, settings, recovered: RecoveredGroup::default() });
         tracing::info!(%replica, "another replica of the catalog takes the place of the one that was set aside");

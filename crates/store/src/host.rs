@@ -144,7 +144,7 @@ impl Host {
                 table.indexes.store(Arc::new(entry.indexes.clone()));
             }
             for (partition, placement) in table.partitions.iter().zip(&entry.placement) {
-                partition.leader.began_with(&placement.founders);
+                partition.leader.began_with(&placement.initial_members);
             }
             table.is_dropped.store(entry.is_dropped(), Ordering::Release);
             table.is_splitting.store(entry.split.is_some(), Ordering::Release);

@@ -105,8 +105,8 @@ impl StoppedNode {
             for (partition, placement) in (0..).zip(&table.placement) {
                 let group = group_of(table.id, partition);
                 let Some(replica) = held_here.get(&group.0).copied() else { continue };
-                let is_founder = placement.founders.contains(&replica);
-                let founders = if is_founder { &placement.founders[..] } else { &[] };
+                let is_founder = placement.initial_members.contains(&replica);
+                let founders = if is_founder { &placement.initial_members[..] } else { &[] };
                 let logged = LoggedReplica::read(held(group), founders)
                     .map_err(|source| RecoverError::Group { group: group.0, source })?;
                 replicas.insert(group.0, SurveyedReplica { replica, logged });

@@ -327,7 +327,7 @@ impl Host {
 
     fn group_start(&self, table: &Table, partition: u32, settings: GroupSettings, placement: &Placement) -> GroupStart {
         let id = group_of(table.id, partition);
-        let has_records = placement.founders.contains(&settings.replica) || settings.applied > 0;
+        let has_records = placement.initial_members.contains(&settings.replica) || settings.applied > 0;
         let state = &table.partitions[partition as usize];
         let recovered = self.recovered.lock().remove(&id).unwrap_or_default();
         // Of a log that lost its tail, what is known to be committed may be more than what is there.
@@ -374,12 +374,12 @@ pub(crate) fn group_settings(
     replica: ReplicaId,
     placement: &Placement,
 ) -> Result<GroupSettings, EngineError> {
-    let is_founder = placement.founders.contains(&replica);
+    let is_founder = placement.initial_members.contains(&replica);
     let is_alone = placement.members == [replica] && placement.wanted == [replica];
     let founders = match table.schema.durability {
         // It does not remember that it is alone, if it was not from the beginning.
         Durability::None if is_alone => vec![replica],
-        _ if is_founder => placement.founders.clone(),
+        _ if is_founder => placement.initial_members.clone(),
         _ => Vec::new(),
     };
     Ok(GroupSettings {
@@ -388,7 +388,7 @@ pub(crate) fn group_settings(
         applied: table.engine.applied_index(partition),
         applied_term: table.engine.applied_term(partition)?,
         replica,
-        founders,
+        initial_members: founders,
     })
 }
 

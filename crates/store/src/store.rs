@@ -154,7 +154,7 @@ impl Store {
             applied: file.applied_index,
             applied_term: None,
             replica: catalog_replica,
-            founders: if catalog_replica == founder && !start.is_overtaken { vec![founder] } else { Vec::new() },
+            initial_members: if catalog_replica == founder && !start.is_overtaken { vec![founder] } else { Vec::new() },
         };
         let catalog_start = GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog };
         let replicas =

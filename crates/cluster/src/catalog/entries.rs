@@ -43,8 +43,9 @@ pub struct JoinToken(pub String);
 /// Where a partition's replicas are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The group's first members.
-    pub founders: Vec<ReplicaId>,
+    /// The members with which the group begins.
+    #[serde(rename = "founders")]
+    pub initial_members: Vec<ReplicaId>,
     /// Who is to be a member; the first is to lead.
     pub wanted: Vec<ReplicaId>,
     /// Who was a member when that was last known. Other than `wanted` while replicas move.
@@ -63,8 +64,8 @@ pub struct Placement {
 
 impl Placement {
     /// The placement of a group that begins with these replicas.
-    pub(crate) fn of_founders(founders: Vec<ReplicaId>) -> Self {
-        Self { wanted: founders.clone(), members: founders.clone(), founders, ..Self::default() }
+    pub(crate) fn of_initial_members(initial_members: Vec<ReplicaId>) -> Self {
+        Self { wanted: initial_members.clone(), members: initial_members.clone(), initial_members, ..Self::default() }
     }
 
     pub fn is_moving(&self) -> bool {

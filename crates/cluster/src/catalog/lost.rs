@@ -113,8 +113,8 @@ impl Catalog {
         } else if placement.lacks_majority() {
             let wanted = placement.wanted.clone();
             let renewed = wanted.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
-            let founders: Vec<_> = renewed.collect();
-            let mut anew = Placement::of_founders(founders);
+            let initial_members: Vec<_> = renewed.collect();
+            let mut anew = Placement::of_initial_members(initial_members);
             _ = self.placement(table, partition).map(|placement| {
                 anew.version = placement.version + 1;
                 *placement = anew;
@@ -238,7 +238,7 @@ mod tests {
         let before = partition.placement();
         partition.lose(before.members[0], END);
         let after = partition.lose(before.members[1], END);
-        assert_eq!((&after.founders, &after.members, after.lost.len()), (&after.wanted, &after.wanted, 0));
+        assert_eq!((&after.initial_members, &after.members, after.lost.len()), (&after.wanted, &after.wanted, 0));
         assert!(after.wanted.iter().all(|replica| !before.wanted.contains(replica)));
     }
 

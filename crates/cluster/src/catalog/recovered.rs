@@ -37,7 +37,7 @@ const UNKNOWN_INCARNATIONS: u32 = 1 << 16;
 
 impl Placement {
     fn alone(&self, replica: ReplicaId) -> Self {
-        Self { version: self.version + 1, ..Self::of_founders(vec![replica]) }
+        Self { version: self.version + 1, ..Self::of_initial_members(vec![replica]) }
     }
 
     /// Wants nothing on nodes that are lost. Those that lead the group make that so.

@@ -54,7 +54,7 @@ fn set(view: &mut GroupView, member: MemberView) {
 }
 
 fn moving(members: &[ReplicaId], wanted: &[ReplicaId]) -> Placement {
-    let mut placement = Placement::of_founders(members.to_vec());
+    let mut placement = Placement::of_initial_members(members.to_vec());
     placement.wanted = wanted.to_vec();
     placement
 }

@@ -248,6 +248,6 @@ fn what_has_no_copy_left_begins_anew() {
     let gone: Vec<u32> = (1..=3).filter(|node| *node != witness.0).collect();
     assert_eq!(world.outcome(&gone), Outcome::BeginsAnew { had_log: true });
     let after = world.recover(&gone).unwrap().catalog.by_name("t").unwrap().placement[0].clone();
-    assert_eq!((after.founders.len(), after.founders[0].node), (1, witness));
-    assert!(!after.founders[0].is_witness() && !placement.members.contains(&after.founders[0]));
+    assert_eq!((after.initial_members.len(), after.initial_members[0].node), (1, witness));
+    assert!(!after.initial_members[0].is_witness() && !placement.members.contains(&after.initial_members[0]));
 }

@@ -31,9 +31,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn of(founders: &[ReplicaId]) -> Self {
+    pub(super) fn of(initial_members: &[ReplicaId]) -> Self {
         Self {
-            voters: founders.to_vec(),
+            voters: initial_members.to_vec(),
             outgoing: Vec::new(),
             learners: Vec::new(),
             copies: BTreeMap::new(),

@@ -201,7 +201,8 @@ impl World {
         let catalog = self.catalog.clone();
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
-                let group = self.groups.entry((table.id, partition)).or_insert_with(|| Group::of(&placement.founders));
+                let group =
+                    self.groups.entry((table.id, partition)).or_insert_with(|| Group::of(&placement.initial_members));
                 let due = placement.on(node);
                 let here: Vec<ReplicaId> = group.copies.keys().filter(|it| it.node == node).copied().collect();
                 for replica in here.into_iter().filter(|replica| Some(*replica) != due) {
@@ -213,9 +214,9 @@ impl World {
                     group.copies.remove(&replica);
                 }
                 let begins = |due: ReplicaId, dice: &mut Dice| {
-                    let is_founder = placement.founders.contains(&due);
-                    let snapshot = if is_founder || due.is_witness() { 0 } else { 1 + dice.below(12) as u32 };
-                    Copy { matched: u64::from(is_founder), snapshot, is_told: false }
+                    let is_initial_member = placement.initial_members.contains(&due);
+                    let snapshot = if is_initial_member || due.is_witness() { 0 } else { 1 + dice.below(12) as u32 };
+                    Copy { matched: u64::from(is_initial_member), snapshot, is_told: false }
                 };
                 if let Some(due) = due {
                     let dice = &mut self.dice;

@@ -71,8 +71,8 @@ impl Exposed {
     fn new(source: &mut Source<'_>) -> Option<Self> {
         let kind = source.byte();
         let own = if kind.is_multiple_of(5) { ReplicaId::new_witness(NodeId(1), 0) } else { id(1) };
-        let mut founders = vec![own, id(2), id(3)];
-        founders.extend((kind & 32 != 0).then(|| id(4)));
+        let mut initial_members = vec![own, id(2), id(3)];
+        initial_members.extend((kind & 32 != 0).then(|| id(4)));
         let is_joiner = kind.is_multiple_of(7);
         let count = if is_joiner { 0 } else { u64::from(source.byte() % 16) };
         let stored = |index| StoredEntry { index, term: 1 + index / 4, kind: 0, payload: Bytes::new() };
@@ -85,7 +85,7 @@ impl Exposed {
             applied: count / 3,
             applied_term: None,
             replica: own,
-            founders: if is_joiner { Vec::new() } else { founders },
+            initial_members: if is_joiner { Vec::new() } else { initial_members },
         };
         let group = Group::new(ID, settings, RecoveredGroup { state, entries, ..Default::default() }).ok()?;
         Some(Self { group, unpersisted: Vec::new(), now: Duration::ZERO })

@@ -36,7 +36,7 @@ pub struct LoggedReplica {
 impl LoggedReplica {
     /// # Errors
     /// If the members in the log cannot be read.
-    pub fn read(recovered: &RecoveredGroup, founders: &[ReplicaId]) -> Result<Self, Inconsistent> {
+    pub fn read(recovered: &RecoveredGroup, initial_members: &[ReplicaId]) -> Result<Self, Inconsistent> {
         let RecoveredGroup { state, members: (members_index, members), truncated, entries, restoring } = recovered;
         let ConfState { voters, voters_outgoing, .. } =
             ConfState::decode(members.clone()).map_err(|error| Inconsistent::Members(error.to_string()))?;
@@ -47,7 +47,7 @@ impl LoggedReplica {
         Ok(Self {
             end: last.unwrap_or((truncated.1, truncated.0)),
             committed: state.commit.max(truncated.0),
-            voters: if members.is_empty() { founders.to_vec() } else { replicas(voters) },
+            voters: if members.is_empty() { initial_members.to_vec() } else { replicas(voters) },
             outgoing: replicas(voters_outgoing),
             is_changing: entries.iter().any(|entry| is_change(entry.index, entry.kind)),
             takes_snapshot: restoring.is_some(),
@@ -188,9 +188,16 @@ mod tests {
         ReplicaId { node: NodeId(node), incarnation: 0 }
     }
 
-    fn settings(founders: &[u32]) -> GroupSettings {
-        let founders = founders.iter().map(|node| id(*node)).collect();
-        GroupSettings { persistent: true, synced: true, applied: 0, applied_term: None, replica: id(1), founders }
+    fn settings(initial_members: &[u32]) -> GroupSettings {
+        let initial_members = initial_members.iter().map(|node| id(*node)).collect();
+        GroupSettings {
+            persistent: true,
+            synced: true,
+            applied: 0,
+            applied_term: None,
+            replica: id(1),
+            initial_members,
+        }
     }
 
     fn entry(index: u64, kind: EntryType, payload: &[u8]) -> StoredEntry {
@@ -234,10 +241,10 @@ mod tests {
 
     #[test]
     fn one_of_two_goes_on_alone_with_all_that_its_log_holds() {
-        let founders = [id(1), id(2)];
-        let before = LoggedReplica::read(&log(), &founders).unwrap();
+        let initial_members = [id(1), id(2)];
+        let before = LoggedReplica::read(&log(), &initial_members).unwrap();
         assert_eq!((before.end, before.committed, before.is_changing), ((3, 4), 0, true));
-        assert_eq!((&before.voters[..], before.outgoing.len()), (&founders[..], 0));
+        assert_eq!((&before.voters[..], before.outgoing.len()), (&initial_members[..], 0));
         let mut two: Group<u64> = Group::new(ID, settings(&[1, 2]), log()).unwrap();
         let mut output = PassOutput::default();
         two.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();
@@ -247,7 +254,7 @@ mod tests {
         let records = leave_alone(ID, &mut recovered, id(1));
         let mut again = recovered.clone();
         assert_eq!((leave_alone(ID, &mut again, id(1)), &again), (records, &recovered), "twice is once");
-        let after = LoggedReplica::read(&recovered, &founders).unwrap();
+        let after = LoggedReplica::read(&recovered, &initial_members).unwrap();
         assert_eq!((&after.voters[..], after.is_changing, after.end), (&[id(1)][..], false, (3, 4)));
         let mut alone: Group<u64> = Group::new(ID, settings(&[1, 2]), recovered).unwrap();
         let applied = run(&mut alone);

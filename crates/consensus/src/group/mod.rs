@@ -67,14 +67,14 @@ pub struct GroupSettings {
     pub replica: ReplicaId,
     /// The group's first members, the same on each of them; the first one calls the first election. Empty for a replica
     /// that joins later: it knows nothing until it gets a snapshot.
-    pub founders: Vec<ReplicaId>,
+    pub initial_members: Vec<ReplicaId>,
 }
 
 impl GroupSettings {
     /// A group that is on this node only.
     pub fn alone(persistent: bool, applied: u64) -> Self {
         let replica = ReplicaId { node: NodeId(1), incarnation: 0 };
-        Self { persistent, synced: false, applied, applied_term: None, replica, founders: vec![replica] }
+        Self { persistent, synced: false, applied, applied_term: None, replica, initial_members: vec![replica] }
     }
 }
 
@@ -214,7 +214,7 @@ impl<T> Group<T> {
     pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Result<Self, Inconsistent> {
         let is_new = recovered == RecoveredGroup::default();
         let origin = Origin::find(id, &settings, recovered)?;
-        let GroupSettings { persistent, synced, replica, founders, .. } = settings;
+        let GroupSettings { persistent, synced, replica, initial_members, .. } = settings;
         let own = to_raft(replica);
         let Origin { applied, hard_state, before, entries, members, changes, records } = origin;
         let storage = GroupStorage::new(hard_state, members, before, entries);
@@ -235,7 +235,7 @@ impl<T> Group<T> {
             ..Config::new(own)
         };
         let silent = slog::Logger::root(slog::Discard, slog::o!());
-        let is_founded = is_new && founders.first() == Some(&replica);
+        let is_first_member = is_new && initial_members.first() == Some(&replica);
         let node = RawNode::new(&config, storage, &silent).expect("the configuration is fixed and valid");
         let mut group = Self {
             id,
@@ -280,7 +280,7 @@ impl<T> Group<T> {
             group.apply_change(index, &change)?;
         }
         group.is_alone = group.has_no_peers();
-        if group.is_alone || is_founded {
+        if group.is_alone || is_first_member {
             // The only voter wins at once; it serves when the entry that opens its term is applied. A new group's first
             // voter need not wait for the others to notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");

@@ -69,7 +69,7 @@ impl Origin {
         settings: &GroupSettings,
         mut recovered: RecoveredGroup,
     ) -> Result<Self, Inconsistent> {
-        let GroupSettings { replica, founders, persistent, .. } = settings;
+        let GroupSettings { replica, initial_members, persistent, .. } = settings;
         let mut applied = if replica.is_witness() { recovered.truncated.0 } else { settings.applied };
         let mut applied_term = settings.applied_term.filter(|_| applied > 0 && !replica.is_witness());
         let mut is_told = true;
@@ -82,7 +82,7 @@ impl Origin {
             is_told = false;
         }
         let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries, .. } = recovered;
-        if members.is_empty() && founders.is_empty() {
+        if members.is_empty() && initial_members.is_empty() {
             // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that, which a
             // version before this one did not tell the log before. Without the members it gets another snapshot.
             (applied, applied_term, truncated) = (0, None, (0, 0));
@@ -92,7 +92,7 @@ impl Origin {
         let conf_state = if is_stored {
             ConfState::decode(members.clone()).map_err(|error| Inconsistent::Members(error.to_string()))?
         } else {
-            let voters = founders.iter().map(|founder| to_raft(*founder)).collect();
+            let voters = initial_members.iter().map(|first_member| to_raft(*first_member)).collect();
             ConfState { voters, ..Default::default() }
         };
         let mut before = truncated;
@@ -183,8 +183,15 @@ mod tests {
     }
 
     fn settings(node: u32, applied: u64) -> GroupSettings {
-        let founders = vec![id(1), id(2), id(3)];
-        GroupSettings { persistent: true, synced: true, applied, applied_term: None, replica: id(node), founders }
+        let initial_members = vec![id(1), id(2), id(3)];
+        GroupSettings {
+            persistent: true,
+            synced: true,
+            applied,
+            applied_term: None,
+            replica: id(node),
+            initial_members,
+        }
     }
 
     fn entries(terms: impl IntoIterator<Item = (u64, u64)>) -> VecDeque<StoredEntry> {

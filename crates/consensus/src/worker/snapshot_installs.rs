@@ -249,14 +249,14 @@ mod tests {
             std::thread::spawn(move || {
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(worker.run());
             });
-            let founders = if node == 1 { vec![replica(1)] } else { Vec::new() };
+            let initial_members = if node == 1 { vec![replica(1)] } else { Vec::new() };
             let settings = GroupSettings {
                 persistent: false,
                 synced: false,
                 applied: 0,
                 applied_term: None,
                 replica: replica(node),
-                founders,
+                initial_members,
             };
             inbox.start(GroupStart { id: ID, settings, recovered: Default::default() });
         }

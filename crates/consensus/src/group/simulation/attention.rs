@@ -2,7 +2,7 @@
 
 use super::*;
 
-const JOINING: Kind = Kind { nodes: 2, founders: 1, has_witnesses: false, log: Log::Synced };
+const JOINING: Kind = Kind { nodes: 2, initial_members: 1, has_witnesses: false, log: Log::Synced };
 
 fn run(world: &mut World, millis: u64) {
     (0..millis / 5).for_each(|_| world.step());

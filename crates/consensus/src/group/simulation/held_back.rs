@@ -6,7 +6,7 @@ use super::*;
 /// for the log, and once went out with what the next leader's entry of the same index carries.
 #[test]
 fn a_message_of_a_former_leader_never_carries_its_successors_entry() {
-    let mut world = World::new(1, Kind { nodes: 5, founders: 5, ..STEADY });
+    let mut world = World::new(1, Kind { nodes: 5, initial_members: 5, ..STEADY });
     world.loss = 0.0;
     (0..600).for_each(|_| world.step());
     assert_eq!(world.readers, [0], "the first node leads");

@@ -50,7 +50,7 @@ fn lose_any(seed: u64, world: &World, totals: &mut Totals) {
         let left: Vec<usize> = (0..world.replicas.len()).filter(is_left).collect();
         let logged = left.iter().map(|at| {
             let settings = world.settings(*at);
-            LoggedReplica::read(&world.replicas[*at].disk.log, &settings.founders).expect("it can be read")
+            LoggedReplica::read(&world.replicas[*at].disk.log, &settings.initial_members).expect("it can be read")
         });
         let logged: Vec<_> = logged.collect();
         let candidates = left.iter().zip(&logged).map(|(at, logged)| {

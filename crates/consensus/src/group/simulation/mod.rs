@@ -38,7 +38,7 @@ fn live_for(world: &mut World, steps: usize) {
         if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
             world.disturb();
         }
-        if world.kind.nodes as usize > world.kind.founders && world.random.random_bool(0.005) {
+        if world.kind.nodes as usize > world.kind.initial_members && world.random.random_bool(0.005) {
             world.move_replicas();
         }
     }
@@ -84,19 +84,19 @@ fn live(seed: u64, kind: Kind, steps: usize) -> World {
     world
 }
 
-const STEADY: Kind = Kind { nodes: 3, founders: 3, has_witnesses: false, log: Log::Synced };
+const STEADY: Kind = Kind { nodes: 3, initial_members: 3, has_witnesses: false, log: Log::Synced };
 const MOVING: Kind = Kind { nodes: 5, ..STEADY };
 const KINDS: [Kind; 10] = [
     STEADY,
     MOVING,
     Kind { has_witnesses: true, ..STEADY },
     Kind { log: Log::Volatile, ..MOVING },
-    Kind { founders: 5, ..MOVING },
+    Kind { initial_members: 5, ..MOVING },
     Kind { has_witnesses: true, ..MOVING },
     Kind { log: Log::Relaxed, ..MOVING },
     Kind { has_witnesses: true, log: Log::Volatile, ..MOVING },
-    Kind { nodes: 7, founders: 7, ..STEADY },
-    Kind { nodes: 7, founders: 5, ..STEADY },
+    Kind { nodes: 7, initial_members: 7, ..STEADY },
+    Kind { nodes: 7, initial_members: 5, ..STEADY },
 ];
 
 /// `TESSERA_SEEDS` sets how many worlds there are; each is minutes of simulated time.
@@ -443,7 +443,7 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
         applied: 7,
         applied_term: None,
         replica: id(2),
-        founders: Vec::new(),
+        initial_members: Vec::new(),
     };
     let state = StoredState { term: 5, vote: 0, commit: 0 };
     let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() }).unwrap();
@@ -484,9 +484,15 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
 fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_longer() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
     let witness = ReplicaId::new_witness(NodeId(3), 0);
-    let founders = vec![id(1), id(2), witness];
-    let settings =
-        GroupSettings { persistent: true, synced: false, applied: 0, applied_term: None, replica: id(2), founders };
+    let initial_members = vec![id(1), id(2), witness];
+    let settings = GroupSettings {
+        persistent: true,
+        synced: false,
+        applied: 0,
+        applied_term: None,
+        replica: id(2),
+        initial_members,
+    };
     let entries = (1..=25).map(|index| StoredEntry { index, term: 1, kind: 0, payload: Bytes::new() }).collect();
     let state = StoredState { term: 2, vote: 0, commit: 0 };
     let mut group: Group<u64> =
@@ -514,9 +520,15 @@ fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_lo
 #[test]
 fn a_replica_has_an_entry_when_it_is_written_not_before() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
-    let founders = vec![id(1), id(2), id(3)];
-    let settings =
-        GroupSettings { persistent: true, synced: false, applied: 0, applied_term: None, replica: id(2), founders };
+    let initial_members = vec![id(1), id(2), id(3)];
+    let settings = GroupSettings {
+        persistent: true,
+        synced: false,
+        applied: 0,
+        applied_term: None,
+        replica: id(2),
+        initial_members,
+    };
     let state = StoredState { term: 5, vote: 0, commit: 0 };
     let mut group: Group<u64> = Group::new(ID, settings, RecoveredGroup { state, ..Default::default() }).unwrap();
     let entries = vec![raft::eraftpb::Entry { index: 1, term: 5, ..Default::default() }];

@@ -97,7 +97,7 @@ impl World {
 /// A life with elections that leave different ends of logs behind, up to a power failure; and what must be so afterwards. Returns
 /// whether the state of any replica was ahead of its log.
 fn live_through_a_power_failure(seed: u64, remembers_terms: bool) -> bool {
-    let mut world = World::new(seed, Kind { nodes: 3, founders: 3, has_witnesses: false, log: Log::Relaxed });
+    let mut world = World::new(seed, Kind { nodes: 3, initial_members: 3, has_witnesses: false, log: Log::Relaxed });
     (world.remembers_terms, world.syncs_writes, world.sync_chance) = (remembers_terms, false, 0.04);
     for _ in 0..world.random.random_range(400..1_500) {
         world.step();

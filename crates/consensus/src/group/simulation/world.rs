@@ -45,7 +45,7 @@ impl Answers {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) nodes: u32,
-    pub(super) founders: usize,
+    pub(super) initial_members: usize,
     /// Whether some replicas are witnesses, the last founder to begin with.
     pub(super) has_witnesses: bool,
     pub(super) log: Log,
@@ -89,7 +89,7 @@ pub(super) struct World {
     pub(super) kind: Kind,
     pub(super) random: StdRng,
     pub(super) now: Duration,
-    pub(super) founders: Vec<ReplicaId>,
+    pub(super) initial_members: Vec<ReplicaId>,
     pub(super) replicas: Vec<Replica>,
     /// Messages under way, each with when it arrives.
     pub(super) network: Vec<(Duration, PeerMessage)>,
@@ -143,12 +143,12 @@ impl World {
         let mut random = StdRng::seed_from_u64(seed);
         let mut ids: Vec<_> = (1..=kind.nodes).map(|node| ReplicaId { node: NodeId(node), incarnation: 0 }).collect();
         if kind.has_witnesses {
-            ids[kind.founders - 1] = ReplicaId::new_witness(ids[kind.founders - 1].node, 0);
+            ids[kind.initial_members - 1] = ReplicaId::new_witness(ids[kind.initial_members - 1].node, 0);
         }
-        let founders = ids[..kind.founders].to_vec();
+        let initial_members = ids[..kind.initial_members].to_vec();
         let replica = |id| Replica {
             id,
-            is_there: founders.contains(&id),
+            is_there: initial_members.contains(&id),
             group: None,
             state: State::default(),
             disk: Disk::default(),
@@ -165,7 +165,7 @@ impl World {
             kind,
             random,
             now: Duration::ZERO,
-            founders,
+            initial_members,
             replicas,
             network: Vec::new(),
             cut: BTreeSet::new(),
@@ -222,7 +222,11 @@ impl World {
             applied: replica.state.applied,
             applied_term: Some(replica.state.term).filter(|term| *term > 0 && self.remembers_terms),
             replica: replica.id,
-            founders: if self.founders.contains(&replica.id) { self.founders.clone() } else { Vec::new() },
+            initial_members: if self.initial_members.contains(&replica.id) {
+                self.initial_members.clone()
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -676,7 +680,7 @@ impl World {
         let nodes: Vec<usize> = (0..self.replicas.len()).collect();
         let (witnesses, data_replicas): (Vec<usize>, Vec<usize>) =
             nodes.iter().partition(|at| self.replicas[**at].id.is_witness());
-        let target = self.random.random_range(1..=self.kind.founders.max(3));
+        let target = self.random.random_range(1..=self.kind.initial_members.max(3));
         let mut wanted: Vec<usize> = data_replicas.choose_multiple(&mut self.random, target).copied().collect();
         if wanted.len() == 2 {
             // The third vote.
