@@ -52,7 +52,7 @@ impl Members<'_> {
 
     fn has_caught_up(&self, replica: &ReplicaId) -> bool {
         let is_close = |other: &MemberView| {
-            other.matched > 0 && other.keeps_up && !other.takes_snapshot && other.owed_bytes <= CLOSE_BYTES
+            other.matched > 0 && other.keeps_up && !other.takes_snapshot && other.lag_bytes <= CLOSE_BYTES
         };
         *replica == self.view.replica || self.other(replica).is_some_and(is_close)
     }

@@ -93,10 +93,10 @@ pub trait StateMachine {
         None
     }
 
-    /// A snapshot of another replica's has come for the group. An empty one says that the state stays as it is, and is that of
-    /// `index` from now on: see [`crate::Inbox::bridge`]. Returns true if [`prepare`](Self::prepare) needs nothing more;
-    /// else what it needs is being fetched, in the place of what was fetched for an earlier one, and
-    /// [`crate::Inbox::fetched`] will tell.
+    /// A snapshot of another replica has arrived for the group. An empty snapshot means that the state stays as it is and counts as
+    /// that of `index` from now on: see [`crate::Inbox::force_recover`]. Returns true if [`prepare`](Self::prepare) needs nothing
+    /// more. Otherwise the content is being fetched, replacing what was fetched for an earlier snapshot, and
+    /// [`crate::Inbox::fetched`] reports the end.
     fn fetch(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
         true
     }

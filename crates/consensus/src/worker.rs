@@ -147,9 +147,9 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
-                Message::Bridge(id, replica) => {
+                Message::ForceRecover(id, replica) => {
                     if let Some(group) = self.groups.get_mut(&id) {
-                        group.bridge(replica);
+                        group.force_recover(replica);
                         touch(&mut self.touched, group);
                     }
                 }

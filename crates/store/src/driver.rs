@@ -121,7 +121,7 @@ impl Rounds {
                         self.move_on(&view, &presence, &mut done);
                     }
                     led.extend(self.host().tells_that_it_leads(&view));
-                } else if !view.stranded.is_empty() {
+                } else if !view.unreachable_by_log.is_empty() {
                     lost.extend(self.host().rescue(&view));
                 }
             }
@@ -161,7 +161,7 @@ impl Rounds {
         let Some(placement) = entry.placement.get(partition as usize) else { return };
         // A witness does not keep the log for ever for a replica that is away.
         let laggard = view.voters.iter().find(|id| !presence.may_lead(id.node));
-        if let Some(laggard) = laggard.filter(|_| view.owed_bytes > KEPT_FOR_LAGGARDS as u64)
+        if let Some(laggard) = laggard.filter(|_| view.unreplicated_bytes > KEPT_FOR_LAGGARDS as u64)
             && view.voters.iter().any(|voter| voter.is_witness())
         {
             done.extend(replacement(&catalog, presence, table, partition, laggard.node));

@@ -27,7 +27,7 @@ enum Rescue {
 }
 
 fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
-    let stranded = &view.stranded;
+    let stranded = &view.unreachable_by_log;
     let is_gone = |id: &ReplicaId| placement.is_waiting(*id) || placement.on(id.node) != Some(*id);
     let has_forgotten = |id: &ReplicaId| placement.goes_on(*id) || is_gone(id);
     let keepers: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
@@ -100,7 +100,7 @@ impl Host {
         match rescue(view, placement) {
             None => Vec::new(),
             Some(Rescue::Bridge(heir)) => {
-                self.inbox_of(table, partition).bridge(view.id, heir);
+                self.inbox_of(table, partition).force_recover(view.id, heir);
                 Vec::new()
             }
             Some(Rescue::GiveUp(replicas)) => {
@@ -186,8 +186,8 @@ mod tests {
                 is_changing: false,
                 applied: 9,
                 others: Vec::new(),
-                owed_bytes: 0,
-                stranded: Vec::new(),
+                unreplicated_bytes: 0,
+                unreachable_by_log: Vec::new(),
             };
             Self { catalog, table, view }
         }
@@ -212,9 +212,9 @@ mod tests {
         let mut partition = Partition::new();
         let [first, second] = partition.keepers();
         assert_eq!(partition.rescue(), None);
-        partition.view.stranded = vec![first];
+        partition.view.unreachable_by_log = vec![first];
         assert_eq!(partition.rescue(), None, "the second is away");
-        partition.view.stranded = vec![first, second];
+        partition.view.unreachable_by_log = vec![first, second];
         assert_eq!(partition.rescue(), None, "nobody has forgotten anything");
     }
 
@@ -223,12 +223,12 @@ mod tests {
         let mut partition = Partition::new();
         let [laggard, second] = partition.keepers();
         partition.lose(second, 7);
-        partition.view.stranded = vec![laggard];
+        partition.view.unreachable_by_log = vec![laggard];
         assert_eq!(partition.rescue(), Some(Rescue::GiveUp(vec![laggard])));
         partition.lose(laggard, 0);
         // Now the second one goes on, which the witness has not heard of yet.
         assert_eq!(partition.rescue(), None);
-        partition.view.stranded = vec![laggard, second];
+        partition.view.unreachable_by_log = vec![laggard, second];
         assert_eq!(partition.rescue(), Some(Rescue::Bridge(second)));
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let [first, second] = partition.keepers();
         partition.lose(first, 7);
         partition.lose(second, 5);
-        partition.view.stranded = vec![first];
+        partition.view.unreachable_by_log = vec![first];
         assert_eq!(partition.rescue(), Some(Rescue::Bridge(first)));
     }
 

@@ -12,13 +12,13 @@ fn witness(node: u32) -> ReplicaId {
 
 /// A member that is there and has everything.
 fn sound(replica: ReplicaId) -> MemberView {
-    MemberView { replica, is_heard: true, matched: 100, lag: 0, owed_bytes: 0, keeps_up: true, takes_snapshot: false }
+    MemberView { replica, is_heard: true, matched: 100, lag: 0, lag_bytes: 0, keeps_up: true, takes_snapshot: false }
 }
 
 /// One that was never heard of.
 fn ghost(replica: ReplicaId) -> MemberView {
     let lag = 100;
-    MemberView { is_heard: false, matched: 0, lag, owed_bytes: u64::MAX, keeps_up: false, ..sound(replica) }
+    MemberView { is_heard: false, matched: 0, lag, lag_bytes: u64::MAX, keeps_up: false, ..sound(replica) }
 }
 
 /// A group led by the first voter, in which all is well.
@@ -36,8 +36,8 @@ fn view(voters: &[ReplicaId], learners: &[ReplicaId]) -> GroupView {
         is_changing: false,
         applied: 100,
         others,
-        owed_bytes: 0,
-        stranded: Vec::new(),
+        unreplicated_bytes: 0,
+        unreachable_by_log: Vec::new(),
     }
 }
 
@@ -129,7 +129,7 @@ fn nobody_gets_a_vote_who_is_not_there_or_has_not_caught_up() {
     assert!(!promotes(MemberView { is_heard: false, ..there }, Standing::Steady), "it does not answer any more");
     assert!(!promotes(MemberView { takes_snapshot: true, ..there }, Standing::Steady), "its snapshot is on its way");
     assert!(!promotes(MemberView { keeps_up: false, ..there }, Standing::Steady), "it lags for seconds");
-    let bytes = |owed_bytes| MemberView { owed_bytes, lag: 9, ..there };
+    let bytes = |lag_bytes| MemberView { lag_bytes, lag: 9, ..there };
     assert!(promotes(bytes(CLOSE_BYTES), Standing::Steady) && !promotes(bytes(CLOSE_BYTES + 1), Standing::Steady));
     assert!(
         promotes(MemberView { lag: 1_000_000, ..there }, Standing::Steady),

@@ -126,7 +126,7 @@ impl Group {
                 is_heard: copy.is_some() && is_up(&replica),
                 matched,
                 lag: self.end - matched,
-                owed_bytes: if keeps_up { 100 * (self.end - matched) } else { u64::MAX },
+                lag_bytes: if keeps_up { 100 * (self.end - matched) } else { u64::MAX },
                 keeps_up,
                 takes_snapshot: copy.is_some_and(|copy| copy.snapshot > 0),
             }
@@ -144,8 +144,8 @@ impl Group {
             learners: self.learners.clone(),
             is_changing: !self.outgoing.is_empty(),
             applied: self.end,
-            owed_bytes: 0,
-            stranded: Vec::new(),
+            unreplicated_bytes: 0,
+            unreachable_by_log: Vec::new(),
         }
     }
 

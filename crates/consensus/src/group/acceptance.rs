@@ -74,7 +74,7 @@ impl<T> Group<T> {
     ///
     /// That holds where everything acknowledged is on disk. Without that, one whose machine lost power may go on with less than it
     /// had, if most others lost power too.
-    pub(super) fn is_told_of_a_loss(&self, message: &Message) -> Option<Inconsistent> {
+    pub(super) fn reveals_loss(&self, message: &Message) -> Option<Inconsistent> {
         let raft = &self.node.raft;
         let (had, has) = (message.commit, raft.raft_log.last_index());
         let is_loss = self.persistent

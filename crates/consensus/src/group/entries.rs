@@ -138,11 +138,11 @@ impl<T> Group<T> {
             self.released.extend(messages);
         }
         self.node.on_persist_ready(number);
-        self.tell_what_is_applied();
+        self.report_applied();
     }
 
     /// What a snapshot brought was applied before it was persisted, and Raft wants to hear of it afterwards.
-    pub(super) fn tell_what_is_applied(&mut self) {
+    pub(super) fn report_applied(&mut self) {
         let log = &self.node.raft.raft_log;
         let applied = self.applied.min(log.persisted).min(log.committed);
         if applied > log.applied {
@@ -173,18 +173,18 @@ impl<T> Group<T> {
     /// Drops applied entries from memory, except those that another replica may still ask for.
     pub(super) fn forget(&mut self) {
         let applied = self.applied;
-        let (everybody_has, keeps) = if self.is_alone {
+        let (replicated_index, keeps) = if self.is_alone {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
             let is_being_made = self.node.store().wants_snapshot.get();
             let is_filling = is_being_made || self.node.raft.prs().iter().any(|(_, progress)| takes_snapshot(progress));
-            (self.everybody_has().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
+            (self.replicated_index().min(applied), if is_filling { KEPT_FOR_COMERS } else { KEPT_FOR_LAGGARDS })
         } else {
             (0, FOLLOWER_KEEPS_BYTES)
         };
         let store = self.node.mut_store();
         // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
-        store.truncate(everybody_has.max(applied.min(1)));
+        store.truncate(replicated_index.max(applied.min(1)));
         while let Some(first) = store.first().map(|held| held.index)
             && store.payload_bytes() > keeps
             && first <= applied

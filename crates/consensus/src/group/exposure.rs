@@ -172,18 +172,18 @@ impl Exposed {
         }
     }
 
-    fn hear(&mut self, message: PeerMessage) {
+    fn deliver(&mut self, message: PeerMessage) {
         self.group.would_install(&message);
         self.group.restoring(&message);
         self.group.step(message);
     }
 
-    fn hear_anything(&mut self, source: &mut Source<'_>) {
+    fn deliver_anything(&mut self, source: &mut Source<'_>) {
         let message = self.message(source);
         let payloads = message.entries.iter().map(|_| Payload::default()).collect();
         let progress = if source.byte().is_multiple_of(4) { source.number() } else { 0 };
         let hibernates = source.byte().is_multiple_of(8);
-        self.hear(PeerMessage { group: ID, hibernates, progress, message, payloads });
+        self.deliver(PeerMessage { group: ID, hibernates, progress, message, payloads });
     }
 
     /// Others vote for it as soon as it asks, so that it leads.
@@ -205,7 +205,7 @@ impl Exposed {
             };
             for from in [id(2), id(3), id(4)].map(to_raft) {
                 let message = Message { msg_type: kind as i32, to, from, term, ..Default::default() };
-                self.hear(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() });
+                self.deliver(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() });
             }
         }
     }
@@ -251,13 +251,13 @@ pub fn expose(bytes: &[u8]) {
             7 => {
                 let mut rest = Bytes::copy_from_slice(source.0);
                 match PeerMessage::decode(&mut rest) {
-                    Some(message) => exposed.hear(message),
-                    None => exposed.hear_anything(&mut source),
+                    Some(message) => exposed.deliver(message),
+                    None => exposed.deliver_anything(&mut source),
                 }
                 true
             }
             _ => {
-                exposed.hear_anything(&mut source);
+                exposed.deliver_anything(&mut source);
                 true
             }
         };
@@ -292,11 +292,11 @@ mod tests {
         Exposed::new(&mut Source(&[64 + 2, 15])).expect("it is sound")
     }
 
-    fn hear(exposed: &mut Exposed, message: Message) {
+    fn deliver(exposed: &mut Exposed, message: Message) {
         let (from, to) = (to_raft(id(2)), to_raft(id(1)));
         let payloads = message.entries.iter().map(|_| Payload::default()).collect();
         let message = Message { from, to, ..message };
-        exposed.hear(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads });
+        exposed.deliver(PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads });
     }
 
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         let mut exposed = exposed();
         let heartbeat =
             |commit| Message { msg_type: MessageType::MsgHeartbeat as i32, term: 9, commit, ..Default::default() };
-        hear(&mut exposed, heartbeat(16));
+        deliver(&mut exposed, heartbeat(16));
         assert_eq!((exposed.group.node.raft.term, exposed.group.node.raft.raft_log.committed), (4, 7));
-        hear(&mut exposed, heartbeat(15));
+        deliver(&mut exposed, heartbeat(15));
         assert_eq!((exposed.group.node.raft.term, exposed.group.node.raft.raft_log.committed), (9, 15));
     }
 
@@ -332,10 +332,10 @@ mod tests {
             Message { msg_type, term: 9, index: 15, log_term: 4, commit: 16, entries, ..Default::default() }
         };
         let mut exposed = exposed();
-        hear(&mut exposed, append(vec![0xff]));
+        deliver(&mut exposed, append(vec![0xff]));
         assert_eq!(exposed.group.node.raft.raft_log.last_index(), 15, "it is no change at all");
         let all = [1, 2, 3].map(|node| (to_raft(id(node)), ConfChangeType::RemoveNode));
-        hear(&mut exposed, append(change(&all)));
+        deliver(&mut exposed, append(change(&all)));
         assert_eq!(exposed.group.node.raft.raft_log.last_index(), 16);
         assert!(exposed.collect(), "it is not on disk yet");
         exposed.persist();
@@ -351,12 +351,12 @@ mod tests {
         let metadata = Some(SnapshotMetadata { conf_state, index: 30, term: 8 });
         let snapshot = Some(Snapshot { data: vec![0; 9], metadata });
         let msg_type = MessageType::MsgSnapshot as i32;
-        hear(&mut exposed, Message { msg_type, term: 9, snapshot, ..Default::default() });
+        deliver(&mut exposed, Message { msg_type, term: 9, snapshot, ..Default::default() });
         assert!(exposed.collect());
         assert_eq!(exposed.group.view().applied, 30);
         exposed.tick(100);
         let timeout = Message { msg_type: MessageType::MsgTimeoutNow as i32, term: 9, ..Default::default() };
-        hear(&mut exposed, timeout);
+        deliver(&mut exposed, timeout);
         assert_eq!(exposed.group.node.raft.state, StateRole::Follower);
         exposed.persist();
         exposed.tick(100);

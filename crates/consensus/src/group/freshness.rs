@@ -33,7 +33,7 @@ impl<T> Group<T> {
     }
 
     /// The leader had committed up to `index`.
-    pub(super) fn hear_what_is_committed(&mut self, index: u64) {
+    pub(super) fn on_commit_index(&mut self, index: u64) {
         if self.applied >= index {
             self.freshness.as_of = Some(self.now);
         } else if self.freshness.pending.is_none() {

@@ -38,7 +38,7 @@ impl<T> Group<T> {
     /// Ends hibernation, because there is something to do.
     pub(super) fn wake(&mut self) {
         if self.is_hibernating() {
-            self.forget_who_was_heard();
+            self.forget_heard();
         }
         self.hibernation = Hibernation::default();
     }

@@ -53,7 +53,7 @@ impl<T> Group<T> {
         }
         if was_alone {
             // A leader that is alone does not count the time.
-            self.attend_anew();
+            self.reset_member_progress();
         }
         if was_alone != self.is_alone && self.is_serving() {
             let until = if self.is_alone { None } else { Some(Duration::ZERO) };

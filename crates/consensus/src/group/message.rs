@@ -17,13 +17,13 @@ use tessera_types::{NodeId, ReplicaId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerMessage {
     pub group: GroupId,
-    /// The leader has nothing to do, and this is its last heartbeat for now.
+    /// Whether this is the last heartbeat of a leader that hibernates.
     pub(crate) hibernates: bool,
-    /// From a leader to a witness: every replica with records has the log up to here. From a leader to another replica: so
-    /// far the log is committed. Otherwise zero.
+    /// From a leader to a witness: the index up to which every data replica has the log. From a leader to another replica: the
+    /// committed index. Otherwise zero.
     pub(crate) progress: u64,
     pub(crate) message: Message,
-    /// One for each entry of the message.
+    /// One payload for each entry of the message.
     pub(crate) payloads: Vec<Payload>,
 }
 
@@ -60,7 +60,8 @@ impl PeerMessage {
         (snapshot.get_metadata().index, split_snapshot(snapshot).unwrap_or_default().1)
     }
 
-    /// Whether it is a snapshot without a state: a witness needs none, others [keep](crate::Inbox::bridge) theirs.
+    /// Whether it is a snapshot without a state: a witness needs none, and a data replica that is
+    /// [force-recovered](crate::Inbox::force_recover) keeps its own.
     pub(crate) fn keeps_state(&self) -> bool {
         self.message.msg_type() == MessageType::MsgSnapshot && self.snapshot().1.is_empty()
     }

@@ -5,7 +5,6 @@
 //! simulation.
 
 mod acceptance;
-mod attention;
 mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
@@ -14,6 +13,7 @@ mod hibernation;
 mod in_doubt;
 mod lease;
 mod logged;
+mod member_progress;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
@@ -25,11 +25,11 @@ mod witness;
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
 use crate::{Committed, GroupId};
 use ahash::{AHashMap, RandomState};
-pub use attention::MemberView;
 use bytes::BytesMut;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
 pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
+pub use member_progress::MemberView;
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 pub use origin::Inconsistent;
@@ -137,7 +137,7 @@ pub(crate) struct Group<T> {
     /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so this replica gets no lease in that term.
     leadership_transferred_in: u64,
     /// The leader last told.
-    told_leader: (u64, u64),
+    reported_leader: (u64, u64),
     hibernation: hibernation::Hibernation,
     freshness: freshness::Freshness,
     witness: witness::Witness,
@@ -148,7 +148,7 @@ pub(crate) struct Group<T> {
     loss: Option<Inconsistent>,
     /// Whether a message came that no sound replica sends.
     has_refused: bool,
-    attention: attention::Attention,
+    member_progress: member_progress::MemberProgress,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -172,9 +172,9 @@ pub struct GroupView {
     /// What this replica knows of each other member; empty unless it leads.
     pub others: Vec<MemberView>,
     /// Of a leader: bytes of entries that a replica with records lacks, about.
-    pub owed_bytes: u64,
+    pub unreplicated_bytes: u64,
     /// Of a witness that leads: replicas that are heard of and lack what it no longer has. They wait for another leader.
-    pub stranded: Vec<ReplicaId>,
+    pub unreachable_by_log: Vec<ReplicaId>,
 }
 
 /// Raft `Ready`s that wait to be persisted: groups, each with the number of its Ready.
@@ -265,7 +265,7 @@ impl<T> Group<T> {
             unconfirmed: Vec::new(),
             asked: Duration::ZERO,
             leadership_transferred_in: 0,
-            told_leader: (0, 0),
+            reported_leader: (0, 0),
             hibernation: hibernation::Hibernation::default(),
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
@@ -273,7 +273,7 @@ impl<T> Group<T> {
             owed: records,
             loss: None,
             has_refused: false,
-            attention: attention::Attention::default(),
+            member_progress: member_progress::MemberProgress::default(),
             in_pass: false,
         };
         for (index, change) in changes {
@@ -329,13 +329,13 @@ impl<T> Group<T> {
                 self.node.ping();
             }
             self.leave_joint();
-            self.count_what_is_owed();
+            self.update_unreplicated_bytes();
         }
         if self.is_leader() {
-            self.count_attention_tick();
+            self.count_member_progress_tick();
             self.update_standby_witnesses();
         }
-        self.lead_no_longer_than_needed();
+        self.transfer_leadership_from_witness();
         // What could not be proposed while another replica was to take over is tried again.
         is_overdue || self.node.has_ready() || !self.building.is_empty()
     }
@@ -360,14 +360,14 @@ impl<T> Group<T> {
             return;
         }
         if let Err(reason) = self.accepts(&message) {
-            self.loss = self.loss.take().or_else(|| self.is_told_of_a_loss(&message.message));
+            self.loss = self.loss.take().or_else(|| self.reveals_loss(&message.message));
             if !std::mem::replace(&mut self.has_refused, true) {
                 let (group, from) = (self.id, message.from());
                 tracing::warn!(?group, %from, reason, "a message is dropped that no sound replica sends; others will be without a word");
             }
             return;
         }
-        let message = if self.bridges_to_more(&message) { self.commit_what_is_here(message) } else { message };
+        let message = if self.force_recovery_must_wait(&message) { self.commit_own_log(message) } else { message };
         let PeerMessage { message, payloads, hibernates, progress, .. } = message;
         let (kind, from, term) = (message.msg_type(), message.from, message.term);
         for (entry, payload) in message.entries.iter().zip(payloads) {
@@ -379,11 +379,11 @@ impl<T> Group<T> {
         if !is_of_now || self.node.raft.leader_id != from {
             // What follows is a leader's word.
         } else if self.replica().is_witness() {
-            self.hear_what_everybody_has(progress);
+            self.on_replicated_index(progress);
         } else if progress > 0 {
-            self.hear_what_is_committed(progress);
+            self.on_commit_index(progress);
         }
-        self.hear_of(from, term);
+        self.on_message_from(from, term);
         self.hibernate_or_wake(kind, from, hibernates);
     }
 
@@ -404,7 +404,7 @@ impl<T> Group<T> {
             && metadata.index > raft.raft_log.committed
             && !raft.raft_log.match_term(metadata.index, metadata.term)
             && is_member
-            && !self.bridges_to_more(message)
+            && !self.force_recovery_must_wait(message)
     }
 
     /// Whether Raft has taken a snapshot that is not [collected](Self::collect) yet.
@@ -436,8 +436,8 @@ impl<T> Group<T> {
             is_changing: self.is_changing(),
             applied: self.applied,
             others: self.others(),
-            owed_bytes: self.owed_bytes(),
-            stranded: self.stranded(),
+            unreplicated_bytes: self.unreplicated_bytes(),
+            unreachable_by_log: self.unreachable_by_log(),
         }
     }
 
@@ -478,8 +478,8 @@ impl<T> Group<T> {
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
         self.ask_for_those_who_wait();
-        if leads.1 != raft::INVALID_ID && leads != self.told_leader {
-            self.told_leader = leads;
+        if leads.1 != raft::INVALID_ID && leads != self.reported_leader {
+            self.reported_leader = leads;
             output.leaders.push((self.id, leads.0, from_raft(leads.1)));
         }
         let released = std::mem::take(&mut self.released);
@@ -533,7 +533,7 @@ impl<T> Group<T> {
                 let mut light = self.node.advance_append(ready);
                 self.send(light.take_messages(), output);
                 self.commit(&light.take_committed_entries(), output)?;
-                self.tell_what_is_applied();
+                self.report_applied();
             }
         }
         self.incoming.clear();
@@ -552,7 +552,7 @@ impl<T> Group<T> {
             if message.msg_type() == MessageType::MsgSnapshot {
                 self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
             }
-            let (hibernates, progress) = (self.announces_hibernation(&message), self.tells_progress(&message));
+            let (hibernates, progress) = (self.announces_hibernation(&message), self.progress_for(&message));
             output.messages.push(PeerMessage { group: self.id, hibernates, progress, message, payloads });
         }
     }

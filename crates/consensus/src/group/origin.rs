@@ -72,14 +72,14 @@ impl Origin {
         let GroupSettings { replica, initial_members, persistent, .. } = settings;
         let mut applied = if replica.is_witness() { recovered.truncated.0 } else { settings.applied };
         let mut applied_term = settings.applied_term.filter(|_| applied > 0 && !replica.is_witness());
-        let mut is_told = true;
+        let mut log_knows = true;
         if let Some(taken) = recovered.restoring.take().filter(|snapshot| was_taken(snapshot, applied, &recovered)) {
             recovered.truncated = (taken.index, taken.term);
             recovered.entries.clear();
             if !taken.members.is_empty() {
                 recovered.members = (taken.members_index, taken.members);
             }
-            is_told = false;
+            log_knows = false;
         }
         let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries, .. } = recovered;
         if members.is_empty() && initial_members.is_empty() {
@@ -107,7 +107,7 @@ impl Origin {
             // A snapshot took their place. A segment of the log begins with where that stands for, and may outlive the word that it
             // took the place of everything.
             entries.clear();
-            is_told = false;
+            log_knows = false;
         }
         let is_ahead = before.0 < applied && entries.is_empty();
         let is_of = |term: &u64| before.0 == applied && before.1 == *term;
@@ -121,11 +121,11 @@ impl Origin {
                 }
                 entries.clear();
                 before = (applied, term);
-                is_told = false;
+                log_knows = false;
             }
             None if is_ahead => {
                 before = (applied, state.term.max(before.1));
-                is_told = false;
+                log_knows = false;
             }
             None => {}
         }
@@ -140,7 +140,7 @@ impl Origin {
             return Err(Inconsistent::Hole { missing: before.0 + 1, found: applied });
         }
         let mut records = Vec::new();
-        if *persistent && !is_told {
+        if *persistent && !log_knows {
             records.push(LogRecord::Restored { group: id, index: before.0, term: before.1 });
             if is_stored {
                 records.push(LogRecord::Members { group: id, index: members_index, members });

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 pub(crate) struct GroupStorage {
     hard_state: HardState,
     members: ConfState,
-    /// Index of the entry that made the members what they are.
+    /// Index of the entry that made these members.
     members_index: u64,
     /// Index and term of the last entry that is no longer here.
     truncated: (u64, u64),
@@ -20,14 +20,14 @@ pub(crate) struct GroupStorage {
     payload_bytes: usize,
     /// Bytes of all payloads that were ever appended.
     bytes_seen: u64,
-    /// Where terms began, as index and term, ascending: tells the term of entries that are no longer here. Grows by one
+    /// The first index of each term, as index and term, ascending. It gives the term of entries that were dropped. It grows by one
     /// per election.
     term_starts: Vec<(u64, u64)>,
     /// Index, term and state of what was [offered](Self::offer_snapshot).
     snapshot: Option<(u64, u64, Vec<u8>)>,
-    /// Of a witness: who gets a snapshot without a state, and [goes on](super::witness) with its own.
-    bridged: Option<u64>,
-    /// Raft asked for a snapshot that was not there.
+    /// On a witness: the replica that receives a snapshot without a state, and [keeps its own](super::witness).
+    force_recovered: Option<u64>,
+    /// Whether Raft asked for a snapshot that was not available.
     pub(crate) wants_snapshot: Cell<bool>,
 }
 
@@ -64,7 +64,7 @@ impl GroupStorage {
             bytes_seen: 0,
             term_starts: vec![truncated],
             snapshot: None,
-            bridged: None,
+            force_recovered: None,
             wants_snapshot: Cell::new(false),
         };
         storage.append(entries.into_iter().map(|StoredEntry { index, term, kind, payload }| Held {
@@ -183,11 +183,11 @@ impl GroupStorage {
         self.snapshot = None;
     }
 
-    pub(crate) fn bridge(&mut self, to: Option<u64>) {
-        self.bridged = to;
+    pub(crate) fn force_recover(&mut self, to: Option<u64>) {
+        self.force_recovered = to;
     }
 
-    /// Names the members of now, not of then, and begins with the index of the entry that made them so.
+    /// A snapshot with the present members, not those at `index`. Its data begins with the index of the entry that made these members.
     fn snapshot_of(&self, index: u64, term: u64, state: &[u8]) -> Snapshot {
         let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
         Snapshot { data: [&self.members_index.to_le_bytes(), state].concat(), metadata: Some(metadata) }
@@ -217,7 +217,7 @@ impl Storage for GroupStorage {
         if to > self.entries.len() {
             return Err(raft::Error::Store(StorageError::Unavailable));
         }
-        // Raft's limit is on what travels, which are the payloads.
+        // Raft's limit is on what travels: the payloads.
         let limit = max_size.into().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut bytes = 0;
         let entries = self.entries.range(from..to).take_while(|held| {
@@ -247,9 +247,9 @@ impl Storage for GroupStorage {
     }
 
     fn snapshot(&self, request_index: u64, to: u64) -> raft::Result<Snapshot> {
-        let needs_no_state = super::from_raft(to).is_witness() || self.bridged == Some(to);
+        let needs_no_state = super::from_raft(to).is_witness() || self.force_recovered == Some(to);
         if needs_no_state && self.truncated.0 >= request_index {
-            // A witness keeps no state, only the log, which is here from there on.
+            // A witness has no state. It has the log from this index on.
             return Ok(self.snapshot_of(self.truncated.0, self.truncated.1, &[]));
         }
         let fits = |(index, ..): &&(u64, u64, Vec<u8>)| *index >= request_index && *index >= self.truncated.0;

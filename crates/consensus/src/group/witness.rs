@@ -1,12 +1,14 @@
 //! Witnesses: replicas that vote and keep the log, but have no state machine.
 //!
-//! With two replicas and a witness, any one of the three may be lost: an entry is committed when a replica and the witness
-//! have it. The witness keeps each entry until both replicas have it, so that whichever of them is left can have what it
-//! lacks. If only the witness has everything it wins the election, sends the other one what that lacks, and hands over to
-//! it; it serves nothing meanwhile. Of a replica that stays away the witness keeps as much as a leader does, no more: who
-//! lags further is stranded with the witness. It waits for another one with records to lead, which replaces it by somebody
-//! who gets a snapshot. If there is none, since those have forgotten what the witness counted on, whoever decides that has
-//! the leader [bridge](Group::bridge) the gap.
+//! With two data replicas and a witness, any one of the three may be lost: an entry is committed when a data replica and the
+//! witness have it. The witness keeps each entry until both data replicas have it, so that the remaining one can receive what
+//! it lacks. If only the witness has everything, it wins the election, sends the data replica what that lacks, and transfers
+//! leadership to it. It serves nothing meanwhile.
+//!
+//! For a data replica that stays away the witness keeps as many entries as a leader does, and no more. A replica that lags
+//! further is [unreachable by log](Group::unreachable_by_log) for the witness. It waits until the other data replica leads,
+//! which replaces it by a new replica that receives a snapshot. If there is no other one, because all others have forgotten
+//! what the witness counted on, the catalog decides so, and the leader [force-recovers](Group::force_recover) the replica.
 
 use super::{Group, MemberChange, PassOutput, PeerMessage, from_raft, to_raft};
 use crate::log::LogRecord;
@@ -17,47 +19,47 @@ use tessera_types::ReplicaId;
 
 #[derive(Default)]
 pub(super) struct Witness {
-    /// Of a witness: what leaders told it.
-    everybody_has: u64,
-    /// Of a leader, to estimate what is owed: an index with the bytes that the log had seen by then, and the bytes that it
-    /// had seen when an earlier such index had reached everybody.
+    /// On a witness: the index up to which all data replicas have the log, as leaders reported it.
+    replicated_index: u64,
+    /// On a leader, to estimate the unreplicated bytes: an index, and the bytes that the log had received up to it.
     mark: (u64, u64),
-    paid: u64,
-    /// Of a witness: what its log on disk was told to forget, and when.
+    /// On a leader: the bytes up to an earlier mark, which all data replicas have reached.
+    replicated_bytes: u64,
+    /// On a witness: the index up to which its log on disk was truncated, and when.
     forgotten: (u64, Duration),
 }
 
-/// How often a witness's log on disk is told what it may forget.
+/// How often the log of a witness on disk is truncated.
 const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T> Group<T> {
-    /// The index up to which every replica that has records, or is to have them, has the log.
-    pub(super) fn everybody_has(&self) -> u64 {
+    /// The index up to which every data replica, including those that are being filled, has the log.
+    pub(super) fn replicated_index(&self) -> u64 {
         if !self.is_leader() {
-            return self.witness.everybody_has;
+            return self.witness.replicated_index;
         }
         let data_replicas = self.node.raft.prs().iter().filter(|(id, _)| !from_raft(**id).is_witness());
         data_replicas.map(|(_, progress)| progress.matched).min().unwrap_or(0)
     }
 
-    /// What a leader tells with a message; see [`PeerMessage`].
-    pub(super) fn tells_progress(&self, message: &Message) -> u64 {
+    /// The index that a leader reports with a message; see [`PeerMessage::progress`].
+    pub(super) fn progress_for(&self, message: &Message) -> u64 {
         let tells = matches!(message.msg_type(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
         match tells && self.is_leader() {
-            true if from_raft(message.to).is_witness() => self.everybody_has(),
+            true if from_raft(message.to).is_witness() => self.replicated_index(),
             true => self.node.raft.raft_log.committed,
             false => 0,
         }
     }
 
-    pub(super) fn hear_what_everybody_has(&mut self, index: u64) {
-        if index > self.witness.everybody_has {
-            self.witness.everybody_has = index;
+    pub(super) fn on_replicated_index(&mut self, index: u64) {
+        if index > self.witness.replicated_index {
+            self.witness.replicated_index = index;
             self.forget();
         }
     }
 
-    /// Lets the log on disk forget what is forgotten in memory: there is no state that would have to become durable first.
+    /// Truncates the log on disk where it is truncated in memory. A witness has no state that would have to become durable first.
     pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
         let (index, term) = self.node.store().truncated();
         let (forgotten, at) = self.witness.forgotten;
@@ -68,22 +70,22 @@ impl<T> Group<T> {
         }
     }
 
-    /// Bytes of entries that a replica with records lacks, about: rather too many than too few.
-    pub(super) fn owed_bytes(&self) -> u64 {
-        if self.is_leader() { self.node.store().bytes_seen() - self.witness.paid } else { 0 }
+    /// An estimate, from above, of the bytes of entries that some data replica lacks.
+    pub(super) fn unreplicated_bytes(&self) -> u64 {
+        if self.is_leader() { self.node.store().bytes_seen() - self.witness.replicated_bytes } else { 0 }
     }
 
-    /// Goes on with the estimate of what is owed.
-    pub(super) fn count_what_is_owed(&mut self) {
-        let (everybody_has, store) = (self.everybody_has(), self.node.store());
-        if everybody_has >= self.witness.mark.0 {
-            self.witness.paid = self.witness.mark.1;
+    /// Updates the estimate of [`Self::unreplicated_bytes`].
+    pub(super) fn update_unreplicated_bytes(&mut self) {
+        let (replicated_index, store) = (self.replicated_index(), self.node.store());
+        if replicated_index >= self.witness.mark.0 {
+            self.witness.replicated_bytes = self.witness.mark.1;
             self.witness.mark = (store.last(), store.bytes_seen());
         }
     }
 
-    /// Whether, after these changes, what is committed could be had again whichever voter is lost. A majority may consist of
-    /// this leader and a witness, so every other voter that has records must have all that the witness does not keep.
+    /// Whether, after these changes, all committed entries survive the loss of any one voter. A majority may consist of this leader
+    /// and a witness, so every other data replica among the voters must have all entries that the witness does not keep.
     pub(super) fn would_keep_records(&self, changes: &[MemberChange]) -> bool {
         let (voters, _) = self.members();
         let leaves = |change: &MemberChange, id: &ReplicaId| matches!(change, MemberChange::Remove(it) | MemberChange::Learner(it) if it == id);
@@ -96,9 +98,9 @@ impl<T> Group<T> {
             changes.iter().filter_map(comes).partition(|id| id.is_witness());
         let matched = |id: &ReplicaId| self.node.raft.prs().get(to_raft(*id)).map_or(0, |progress| progress.matched);
         let mut others = voters.iter().filter(|id| !id.is_witness() && **id != self.replica());
-        // A witness that is there has dropped nothing that a voter lacks; one that comes gets what the log holds here.
+        // A present witness has dropped nothing that a voter lacks; a new witness gets what the log of this leader holds.
         let everybody = others.clone().map(matched).min().unwrap_or(0).max(1);
-        // Those that go have a say until all that come do.
+        // Leaving voters have their votes until all new voters have theirs.
         let is_witnessed = !witnesses.is_empty() || voters.iter().any(|id| id.is_witness());
         let here = if witnesses.is_empty() { 0 } else { self.node.store().truncated().0.max(1) };
         !is_witnessed
@@ -106,57 +108,58 @@ impl<T> Group<T> {
                 && others.all(|id| !stays(&id) || matched(id) >= here))
     }
 
-    /// Of a witness that leads: replicas with records that are there and that it cannot bring up to date.
-    pub(super) fn stranded(&self) -> Vec<ReplicaId> {
+    /// On a witness that leads: live data replicas that lack entries which the witness has dropped.
+    pub(super) fn unreachable_by_log(&self) -> Vec<ReplicaId> {
         if !self.is_leader() || !self.replica().is_witness() {
             return Vec::new();
         }
         let truncated = self.node.store().truncated().0;
-        // Raft has asked the replica where its log ends, and would send it what follows.
-        let is_stranded = |id: &ReplicaId| {
+        // Raft has asked the replica where its log ends, and would send it the entries from there on.
+        let is_unreachable = |id: &ReplicaId| {
             let progress = self.node.raft.prs().get(to_raft(*id));
             !id.is_witness() && progress.is_some_and(|it| it.recent_active && it.next_idx <= truncated)
         };
-        self.members().0.into_iter().filter(is_stranded).collect()
+        self.members().0.into_iter().filter(is_unreachable).collect()
     }
 
-    /// Has this witness, if it leads, let a [stranded](Self::stranded) replica go on with the state that it has, as if it
-    /// reflected all that the witness has dropped: those entries are lost, later ones are not. Only for a group in which nobody
-    /// has more than that replica any more.
-    pub(crate) fn bridge(&mut self, replica: ReplicaId) {
-        if self.stranded().contains(&replica) {
+    /// If this replica is a witness that leads, lets a replica that is [unreachable by log](Self::unreachable_by_log) continue with
+    /// its own state, as if that reflected all entries that the witness has dropped. Those entries are lost; later ones are not. To
+    /// be used only in a group in which no other replica has more than that one any more.
+    pub(crate) fn force_recover(&mut self, replica: ReplicaId) {
+        if self.unreachable_by_log().contains(&replica) {
             let to = to_raft(replica);
-            self.node.mut_store().bridge(Some(to));
-            // What was sent before may have come to nothing.
+            self.node.mut_store().force_recover(Some(to));
+            // A snapshot that was sent before may have been lost.
             self.node.report_snapshot(to, SnapshotStatus::Failure);
             self.node.raft.send_append(to);
         }
     }
 
-    /// Up to where this replica's own log counts before the snapshot's: that has the entry of its index, whatever is here.
-    fn own_end(&self, bridge: &PeerMessage) -> u64 {
-        self.node.raft.raft_log.last_index().min(bridge.snapshot().0.saturating_sub(1))
+    /// The index up to which this replica's own log counts. At the snapshot's index the snapshot counts, whatever the log has there.
+    fn own_end(&self, recovery: &PeerMessage) -> u64 {
+        self.node.raft.raft_log.last_index().min(recovery.snapshot().0.saturating_sub(1))
     }
 
-    /// Whether this replica's state would [stay as it is](Self::bridge) although its log goes on behind that.
-    pub(super) fn bridges_to_more(&self, message: &PeerMessage) -> bool {
+    /// Whether the message [force-recovers](Self::force_recover) this replica, and its log has entries that must be committed first.
+    pub(super) fn force_recovery_must_wait(&self, message: &PeerMessage) -> bool {
         message.keeps_state()
             && !self.replica().is_witness()
             && self.own_end(message) > self.node.raft.raft_log.committed
     }
 
-    /// Nobody has more than this replica, so what is in its log counts. The leader will ask again to bridge what follows.
-    pub(super) fn commit_what_is_here(&self, bridge: PeerMessage) -> PeerMessage {
-        let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.own_end(&bridge));
-        let Message { from, to, term, .. } = bridge.message;
-        PeerMessage { message: Message { msg_type: kind, from, to, term, commit, ..Default::default() }, ..bridge }
+    /// No other replica has more than this one, so the entries in its log count: turns the message into one that commits them. The
+    /// leader sends the message again later.
+    pub(super) fn commit_own_log(&self, recovery: PeerMessage) -> PeerMessage {
+        let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.own_end(&recovery));
+        let Message { from, to, term, .. } = recovery.message;
+        PeerMessage { message: Message { msg_type: kind, from, to, term, commit, ..Default::default() }, ..recovery }
     }
 
-    /// A witness that leads lets a replica lead that has everything.
-    pub(super) fn lead_no_longer_than_needed(&mut self) {
-        // Not only once something is committed: a member whom only a snapshot helps gets none from a witness.
+    /// A witness that leads transfers leadership to a data replica that has all entries.
+    pub(super) fn transfer_leadership_from_witness(&mut self) {
+        // This must not wait until an entry is committed: a member that needs a snapshot gets none from a witness.
         if !self.is_leader() {
-            return self.node.mut_store().bridge(None);
+            return self.node.mut_store().force_recover(None);
         }
         if !self.replica().is_witness() || self.node.raft.lead_transferee.is_some() {
             return;

@@ -29,7 +29,7 @@ pub(super) enum Message<C> {
     Peer(PeerMessage),
     ChangeMembers(GroupId, Vec<MemberChange>),
     TransferLeadership(GroupId, ReplicaId),
-    Bridge(GroupId, ReplicaId),
+    ForceRecover(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
     ForgetSnapshot(GroupId),
     /// What the snapshot of that index takes is there, or cannot be had.
@@ -132,10 +132,10 @@ impl<C> Inbox<C> {
         self.push(Message::TransferLeadership(group, to));
     }
 
-    /// Has a witness, if this replica is one that leads, let another one go on that lacks what the witness has dropped, with the
-    /// state that it has. Only where nobody has more any more: what is between the two is lost.
-    pub fn bridge(&self, group: GroupId, replica: ReplicaId) {
-        self.push(Message::Bridge(group, replica));
+    /// If this replica is a witness that leads, lets another replica, which lacks entries that the witness has dropped, continue with
+    /// its own state. The dropped entries are lost, so this may be used only if no other replica has them any more.
+    pub fn force_recover(&self, group: GroupId, replica: ReplicaId) {
+        self.push(Message::ForceRecover(group, replica));
     }
 
     /// Gives a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.

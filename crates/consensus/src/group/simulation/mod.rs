@@ -7,10 +7,10 @@
 //! acknowledged is in every later read under a lease; nobody holds a lease beside another leader. And in the end, when the world is at peace: everything
 //! acknowledged is everywhere.
 
-mod attention;
 mod disk;
 mod held_back;
 mod lost_majority;
+mod member_progress;
 mod power;
 mod world;
 
@@ -284,7 +284,7 @@ fn what_a_standby_witness_lacks_survives_the_loss_of_either_replica() {
 /// Both replicas have forgotten the newest entries, which the witness had dropped since they had them. It waits with the one
 /// that is left until somebody says that nobody has more; then the group goes on, with what only the witness has.
 #[test]
-fn a_witness_bridges_what_all_replicas_have_forgotten() {
+fn a_witness_force_recovers_a_replica_when_all_have_forgotten() {
     for seed in 0..100 {
         let mut world = World::new(seed, Kind { has_witnesses: true, log: Log::Relaxed, ..STEADY });
         let run = |world: &mut World, millis: u64| (0..millis / 5).for_each(|_| world.step());
@@ -316,16 +316,16 @@ fn a_witness_bridges_what_all_replicas_have_forgotten() {
         world.answers = Answers::default();
         world.start(1);
         run(&mut world, 5_000);
-        let (second, mut was_stranded) = (world.replicas[1].id, false);
+        let (second, mut was_unreachable) = (world.replicas[1].id, false);
         assert_eq!(world.readers, [], "seed {seed}: {}", world.describe());
         // First what is in its own log counts, so it takes more than one time.
         for _ in 0..100 {
             let witness = world.replicas[2].group.as_mut().expect("it is up");
-            was_stranded |= witness.view().stranded == [second];
-            witness.bridge(second);
+            was_unreachable |= witness.view().unreachable_by_log == [second];
+            witness.force_recover(second);
             run(&mut world, 200);
         }
-        assert!(was_stranded);
+        assert!(was_unreachable);
         assert_eq!(world.readers, [1], "seed {seed}: the second node leads: {}", world.describe());
         let later = write(&mut world, 5);
         // The first node comes back as it was when its machine lost power, and learns the rest from the leader.
@@ -390,7 +390,7 @@ fn a_witness_forgets_what_everybody_has() {
     let witness = world.replicas[2].group.as_ref().expect("it is up");
     assert!(world.answers.acknowledged.len() > 500);
     assert_eq!(witness.node.store().payload_bytes(), 0, "{}", world.describe());
-    assert_eq!(world.replicas[0].group.as_ref().expect("it is up").owed_bytes(), 0);
+    assert_eq!(world.replicas[0].group.as_ref().expect("it is up").unreplicated_bytes(), 0);
 }
 
 /// What a leader had evaluated and not proposed when it heard of another leader was once taken for proposed: in the entry
@@ -481,7 +481,7 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
 /// What it has of an earlier term at the snapshot's index and behind was replaced by what the leader has. It once counted that
 /// too, and could not take the snapshot any more.
 #[test]
-fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_longer() {
+fn forced_recovery_ends_at_the_snapshots_index_even_if_the_log_is_longer() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };
     let witness = ReplicaId::new_witness(NodeId(3), 0);
     let initial_members = vec![id(1), id(2), witness];
@@ -503,10 +503,10 @@ fn a_bridge_leads_from_what_is_here_to_the_snapshots_index_even_if_the_log_is_lo
     metadata.mut_conf_state().voters = [id(1), id(2), witness].map(to_raft).to_vec();
     let (kind, from, to) = (MessageType::MsgSnapshot as i32, to_raft(witness), to_raft(id(2)));
     let message = Message { msg_type: kind, from, to, term: 2, snapshot: Some(snapshot), ..Default::default() };
-    let bridge = PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() };
+    let recovery = PeerMessage { group: ID, hibernates: false, progress: 0, message, payloads: Vec::new() };
     let mut hear = || {
-        let would_install = group.would_install(&bridge);
-        group.step(bridge.clone());
+        let would_install = group.would_install(&recovery);
+        group.step(recovery.clone());
         let mut output = PassOutput::default();
         group.collect(&mut output, &mut |_, _, _| Ok(())).unwrap();
         output.committed.iter().for_each(|committed| _ = group.applied(committed.index));
