@@ -167,8 +167,9 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             let is_short = keepers < usize::from(entry.schema.replicas);
             // Another replica on its node is to take the place of one that has forgotten its votes, and has not yet.
             let is_replaced = |replica: &ReplicaId| placement.on(replica.node) != Some(*replica);
-            let is_out =
-                |replica: &ReplicaId| is_silent(replica.node) || placement.is_lost(*replica) || is_replaced(replica);
+            let is_out = |replica: &ReplicaId| {
+                is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica)
+            };
             table.under_replicated += usize::from(is_short || placement.members.iter().any(is_out));
             table.awaiting_word += usize::from(placement.awaits_word());
             table.moving += usize::from(placement.is_moving());

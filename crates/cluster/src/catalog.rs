@@ -1,19 +1,19 @@
 //! The nodes and tables of the cluster, and where their replicas are to be.
 
+mod amnesiac;
 mod command;
 mod entries;
 mod indexes;
-mod lost;
 mod recovered;
 mod shared_list;
 mod split;
 
 use crate::placement;
+use amnesiac::Amnesiac;
+pub use amnesiac::AmnesiacReplica;
 pub use command::{CatalogCommand, CatalogError, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
 pub use indexes::{IndexEntry, Indexes};
-use lost::Lost;
-pub use lost::LostReplica;
 pub(crate) use recovered::Fate;
 pub use recovered::RecoveryNote;
 use serde::{Deserialize, Serialize};
@@ -355,8 +355,8 @@ impl Catalog {
                 self.placement(*table, *partition)?.want(wanted);
                 Ok(Changed::Table(*table))
             }
-            CatalogCommand::Lost { replicas } => {
-                replicas.iter().for_each(|lost| self.lose(lost));
+            CatalogCommand::Amnesiac { replicas } => {
+                replicas.iter().for_each(|lost| self.note_amnesiac(lost));
                 Ok(Changed::Other)
             }
             CatalogCommand::Led { groups } => {
@@ -365,7 +365,7 @@ impl Catalog {
             }
             CatalogCommand::Replace { table, partition, replica } => {
                 let placement = self.placement(*table, *partition)?;
-                let is_settled = !placement.is_moving() && placement.lost.is_empty();
+                let is_settled = !placement.is_moving() && placement.amnesiac.is_empty();
                 let mut wanted = placement.wanted.clone();
                 let place = wanted.iter_mut().find(|wanted| *wanted == replica && is_settled && !replica.is_witness());
                 *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);

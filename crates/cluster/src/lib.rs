@@ -19,8 +19,8 @@ mod succession;
 mod test_schema;
 
 pub use catalog::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes, JoinToken, LostReplica,
-    NodeEntry, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
+    AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
+    JoinToken, NodeEntry, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{

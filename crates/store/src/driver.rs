@@ -127,7 +127,7 @@ impl Rounds {
             }
         }
         done.extend((!led.is_empty()).then_some(CatalogCommand::Led { groups: led }));
-        done.extend((!lost.is_empty()).then_some(CatalogCommand::Lost { replicas: lost }));
+        done.extend((!lost.is_empty()).then_some(CatalogCommand::Amnesiac { replicas: lost }));
         for command in done {
             self.change(command).await;
         }
@@ -202,7 +202,7 @@ impl Rounds {
             replicas = replicas.len(),
             "what was here has forgotten its votes, or is set aside; others are to take its place"
         );
-        self.change(CatalogCommand::Lost { replicas }).await;
+        self.change(CatalogCommand::Amnesiac { replicas }).await;
     }
 
     /// What the node that leads the catalog does for the cluster.
@@ -224,7 +224,7 @@ impl Rounds {
         }
         let lost = host.lost_elsewhere(&presence.below(Standing::Away, nodes.iter().copied()));
         if !lost.is_empty() {
-            self.change(CatalogCommand::Lost { replicas: lost }).await;
+            self.change(CatalogCommand::Amnesiac { replicas: lost }).await;
         }
         let moving =
             catalog.tables().flat_map(|table| &table.placement).filter(|placement| placement.is_moving()).count();

@@ -1,5 +1,5 @@
 //! What becomes of replicas that have forgotten what they voted and promised; the catalog
-//! [decides](tessera_cluster::CatalogCommand::Lost).
+//! [decides](tessera_cluster::CatalogCommand::Amnesiac).
 //!
 //! Their nodes tell the catalog, and so does the node that leads the catalog for nodes that have been away for long. Whoever leads
 //! such a group, and serves, says so. If a witness leads it and nobody else can, since no replica that is left, or goes on, has
@@ -13,7 +13,7 @@ use crate::replicas::group_settings;
 use crate::table::{Table, group_of, partition_of_group};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use tessera_cluster::{Catalog, LostReplica, Placement, TableEntry};
+use tessera_cluster::{AmnesiacReplica, Catalog, Placement, TableEntry};
 use tessera_consensus::{GroupId, GroupStart, GroupView};
 use tessera_types::{NodeId, ReplicaId, TableId};
 
@@ -29,13 +29,13 @@ enum Rescue {
 fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
     let stranded = &view.unreachable_by_log;
     let is_gone = |id: &ReplicaId| placement.is_waiting(*id) || placement.on(id.node) != Some(*id);
-    let has_forgotten = |id: &ReplicaId| placement.goes_on(*id) || is_gone(id);
+    let has_forgotten = |id: &ReplicaId| placement.is_readmitted(*id) || is_gone(id);
     let keepers: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
     let is_stuck = !stranded.is_empty() && keepers.iter().all(|id| stranded.contains(id) || is_gone(id));
     if !is_stuck || placement.has_overtaken() || !keepers.into_iter().any(has_forgotten) {
         return None; // somebody who has more may come back
     }
-    let heir = stranded.iter().find(|id| placement.goes_on(**id));
+    let heir = stranded.iter().find(|id| placement.is_readmitted(**id));
     Some(heir.map_or_else(|| Rescue::GiveUp(stranded.clone()), |heir| Rescue::Bridge(*heir)))
 }
 
@@ -47,26 +47,26 @@ fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, 
 
 impl Host {
     /// Replicas here that have forgotten or are set aside, as far as the catalog does not know.
-    pub(crate) fn lost_here(&self) -> Vec<LostReplica> {
+    pub(crate) fn lost_here(&self) -> Vec<AmnesiacReplica> {
         if self.holds_back.load(Ordering::Acquire) {
             return Vec::new(); // the catalog here may be an old one
         }
         let catalog = self.catalog.load();
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
-            let is_news = !placement.is_lost(replica) && self.has_forgotten(&entry.schema, placement);
+            let is_news = !placement.is_amnesiac(replica) && self.has_forgotten(&entry.schema, placement);
             let table = self.registry.any(entry.id).filter(|_| is_news)?;
             let end = self.last_entry(&table, partition, replica, placement);
-            Some(LostReplica { table: entry.id, partition, replica, end, is_overtaken: self.is_overtaken })
+            Some(AmnesiacReplica { table: entry.id, partition, replica, end, is_overtaken: self.is_overtaken })
         });
         let aside = self.replicas.all_aside().into_iter().filter_map(|(group, replica, aside)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
-            let is_news = placement.members != [replica] && !placement.is_lost(replica);
+            let is_news = placement.members != [replica] && !placement.is_amnesiac(replica);
             // One that lacks what it had acknowledged, as if its data were older, may not go on after the next start either.
             let (table, is_overtaken) = (entry.id, aside.has_forgotten);
-            is_news.then_some(LostReplica { table, partition, replica, end: (0, 0), is_overtaken })
+            is_news.then_some(AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken })
         });
         lost.chain(aside).collect()
     }
@@ -93,7 +93,7 @@ impl Host {
     }
 
     /// Has a witness that leads help a group that nobody else can lead. Returns what the catalog is to know before.
-    pub(crate) fn rescue(&self, view: &GroupView) -> Vec<LostReplica> {
+    pub(crate) fn rescue(&self, view: &GroupView) -> Vec<AmnesiacReplica> {
         let catalog = self.catalog.load();
         let Some((entry, partition, placement)) = placement_of(&catalog, view.id) else { return Vec::new() };
         let table = entry.id;
@@ -104,23 +104,23 @@ impl Host {
                 Vec::new()
             }
             Some(Rescue::GiveUp(replicas)) => {
-                let lost = |replica| LostReplica { table, partition, replica, end: (0, 0), is_overtaken: false };
+                let lost = |replica| AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken: false };
                 replicas.into_iter().map(lost).collect()
             }
         }
     }
 
     /// Members on nodes that have been away for long count like those that have forgotten, where these wait and nobody leads.
-    pub(crate) fn lost_elsewhere(&self, silent: &BTreeSet<NodeId>) -> Vec<LostReplica> {
+    pub(crate) fn lost_elsewhere(&self, silent: &BTreeSet<NodeId>) -> Vec<AmnesiacReplica> {
         let catalog = self.catalog.load();
         let mut lost = Vec::new();
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| placement.awaits_leader())
             {
                 let away = placement.members.iter().filter(|member| silent.contains(&member.node));
-                let news =
-                    away.filter(|member| placement.on(member.node) == Some(**member) && !placement.is_lost(**member));
-                lost.extend(news.map(|replica| LostReplica {
+                let news = away
+                    .filter(|member| placement.on(member.node) == Some(**member) && !placement.is_amnesiac(**member));
+                lost.extend(news.map(|replica| AmnesiacReplica {
                     table: table.id,
                     partition,
                     replica: *replica,
@@ -198,8 +198,9 @@ mod tests {
         }
 
         fn lose(&mut self, replica: ReplicaId, index: u64) {
-            let lost = LostReplica { table: self.table, partition: 0, replica, end: (1, index), is_overtaken: false };
-            self.catalog.apply(&CatalogCommand::Lost { replicas: vec![lost] }, &Limits::default()).unwrap();
+            let lost =
+                AmnesiacReplica { table: self.table, partition: 0, replica, end: (1, index), is_overtaken: false };
+            self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![lost] }, &Limits::default()).unwrap();
         }
 
         fn rescue(&self) -> Option<Rescue> {

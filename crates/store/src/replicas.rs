@@ -259,7 +259,7 @@ impl Host {
                 // One that has forgotten waits until the catalog has another one in its place, or lets it go on.
                 let is_earlier = held.earlier.contains(&group) || held.shunned.contains_key(&group.0);
                 let has_forgotten = is_earlier && self.has_forgotten(&entry.schema, placement);
-                if !has_forgotten || placement.goes_on(replica) {
+                if !has_forgotten || placement.is_readmitted(replica) {
                     all_due.push(DueReplica { table: table.clone(), partition, replica, placement });
                 }
             }

@@ -1,6 +1,6 @@
 //! What can be done to the catalog, and why not.
 
-use super::{CopyReport, JoinToken, LostReplica, Placement, Site};
+use super::{AmnesiacReplica, CopyReport, JoinToken, Placement, Site};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tessera_types::{
@@ -128,11 +128,12 @@ pub enum CatalogCommand {
         nodes: Vec<NodeId>,
         witness: Option<NodeId>,
     },
-    /// These replicas may have [forgotten](super::lost) what they voted and promised, and wait.
-    Lost {
-        replicas: Vec<LostReplica>,
+    /// These replicas may have [forgotten](super::amnesiac) their votes and promises, and wait.
+    #[serde(rename = "lost")]
+    Amnesiac {
+        replicas: Vec<AmnesiacReplica>,
     },
-    /// These replicas lead their groups and serve, so others can take the places of those that were lost.
+    /// These replicas lead their groups and serve, so new replicas can take the places of amnesiac ones.
     Led {
         groups: Vec<(TableId, u32, ReplicaId)>,
     },

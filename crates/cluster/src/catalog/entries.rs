@@ -1,6 +1,6 @@
 //! What is known of nodes, tables and partitions.
 
-use super::{Indexes, Lost, SharedList, Split};
+use super::{Amnesiac, Indexes, SharedList, Split};
 use crate::rules::{Rule, holds};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
@@ -50,9 +50,9 @@ pub struct Placement {
     pub wanted: Vec<ReplicaId>,
     /// Who was a member when that was last known. Other than `wanted` while replicas move.
     pub members: Vec<ReplicaId>,
-    /// Who has [forgotten](super::lost) what it promised, as long as nobody leads.
-    #[serde(default)]
-    pub(super) lost: Vec<Lost>,
+    /// [Amnesiac](super::amnesiac) replicas, as long as the group has no leader.
+    #[serde(default, rename = "lost")]
+    pub(super) amnesiac: Vec<Amnesiac>,
     /// Whom a move that was given up was to make members. As long as the group's leader has not said who its members are, they
     /// may be some, so their nodes keep them.
     #[serde(default)]
@@ -84,7 +84,7 @@ impl Placement {
         self.members = members.to_vec();
         self.given_up.clear();
         let here = [&self.wanted[..], members].concat();
-        self.lost.retain(|lost| here.contains(&lost.replica));
+        self.amnesiac.retain(|lost| here.contains(&lost.replica));
     }
 
     /// The replica that a node holds, or is to hold.

@@ -51,7 +51,7 @@ impl Placement {
             self.want(wanted);
         }
         self.given_up.retain(is_left);
-        self.lost.retain(|it| is_left(&it.replica));
+        self.amnesiac.retain(|it| is_left(&it.replica));
     }
 }
 

@@ -1,81 +1,84 @@
-//! Replicas that have forgotten what they voted and promised, and what becomes of them.
+//! Amnesiac replicas: those that may have forgotten their votes and promises, and what becomes of them.
 //!
-//! Such a replica takes part in nothing until that is decided, and what its disk holds stays. As soon as another one leads and
-//! serves, which then has everything that counts, a new one takes its place. If those that are left are no majority any
-//! more, nobody has more than they all have together:
+//! Such a replica takes part in nothing until the catalog has decided, and the content of its disk stays. As soon as another
+//! replica leads and serves, that one has everything that counts, and a new replica takes the amnesiac's place. If the other
+//! replicas are no majority, no one can have more than all amnesiac replicas have together:
 //!
 //! - a table without a log begins anew, empty;
-//! - on one with a log, as many as a majority lacks go on with what their disks hold, first those with records, and of them
-//!   those with the longest logs. No more than that, so that whoever has not forgotten has a say in who leads.
+//! - in a table with a log, as many amnesiac replicas as a majority lacks are readmitted with what their disks hold: data
+//!   replicas before witnesses, and of these the ones with the longest logs. No more are readmitted, so that the replicas that
+//!   have not forgotten anything have a say in who leads.
 //!
-//! A replica that is from an older copy of its node's data lacks what it had acknowledged, however durable that was. It never
-//! goes on by itself: all wait until others come, or until an operator says that what its disk holds is to count.
+//! A replica from an older copy of its node's data lacks what it had acknowledged, however durable that was. It is never
+//! readmitted automatically: the group waits until other replicas come, or until an operator says that the older data counts.
 
 use super::{Catalog, Placement};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use tessera_types::{ReplicaId, TableId};
 
-/// A replica that has forgotten.
+/// An amnesiac replica, as its node reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LostReplica {
+pub struct AmnesiacReplica {
     pub table: TableId,
     pub partition: u32,
     pub replica: ReplicaId,
-    /// Term and index of the last entry that it still has; zeros if that is not known.
+    /// Term and index of the last entry that it still has; zeros if unknown.
     pub end: (u64, u64),
-    /// Whether its node's data is older than what the node had.
+    /// Whether its node's data is older than the data that the node had before.
     #[serde(default)]
     pub is_overtaken: bool,
 }
 
-/// What is known of it for as long as nothing is decided, or its group has no leader.
+/// An amnesiac replica in the catalog. It is kept until its group has had a leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct Amnesiac {
     pub(super) replica: ReplicaId,
     end: (u64, u64),
-    goes_on: bool,
+    /// Whether it takes part all the same, because the others are no majority.
+    #[serde(rename = "goes_on")]
+    is_readmitted: bool,
     #[serde(default)]
     is_overtaken: bool,
 }
 
 impl Placement {
-    /// Whether a replica that has forgotten is to take part all the same.
-    pub fn goes_on(&self, replica: ReplicaId) -> bool {
-        self.lost.iter().any(|lost| lost.replica == replica && lost.goes_on)
+    /// Whether an amnesiac replica may take part all the same.
+    pub fn is_readmitted(&self, replica: ReplicaId) -> bool {
+        self.amnesiac.iter().any(|amnesiac| amnesiac.replica == replica && amnesiac.is_readmitted)
     }
 
-    /// Whether it is not decided yet what becomes of a replica that has forgotten.
+    /// Whether an amnesiac replica waits to be replaced or readmitted.
     pub fn is_waiting(&self, replica: ReplicaId) -> bool {
-        self.lost.iter().any(|lost| lost.replica == replica && !lost.goes_on)
+        self.amnesiac.iter().any(|amnesiac| amnesiac.replica == replica && !amnesiac.is_readmitted)
     }
 
-    /// Whether a replica that leads should [say so](super::CatalogCommand::Led).
+    /// Whether the replica that leads this group should [report it](super::CatalogCommand::Led).
     pub fn awaits_leader(&self) -> bool {
-        self.lost.iter().any(|lost| self.is_decided_by_leader(lost))
+        self.amnesiac.iter().any(|amnesiac| self.is_decided_by_leader(amnesiac))
     }
 
-    /// Whether a replica has forgotten, and its group has had no leader since.
-    pub fn is_lost(&self, replica: ReplicaId) -> bool {
-        self.lost.iter().any(|lost| lost.replica == replica)
+    /// Whether a replica is amnesiac, and its group has had no leader since.
+    pub fn is_amnesiac(&self, replica: ReplicaId) -> bool {
+        self.amnesiac.iter().any(|amnesiac| amnesiac.replica == replica)
     }
 
-    /// Whether nobody may lead before others come, or an operator says that older data is to count.
+    /// Whether nobody may lead until other replicas come, or an operator says that older data counts.
     pub fn awaits_word(&self) -> bool {
         self.has_overtaken() && self.lacks_majority()
     }
 
-    /// Whether a replica waits whose node's data is older than what the node had.
+    /// Whether one of the amnesiac replicas is on a node whose data is older than the data that the node had before.
     pub fn has_overtaken(&self) -> bool {
-        self.lost.iter().any(|lost| lost.is_overtaken)
+        self.amnesiac.iter().any(|amnesiac| amnesiac.is_overtaken)
     }
 
-    /// One that is to go is not replaced, and goes on waiting until it has gone.
-    fn is_decided_by_leader(&self, lost: &Lost) -> bool {
-        lost.goes_on || self.wanted.contains(&lost.replica)
+    /// Whether a leader decides about this replica. One that is about to be removed is not replaced, and waits until it is removed.
+    fn is_decided_by_leader(&self, amnesiac: &Amnesiac) -> bool {
+        amnesiac.is_readmitted || self.wanted.contains(&amnesiac.replica)
     }
 
-    /// Whether a member is there and takes part, as far as is known, or is to.
+    /// Whether a member takes part, or is about to.
     fn is_left(&self, member: ReplicaId) -> bool {
         self.on(member.node) == Some(member) && !self.is_waiting(member)
     }
@@ -85,31 +88,36 @@ impl Placement {
         left <= self.members.len() / 2
     }
 
-    /// Lets as many go on as are needed.
-    fn let_go_on(&mut self) {
+    /// Readmits as many replicas as a majority lacks.
+    fn readmit(&mut self) {
         let members = self.members.clone();
         while self.lacks_majority() {
-            let waiting = self.lost.iter_mut().filter(|lost| !lost.goes_on && !lost.is_overtaken);
-            let best = waiting.max_by_key(|lost| {
-                (members.contains(&lost.replica), !lost.replica.is_witness(), lost.end, Reverse(lost.replica))
+            let waiting = self.amnesiac.iter_mut().filter(|amnesiac| !amnesiac.is_readmitted && !amnesiac.is_overtaken);
+            let best = waiting.max_by_key(|amnesiac| {
+                (
+                    members.contains(&amnesiac.replica),
+                    !amnesiac.replica.is_witness(),
+                    amnesiac.end,
+                    Reverse(amnesiac.replica),
+                )
             });
             let Some(best) = best else { return };
-            best.goes_on = true;
+            best.is_readmitted = true;
         }
     }
 }
 
 impl Catalog {
-    pub(super) fn lose(&mut self, lost: &LostReplica) {
-        let LostReplica { table, partition, replica, end, is_overtaken } = *lost;
+    pub(super) fn note_amnesiac(&mut self, amnesiac: &AmnesiacReplica) {
+        let AmnesiacReplica { table, partition, replica, end, is_overtaken } = *amnesiac;
         let is_volatile = self.tables.get(&table).is_some_and(|table| !table.schema.is_persistent());
         let Ok(placement) = self.placement(table, partition) else { return };
-        if placement.on(replica.node) != Some(replica) || placement.is_lost(replica) {
+        if placement.on(replica.node) != Some(replica) || placement.is_amnesiac(replica) {
             return; // it has been replaced, or that is known
         }
-        placement.lost.push(Lost { replica, end, goes_on: false, is_overtaken });
+        placement.amnesiac.push(Amnesiac { replica, end, is_readmitted: false, is_overtaken });
         if !is_volatile {
-            placement.let_go_on();
+            placement.readmit();
         } else if placement.lacks_majority() {
             let wanted = placement.wanted.clone();
             let renewed = wanted.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
@@ -124,12 +132,13 @@ impl Catalog {
 
     pub(super) fn led(&mut self, table: TableId, partition: u32, leader: ReplicaId) {
         let Ok(mut after) = self.placement(table, partition).cloned() else { return };
-        let lost: Vec<_> = after.lost.iter().filter(|lost| !lost.goes_on).map(|lost| lost.replica).collect();
-        for wanted in after.wanted.iter_mut().filter(|wanted| **wanted != leader && lost.contains(wanted)) {
+        let amnesiac: Vec<_> =
+            after.amnesiac.iter().filter(|amnesiac| !amnesiac.is_readmitted).map(|amnesiac| amnesiac.replica).collect();
+        for wanted in after.wanted.iter_mut().filter(|wanted| **wanted != leader && amnesiac.contains(wanted)) {
             *wanted = self.new_replica(wanted.node, wanted.is_witness());
         }
         let before = self.placement(table, partition).expect("just seen");
-        after.lost.retain(|lost| !before.is_decided_by_leader(lost));
+        after.amnesiac.retain(|amnesiac| !before.is_decided_by_leader(amnesiac));
         after.version += u64::from(after.wanted != before.wanted);
         *before = after;
     }
@@ -172,8 +181,8 @@ mod tests {
         }
 
         fn lose(&mut self, replica: ReplicaId, end: (u64, u64)) -> Placement {
-            let lost = LostReplica { table: self.table, partition: 0, replica, end, is_overtaken: false };
-            self.catalog.apply(&CatalogCommand::Lost { replicas: vec![lost] }, &Limits::default()).unwrap();
+            let amnesiac = AmnesiacReplica { table: self.table, partition: 0, replica, end, is_overtaken: false };
+            self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![amnesiac] }, &Limits::default()).unwrap();
             self.placement()
         }
 
@@ -191,20 +200,20 @@ mod tests {
         for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
             let mut partition = Partition::new(engine, 3);
             let before = partition.placement();
-            let [lost, leader, _] = before.members[..] else { panic!("three") };
+            let [amnesiac, leader, _] = before.members[..] else { panic!("three") };
             assert_eq!(
                 partition.lose(ReplicaId { node: NodeId(1), incarnation: 9_999 }, END),
                 before,
                 "no such replica"
             );
-            let waits = partition.lose(lost, END);
-            assert!(waits.is_waiting(lost) && waits.awaits_leader() && !waits.is_waiting(leader));
+            let waits = partition.lose(amnesiac, END);
+            assert!(waits.is_waiting(amnesiac) && waits.awaits_leader() && !waits.is_waiting(leader));
             assert_eq!((&waits.wanted, &waits.members), (&before.wanted, &before.members), "nothing is given up yet");
-            assert_eq!(partition.lose(lost, END), waits, "once");
+            assert_eq!(partition.lose(amnesiac, END), waits, "once");
             let after = partition.led(leader);
-            assert!(after.wanted[0] != lost && after.wanted[0].node == lost.node && after.lost.is_empty());
+            assert!(after.wanted[0] != amnesiac && after.wanted[0].node == amnesiac.node && after.amnesiac.is_empty());
             assert_eq!((&after.wanted[1..], &after.members), (&before.wanted[1..], &before.members));
-            assert_eq!(partition.lose(lost, END), after, "it has been replaced");
+            assert_eq!(partition.lose(amnesiac, END), after, "it has been replaced");
         }
     }
 
@@ -226,8 +235,8 @@ mod tests {
         assert!(!replace(&mut partition, third), "one at a time");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let lost = partition.placement().members[0];
-        partition.lose(lost, END);
+        let amnesiac = partition.placement().members[0];
+        partition.lose(amnesiac, END);
         let other = partition.placement().members[1];
         assert!(!replace(&mut partition, other), "one has forgotten already");
     }
@@ -238,7 +247,7 @@ mod tests {
         let before = partition.placement();
         partition.lose(before.members[0], END);
         let after = partition.lose(before.members[1], END);
-        assert_eq!((&after.initial_members, &after.members, after.lost.len()), (&after.wanted, &after.wanted, 0));
+        assert_eq!((&after.initial_members, &after.members, after.amnesiac.len()), (&after.wanted, &after.wanted, 0));
         assert!(after.wanted.iter().all(|replica| !before.wanted.contains(replica)));
     }
 
@@ -248,34 +257,34 @@ mod tests {
         let members = partition.placement().members;
         partition.lose(members[0], (3, 16));
         let two = partition.lose(members[1], END);
-        assert!(two.is_waiting(members[0]) && two.goes_on(members[1]) && two.awaits_leader());
+        assert!(two.is_waiting(members[0]) && two.is_readmitted(members[1]) && two.awaits_leader());
         let three = partition.lose(members[2], (2, 99));
-        let go_on: Vec<_> = members.iter().filter(|member| three.goes_on(**member)).copied().collect();
+        let go_on: Vec<_> = members.iter().filter(|member| three.is_readmitted(**member)).copied().collect();
         assert_eq!(go_on, members[..2], "the log of a later term is ahead");
         let after = partition.led(members[1]);
         assert_eq!(after.wanted[..2], members[..2], "who went on stays");
-        assert!(after.wanted[2] != members[2] && after.lost.is_empty());
+        assert!(after.wanted[2] != members[2] && after.amnesiac.is_empty());
     }
 
     #[test]
     fn older_data_never_goes_on_by_itself() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
         let members = partition.placement().members;
-        let lost =
-            LostReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::Lost { replicas: vec![lost] };
+        let amnesiac =
+            AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
+        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(!partition.placement().awaits_word(), "two of three are left");
         let after = partition.lose(members[1], (1, 2));
-        assert!(after.goes_on(members[1]) && !after.goes_on(members[0]) && !after.awaits_word());
+        assert!(after.is_readmitted(members[1]) && !after.is_readmitted(members[0]) && !after.awaits_word());
         let led = partition.led(members[2]);
         assert!(led.wanted[0] != members[0] && !led.has_overtaken(), "others have what counts");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 1);
         let members = partition.placement().members;
-        let lost =
-            LostReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
-        let command = CatalogCommand::Lost { replicas: vec![lost] };
+        let amnesiac =
+            AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
+        let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
         partition.catalog.apply(&command, &Limits::default()).unwrap();
         assert!(partition.placement().awaits_word() && partition.placement().is_waiting(members[0]));
     }
@@ -287,9 +296,9 @@ mod tests {
         let (witnesses, data_replicas): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.is_witness());
         partition.lose(witnesses[0], (9, 99));
         let after = partition.lose(data_replicas[0], END);
-        assert!(after.goes_on(data_replicas[0]) && after.is_waiting(witnesses[0]));
+        assert!(after.is_readmitted(data_replicas[0]) && after.is_waiting(witnesses[0]));
         let all = partition.lose(data_replicas[1], END);
-        assert!(all.goes_on(data_replicas[1]) && all.is_waiting(witnesses[0]), "two of three are enough");
+        assert!(all.is_readmitted(data_replicas[1]) && all.is_waiting(witnesses[0]), "two of three are enough");
     }
 
     #[test]
@@ -299,7 +308,7 @@ mod tests {
         partition.lose(members[0], END);
         partition.led(members[1]);
         let after = partition.lose(members[1], END);
-        assert!(after.goes_on(members[1]), "the one that takes the first one's place has nothing yet");
+        assert!(after.is_readmitted(members[1]), "the one that takes the first one's place has nothing yet");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
         let members = partition.placement().members;
@@ -311,6 +320,6 @@ mod tests {
         assert!(partition.led(members[1]).is_waiting(members[0]));
         let moved = CatalogCommand::moved(partition.table, 0, &partition.placement());
         partition.catalog.apply(&moved, &Limits::default()).unwrap();
-        assert!(partition.placement().lost.is_empty());
+        assert!(partition.placement().amnesiac.is_empty());
     }
 }
