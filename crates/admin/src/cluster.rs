@@ -152,7 +152,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
         table.hot = traffic::describe_hot(&entry.name, &partitions);
         for (placement, info) in entry.placement.iter().zip(&partitions) {
             let PartitionTraffic { bytes, per_second } = info.traffic.unwrap_or_default();
-            for replica in placement.members.iter().filter(|replica| !replica.is_witness()) {
+            for replica in placement.current.iter().filter(|replica| !replica.is_witness()) {
                 held.entry(replica.node).or_default().0 += bytes;
             }
             // What is known of a leader stays known when its node falls silent.
@@ -163,14 +163,14 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
                 }
                 None => table.leaderless += 1,
             }
-            let keepers = placement.members.iter().filter(|replica| !replica.is_witness()).count();
+            let keepers = placement.current.iter().filter(|replica| !replica.is_witness()).count();
             let is_short = keepers < usize::from(entry.schema.replicas);
             // Another replica on its node is to take the place of one that has forgotten its votes, and has not yet.
             let is_replaced = |replica: &ReplicaId| placement.on(replica.node) != Some(*replica);
             let is_out = |replica: &ReplicaId| {
                 is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica)
             };
-            table.under_replicated += usize::from(is_short || placement.members.iter().any(is_out));
+            table.under_replicated += usize::from(is_short || placement.current.iter().any(is_out));
             table.awaiting_word += usize::from(placement.awaits_word());
             table.moving += usize::from(placement.is_moving());
         }

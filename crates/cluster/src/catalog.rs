@@ -351,8 +351,8 @@ impl Catalog {
                 }
                 let replica =
                     |(node, kind): (NodeId, bool)| before.on(node).unwrap_or_else(|| self.new_replica(node, kind));
-                let wanted = kinds.into_iter().map(replica).collect();
-                self.placement(*table, *partition)?.want(wanted);
+                let target = kinds.into_iter().map(replica).collect();
+                self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }
             CatalogCommand::Amnesiac { replicas } => {
@@ -366,10 +366,10 @@ impl Catalog {
             CatalogCommand::Replace { table, partition, replica } => {
                 let placement = self.placement(*table, *partition)?;
                 let is_settled = !placement.is_moving() && placement.amnesiac.is_empty();
-                let mut wanted = placement.wanted.clone();
-                let place = wanted.iter_mut().find(|wanted| *wanted == replica && is_settled && !replica.is_witness());
+                let mut target = placement.target.clone();
+                let place = target.iter_mut().find(|target| *target == replica && is_settled && !replica.is_witness());
                 *place.ok_or(CatalogError::NotReplaceable(*replica))? = self.new_replica(replica.node, false);
-                self.placement(*table, *partition)?.want(wanted);
+                self.placement(*table, *partition)?.set_target(target);
                 Ok(Changed::Table(*table))
             }
             CatalogCommand::Moved { table, partition, members, version } => {

@@ -26,7 +26,7 @@ pub use catalog_renewal::renewal;
 pub use machine::{
     CATALOG_GROUP, CatalogFile, CatalogListener, CatalogMachine, CatalogReply, CatalogRequest, load_json, save_json,
 };
-pub use members::{Step, are_as_wanted, catalog_replica, next_catalog_step, next_step};
+pub use members::{Step, catalog_replica, has_target_members, next_catalog_step, next_step};
 pub use placement::{IsLed, Weight, Weights, next_moves, next_trade, replacement};
 pub use presence::{Presence, Standing};
 pub use recovery::{Lack, Outcome, RecoveredPartition, Recovery, RecoveryError, Survey, SurveyedReplica, recover};

@@ -91,11 +91,11 @@ impl Members<'_> {
 }
 
 /// Whether the members of a group are those that are wanted.
-pub fn are_as_wanted(view: &GroupView, wanted: &[ReplicaId]) -> bool {
-    let (mut voters, mut wanted) = (view.voters.clone(), wanted.to_vec());
+pub fn has_target_members(view: &GroupView, target: &[ReplicaId]) -> bool {
+    let (mut voters, mut target) = (view.voters.clone(), target.to_vec());
     voters.sort_unstable();
-    wanted.sort_unstable();
-    voters == wanted && view.learners.is_empty() && !view.is_changing
+    target.sort_unstable();
+    voters == target && view.learners.is_empty() && !view.is_changing
 }
 
 /// The next step of the group's leader. New replicas first learn everything, then all that come get their votes and all
@@ -103,23 +103,23 @@ pub fn are_as_wanted(view: &GroupView, wanted: &[ReplicaId]) -> bool {
 ///
 /// A change leaves as many complete copies as there were among the members that the move began with, or as are wanted.
 pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -> Step {
-    let wanted = &placement.wanted[..];
-    if view.is_changing || wanted.is_empty() {
+    let target = &placement.target[..];
+    if view.is_changing || target.is_empty() {
         return Step::Wait;
     }
     let members = Members { view, presence };
     let is_here = |replica: &&ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
-    let strangers = wanted.iter().filter(|replica| !members.is_member(replica)).filter(is_here);
+    let strangers = target.iter().filter(|replica| !members.is_member(replica)).filter(is_here);
     let strangers: Vec<_> = strangers.map(|replica| MemberChange::Learner(*replica)).collect();
     if !strangers.is_empty() {
         return Step::Change(strangers);
     }
-    let is_goer = |replica: &&ReplicaId| !wanted.contains(replica);
+    let is_goer = |replica: &&ReplicaId| !target.contains(replica);
     let left_over: Vec<_> = view.learners.iter().filter(is_goer).map(|it| MemberChange::Remove(*it)).collect();
     if !left_over.is_empty() {
         return Step::Change(left_over);
     }
-    let comers: Vec<_> = wanted.iter().filter(|replica| !members.is_voter(replica)).copied().collect();
+    let comers: Vec<_> = target.iter().filter(|replica| !members.is_voter(replica)).copied().collect();
     let mut goers: Vec<_> = view.voters.iter().filter(is_goer).copied().collect();
     if !comers.iter().all(|comer| members.may_get_vote(comer)) {
         return Step::Wait;
@@ -127,7 +127,7 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     let goes = goers.contains(&view.replica);
     if goes && comers.is_empty() {
         // Whoever leads cannot leave.
-        let heirs = if holds(Rule::AnyHeir) { wanted } else { &wanted[..1] };
+        let heirs = if holds(Rule::AnyHeir) { target } else { &target[..1] };
         return heirs
             .iter()
             .find(|heir| members.may_lead(heir))
@@ -139,17 +139,17 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
         goers.retain(|goer| !members.is_there(goer));
     }
     if comers.is_empty() && goers.is_empty() {
-        let first = wanted[0];
+        let first = target[0];
         let transfers_leadership = view.replica != first && members.may_lead(&first);
         return if transfers_leadership { Step::TransferLeadership(first) } else { Step::Done };
     }
     let after = members.after(&comers, &goers);
-    let wanted_copies = wanted.iter().filter(|replica| !replica.is_witness()).count();
+    let target_copies = target.iter().filter(|replica| !replica.is_witness()).count();
     let has_majority = members.spare(&after) >= 0 || !holds(Rule::MajorityRemains);
     // Whether one that is there is complete may not be known yet.
-    let is_copy = |voter: &&ReplicaId| placement.members.contains(voter) && !voter.is_witness();
+    let is_copy = |voter: &&ReplicaId| placement.current.contains(voter) && !voter.is_witness();
     let copies = view.voters.iter().filter(is_copy).filter(|voter| members.is_there(voter)).count();
-    let has_copies = members.copies(&after) >= copies.min(wanted_copies) || !holds(Rule::CopiesRemain);
+    let has_copies = members.copies(&after) >= copies.min(target_copies) || !holds(Rule::CopiesRemain);
     if !has_majority || !has_copies {
         return Step::Wait;
     }

@@ -54,7 +54,7 @@ fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
 
 impl Nodes {
     fn of(placement: &Placement) -> Self {
-        Self::of_replicas(&placement.wanted)
+        Self::of_replicas(&placement.target)
     }
 
     fn of_replicas(replicas: &[ReplicaId]) -> Self {
@@ -242,7 +242,7 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
                 return moves;
             }
             if !placement.is_moving()
-                && (!table.is_dropped() || placement.wanted.iter().any(leaves))
+                && (!table.is_dropped() || placement.target.iter().any(leaves))
                 && let Some(nodes) = better(&mut loads, &lost, catalog, placement, replicas)
             {
                 moves.push(place(table.id, partition, nodes));
@@ -261,30 +261,30 @@ fn partitions(catalog: &Catalog) -> impl Iterator<Item = (&TableEntry, u32, &Pla
 
 /// Replicas that a move is to make members.
 fn targets(placement: &Placement) -> impl Iterator<Item = &ReplicaId> {
-    placement.wanted.iter().filter(|replica| !placement.members.contains(replica))
+    placement.target.iter().filter(|replica| !placement.current.contains(replica))
 }
 
 /// Whether a move has to be planned anew: the node that it goes to is away, or one that it counts on is lost.
 fn is_in_vain(placement: &Placement, presence: &Presence) -> bool {
     let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
     targets(placement).any(is_away)
-        || placement.wanted.iter().any(|replica| presence.of(replica.node) == Standing::Lost)
+        || placement.target.iter().any(|replica| presence.of(replica.node) == Standing::Lost)
 }
 
 /// Whether a partition only waits for a member that is away, so that another one can go.
 fn waits(placement: &Placement, presence: &Presence) -> bool {
     let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
-    targets(placement).next().is_none() && placement.wanted.iter().any(is_away)
+    targets(placement).next().is_none() && placement.target.iter().any(is_away)
 }
 
 /// Where a partition goes whose move comes to nothing: back, except for members that were to be replaced on their nodes,
 /// for which there must be others.
 fn way_back(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nodes> {
     let stays = |member: &&ReplicaId| placement.on(member.node) == Some(**member);
-    let members: Vec<ReplicaId> = placement.members.iter().filter(stays).copied().collect();
+    let members: Vec<ReplicaId> = placement.current.iter().filter(stays).copied().collect();
     let mut nodes = Nodes::of_replicas(&members);
-    if members.len() < placement.members.len() {
-        let taken: Vec<NodeId> = placement.members.iter().chain(&placement.wanted).map(|it| it.node).collect();
+    if members.len() < placement.current.len() {
+        let taken: Vec<NodeId> = placement.current.iter().chain(&placement.target).map(|it| it.node).collect();
         let missing = replicas.saturating_sub(nodes.data_replicas.len());
         let spares = loads.least_loaded(missing, &taken);
         if spares.is_empty() {

@@ -270,7 +270,7 @@ pub fn recover(
 
 /// Where a partition begins anew: where it was to be, or else on any node that is left.
 fn node_for(placement: &Placement, left: &BTreeMap<NodeId, &Survey>, partition: u32) -> NodeId {
-    let data_replicas = placement.wanted.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+    let data_replicas = placement.target.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
     let nodes: Vec<_> = left.keys().copied().collect();
     let any = || nodes[partition as usize % nodes.len()];
     data_replicas.into_iter().find(|node| left.contains_key(node)).unwrap_or_else(any)

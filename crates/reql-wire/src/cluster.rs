@@ -65,10 +65,10 @@ impl Tables {
         let (table, placements) = self.placements(info)?;
         let shard = |(partition, placement): (u32, &Placement)| {
             // A leader that is to hand over still leads.
-            let first = holders(&placement.wanted).next().map(|replica| replica.node);
+            let first = holders(&placement.target).next().map(|replica| replica.node);
             ShardConfig {
                 primary: table.known_leader(partition).or(first).map(server),
-                replicas: holders(&placement.wanted).map(|replica| server(replica.node)).collect(),
+                replicas: holders(&placement.target).map(|replica| server(replica.node)).collect(),
             }
         };
         Ok(TableConfig {
@@ -85,12 +85,12 @@ impl Tables {
         let shard = |(partition, placement): (u32, &Placement)| {
             let state = |replica: &ReplicaId| match () {
                 () if !is_heard(&replica.node) => ReplicaState::Disconnected,
-                () if placement.members.contains(replica) => ReplicaState::Ready,
+                () if placement.current.contains(replica) => ReplicaState::Ready,
                 () => ReplicaState::Transferring,
             };
             // Those that are to go serve until the others are there.
-            let leaving = placement.members.iter().filter(|member| !placement.wanted.contains(member));
-            let all = placement.wanted.iter().chain(leaving).filter(|replica| !replica.is_witness());
+            let leaving = placement.current.iter().filter(|member| !placement.target.contains(member));
+            let all = placement.target.iter().chain(leaving).filter(|replica| !replica.is_witness());
             ShardStatus {
                 primary: table.known_leader(partition).filter(is_heard).map(server),
                 replicas: all.map(|replica| (server(replica.node), state(replica))).collect(),

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_cluster::{
-    CATALOG_GROUP, Catalog, CatalogCommand, Presence, Standing, Step, are_as_wanted, next_catalog_step, next_moves,
-    next_step, next_trade, renewal, replacement,
+    CATALOG_GROUP, Catalog, CatalogCommand, Presence, Standing, Step, has_target_members, next_catalog_step,
+    next_moves, next_step, next_trade, renewal, replacement,
 };
 use tessera_consensus::{GroupId, GroupView, Inbox, KEPT_FOR_LAGGARDS, LogStatus};
 use tessera_types::{NodeId, ReplicaId, RequestError, UnixMillis};
@@ -175,7 +175,7 @@ impl Rounds {
                     host.inbox_of(table, partition).transfer_leadership(view.id, to);
                 }
                 // Its members are as wanted; only another one of them is to lead.
-                if placement.is_moving() && are_as_wanted(view, &placement.wanted) {
+                if placement.is_moving() && has_target_members(view, &placement.target) {
                     done.push(CatalogCommand::moved(table, partition, placement));
                 }
             }

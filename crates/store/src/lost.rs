@@ -63,7 +63,7 @@ impl Host {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
             let replica = replica.filter(|replica| placement.on(replica.node) == Some(*replica))?;
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
-            let is_news = placement.members != [replica] && !placement.is_amnesiac(replica);
+            let is_news = placement.current != [replica] && !placement.is_amnesiac(replica);
             // One that lacks what it had acknowledged, as if its data were older, may not go on after the next start either.
             let (table, is_overtaken) = (entry.id, aside.has_forgotten);
             is_news.then_some(AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken })
@@ -117,7 +117,7 @@ impl Host {
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement).filter(|(_, placement)| placement.awaits_leader())
             {
-                let away = placement.members.iter().filter(|member| silent.contains(&member.node));
+                let away = placement.current.iter().filter(|member| silent.contains(&member.node));
                 let news = away
                     .filter(|member| placement.on(member.node) == Some(**member) && !placement.is_amnesiac(**member));
                 lost.extend(news.map(|replica| AmnesiacReplica {
@@ -172,7 +172,7 @@ mod tests {
                 absent: Default::default(),
             };
             let Changed::Table(table) = apply(create) else { panic!("a table") };
-            let voters = catalog.get(table).unwrap().placement[0].members.clone();
+            let voters = catalog.get(table).unwrap().placement[0].current.clone();
             let witness = *voters.iter().find(|voter| voter.is_witness()).expect("two replicas have one");
             let view = GroupView {
                 id: group_of(table, 0),
@@ -254,7 +254,7 @@ mod tests {
         let (_, _, placement) = placement_of(&catalog, group).unwrap();
         // As if nothing of it were left.
         assert_eq!(host.recovered.lock().get(&group), None);
-        let (term, index) = host.last_entry(&table, 0, placement.members[0], placement);
+        let (term, index) = host.last_entry(&table, 0, placement.current[0], placement);
         assert!(term > 0, "the records remember the term");
         assert_eq!(index, table.engine.applied_index(0));
     }

@@ -276,7 +276,7 @@ impl Host {
     /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
     /// for itself, but may lack what it had acknowledged, if the directory is older than what the node had.
     pub(crate) fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
-        let is_alone = placement.members.len() == 1 && placement.members == placement.wanted;
+        let is_alone = placement.current.len() == 1 && placement.current == placement.target;
         let has_forgotten = match schema.durability {
             Durability::None => true,
             Durability::Soft => self.has_lost_tail,
@@ -375,7 +375,7 @@ pub(crate) fn group_settings(
     placement: &Placement,
 ) -> Result<GroupSettings, EngineError> {
     let is_founder = placement.initial_members.contains(&replica);
-    let is_alone = placement.members == [replica] && placement.wanted == [replica];
+    let is_alone = placement.current == [replica] && placement.target == [replica];
     let founders = match table.schema.durability {
         // It does not remember that it is alone, if it was not from the beginning.
         Durability::None if is_alone => vec![replica],

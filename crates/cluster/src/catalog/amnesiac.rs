@@ -75,7 +75,7 @@ impl Placement {
 
     /// Whether a leader decides about this replica. One that is about to be removed is not replaced, and waits until it is removed.
     fn is_decided_by_leader(&self, amnesiac: &Amnesiac) -> bool {
-        amnesiac.is_readmitted || self.wanted.contains(&amnesiac.replica)
+        amnesiac.is_readmitted || self.target.contains(&amnesiac.replica)
     }
 
     /// Whether a member takes part, or is about to.
@@ -84,13 +84,13 @@ impl Placement {
     }
 
     fn lacks_majority(&self) -> bool {
-        let left = self.members.iter().filter(|member| self.is_left(**member)).count();
-        left <= self.members.len() / 2
+        let left = self.current.iter().filter(|member| self.is_left(**member)).count();
+        left <= self.current.len() / 2
     }
 
     /// Readmits as many replicas as a majority lacks.
     fn readmit(&mut self) {
-        let members = self.members.clone();
+        let members = self.current.clone();
         while self.lacks_majority() {
             let waiting = self.amnesiac.iter_mut().filter(|amnesiac| !amnesiac.is_readmitted && !amnesiac.is_overtaken);
             let best = waiting.max_by_key(|amnesiac| {
@@ -119,8 +119,8 @@ impl Catalog {
         if !is_volatile {
             placement.readmit();
         } else if placement.lacks_majority() {
-            let wanted = placement.wanted.clone();
-            let renewed = wanted.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
+            let target = placement.target.clone();
+            let renewed = target.into_iter().map(|old| self.new_replica(old.node, old.is_witness()));
             let initial_members: Vec<_> = renewed.collect();
             let mut anew = Placement::of_initial_members(initial_members);
             _ = self.placement(table, partition).map(|placement| {
@@ -134,12 +134,12 @@ impl Catalog {
         let Ok(mut after) = self.placement(table, partition).cloned() else { return };
         let amnesiac: Vec<_> =
             after.amnesiac.iter().filter(|amnesiac| !amnesiac.is_readmitted).map(|amnesiac| amnesiac.replica).collect();
-        for wanted in after.wanted.iter_mut().filter(|wanted| **wanted != leader && amnesiac.contains(wanted)) {
-            *wanted = self.new_replica(wanted.node, wanted.is_witness());
+        for target in after.target.iter_mut().filter(|target| **target != leader && amnesiac.contains(target)) {
+            *target = self.new_replica(target.node, target.is_witness());
         }
         let before = self.placement(table, partition).expect("just seen");
         after.amnesiac.retain(|amnesiac| !before.is_decided_by_leader(amnesiac));
-        after.version += u64::from(after.wanted != before.wanted);
+        after.version += u64::from(after.target != before.target);
         *before = after;
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
             let mut partition = Partition::new(engine, 3);
             let before = partition.placement();
-            let [amnesiac, leader, _] = before.members[..] else { panic!("three") };
+            let [amnesiac, leader, _] = before.current[..] else { panic!("three") };
             assert_eq!(
                 partition.lose(ReplicaId { node: NodeId(1), incarnation: 9_999 }, END),
                 before,
@@ -208,11 +208,11 @@ mod tests {
             );
             let waits = partition.lose(amnesiac, END);
             assert!(waits.is_waiting(amnesiac) && waits.awaits_leader() && !waits.is_waiting(leader));
-            assert_eq!((&waits.wanted, &waits.members), (&before.wanted, &before.members), "nothing is given up yet");
+            assert_eq!((&waits.target, &waits.current), (&before.target, &before.current), "nothing is given up yet");
             assert_eq!(partition.lose(amnesiac, END), waits, "once");
             let after = partition.led(leader);
-            assert!(after.wanted[0] != amnesiac && after.wanted[0].node == amnesiac.node && after.amnesiac.is_empty());
-            assert_eq!((&after.wanted[1..], &after.members), (&before.wanted[1..], &before.members));
+            assert!(after.target[0] != amnesiac && after.target[0].node == amnesiac.node && after.amnesiac.is_empty());
+            assert_eq!((&after.target[1..], &after.current), (&before.target[1..], &before.current));
             assert_eq!(partition.lose(amnesiac, END), after, "it has been replaced");
         }
     }
@@ -221,7 +221,7 @@ mod tests {
     fn a_replica_that_differs_is_replaced_on_its_node_unless_something_else_is_under_way() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
         let before = partition.placement();
-        let [first, second, third] = before.members[..] else { panic!("three") };
+        let [first, second, third] = before.current[..] else { panic!("three") };
         let table = partition.table;
         let replace = |partition: &mut Partition, replica| {
             let command = CatalogCommand::Replace { table, partition: 0, replica };
@@ -229,15 +229,15 @@ mod tests {
         };
         assert!(replace(&mut partition, second));
         let after = partition.placement();
-        assert!(after.wanted[1] != second && after.on(second.node) == Some(after.wanted[1]));
-        assert_eq!((after.wanted[0], after.wanted[2], &after.members), (first, third, &before.members));
+        assert!(after.target[1] != second && after.on(second.node) == Some(after.target[1]));
+        assert_eq!((after.target[0], after.target[2], &after.current), (first, third, &before.current));
         assert!(!replace(&mut partition, second), "it has been replaced");
         assert!(!replace(&mut partition, third), "one at a time");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let amnesiac = partition.placement().members[0];
+        let amnesiac = partition.placement().current[0];
         partition.lose(amnesiac, END);
-        let other = partition.placement().members[1];
+        let other = partition.placement().current[1];
         assert!(!replace(&mut partition, other), "one has forgotten already");
     }
 
@@ -245,16 +245,16 @@ mod tests {
     fn a_table_without_a_log_begins_anew_when_most_have_forgotten() {
         let mut partition = Partition::new(EngineKind::Memory, 3);
         let before = partition.placement();
-        partition.lose(before.members[0], END);
-        let after = partition.lose(before.members[1], END);
-        assert_eq!((&after.initial_members, &after.members, after.amnesiac.len()), (&after.wanted, &after.wanted, 0));
-        assert!(after.wanted.iter().all(|replica| !before.wanted.contains(replica)));
+        partition.lose(before.current[0], END);
+        let after = partition.lose(before.current[1], END);
+        assert_eq!((&after.initial_members, &after.current, after.amnesiac.len()), (&after.target, &after.target, 0));
+        assert!(after.target.iter().all(|replica| !before.target.contains(replica)));
     }
 
     #[test]
     fn as_many_go_on_as_a_majority_lacks_first_those_with_the_longest_logs() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         partition.lose(members[0], (3, 16));
         let two = partition.lose(members[1], END);
         assert!(two.is_waiting(members[0]) && two.is_readmitted(members[1]) && two.awaits_leader());
@@ -262,14 +262,14 @@ mod tests {
         let go_on: Vec<_> = members.iter().filter(|member| three.is_readmitted(**member)).copied().collect();
         assert_eq!(go_on, members[..2], "the log of a later term is ahead");
         let after = partition.led(members[1]);
-        assert_eq!(after.wanted[..2], members[..2], "who went on stays");
-        assert!(after.wanted[2] != members[2] && after.amnesiac.is_empty());
+        assert_eq!(after.target[..2], members[..2], "who went on stays");
+        assert!(after.target[2] != members[2] && after.amnesiac.is_empty());
     }
 
     #[test]
     fn older_data_never_goes_on_by_itself() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
         let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
@@ -278,10 +278,10 @@ mod tests {
         let after = partition.lose(members[1], (1, 2));
         assert!(after.is_readmitted(members[1]) && !after.is_readmitted(members[0]) && !after.awaits_word());
         let led = partition.led(members[2]);
-        assert!(led.wanted[0] != members[0] && !led.has_overtaken(), "others have what counts");
+        assert!(led.target[0] != members[0] && !led.has_overtaken(), "others have what counts");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 1);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         let amnesiac =
             AmnesiacReplica { table: partition.table, partition: 0, replica: members[0], end: END, is_overtaken: true };
         let command = CatalogCommand::Amnesiac { replicas: vec![amnesiac] };
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_replica_goes_on_rather_than_a_witness() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 2);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         let (witnesses, data_replicas): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.is_witness());
         partition.lose(witnesses[0], (9, 99));
         let after = partition.lose(data_replicas[0], END);
@@ -304,14 +304,14 @@ mod tests {
     #[test]
     fn one_that_was_replaced_does_not_count_and_one_that_is_to_go_waits_until_it_has_gone() {
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         partition.lose(members[0], END);
         partition.led(members[1]);
         let after = partition.lose(members[1], END);
         assert!(after.is_readmitted(members[1]), "the one that takes the first one's place has nothing yet");
 
         let mut partition = Partition::new(EngineKind::Rocksdb, 3);
-        let members = partition.placement().members;
+        let members = partition.placement().current;
         let nodes = members[1..].iter().map(|member| member.node).collect();
         let place = CatalogCommand::Place { table: partition.table, partition: 0, nodes, witness: None };
         partition.catalog.apply(&place, &Limits::default()).unwrap();

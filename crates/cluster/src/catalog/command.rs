@@ -166,7 +166,7 @@ impl CatalogCommand {
 
     /// That a partition's group has the members that are wanted.
     pub fn moved(table: TableId, partition: u32, placement: &Placement) -> Self {
-        Self::Moved { table, partition, members: placement.wanted.clone(), version: placement.version }
+        Self::Moved { table, partition, members: placement.target.clone(), version: placement.version }
     }
 }
 

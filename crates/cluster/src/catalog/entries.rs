@@ -46,18 +46,20 @@ pub struct Placement {
     /// The members with which the group begins.
     #[serde(rename = "founders")]
     pub initial_members: Vec<ReplicaId>,
-    /// Who is to be a member; the first is to lead.
-    pub wanted: Vec<ReplicaId>,
-    /// Who was a member when that was last known. Other than `wanted` while replicas move.
-    pub members: Vec<ReplicaId>,
+    /// The members that the catalog wants; the first should lead.
+    #[serde(rename = "wanted")]
+    pub target: Vec<ReplicaId>,
+    /// The members that the group last reported. They differ from `target` while replicas move.
+    #[serde(rename = "members")]
+    pub current: Vec<ReplicaId>,
     /// [Amnesiac](super::amnesiac) replicas, as long as the group has no leader.
     #[serde(default, rename = "lost")]
     pub(super) amnesiac: Vec<Amnesiac>,
-    /// Whom a move that was given up was to make members. As long as the group's leader has not said who its members are, they
-    /// may be some, so their nodes keep them.
+    /// Replicas that a move would have made members, before it was given up. Until the group's leader has reported its members,
+    /// these replicas may be members, so their nodes keep them.
     #[serde(default)]
     pub(super) given_up: Vec<ReplicaId>,
-    /// Grows whenever others are wanted.
+    /// Counts the changes of `target`.
     #[serde(default)]
     pub version: u64,
 }
@@ -65,41 +67,41 @@ pub struct Placement {
 impl Placement {
     /// The placement of a group that begins with these replicas.
     pub(crate) fn of_initial_members(initial_members: Vec<ReplicaId>) -> Self {
-        Self { wanted: initial_members.clone(), members: initial_members.clone(), initial_members, ..Self::default() }
+        Self { target: initial_members.clone(), current: initial_members.clone(), initial_members, ..Self::default() }
     }
 
     pub fn is_moving(&self) -> bool {
-        let (mut wanted, mut members) = (self.wanted.clone(), self.members.clone());
-        wanted.sort_unstable();
-        members.sort_unstable();
-        wanted != members || !self.given_up.is_empty()
+        let (mut target, mut current) = (self.target.clone(), self.current.clone());
+        target.sort_unstable();
+        current.sort_unstable();
+        target != current || !self.given_up.is_empty()
     }
 
-    /// The group has these members, as a leader saw that knew this version. If others have been wanted since, it may have
-    /// other members by now.
+    /// A leader that knew this version of the placement reports the group's members. If the target has changed since, the group may
+    /// have other members by now, and the report is ignored.
     pub(super) fn moved(&mut self, members: &[ReplicaId], version: u64) {
         if version != self.version {
             return;
         }
-        self.members = members.to_vec();
+        self.current = members.to_vec();
         self.given_up.clear();
-        let here = [&self.wanted[..], members].concat();
+        let here = [&self.target[..], members].concat();
         self.amnesiac.retain(|lost| here.contains(&lost.replica));
     }
 
-    /// The replica that a node holds, or is to hold.
+    /// The replica that a node holds, or should hold.
     pub fn on(&self, node: NodeId) -> Option<ReplicaId> {
-        // A node that is to get a new replica in the place of a lost one lets go of the lost one first.
-        let all = self.wanted.iter().chain(&self.members).chain(&self.given_up);
+        // A node that replaces its replica removes the old one first.
+        let all = self.target.iter().chain(&self.current).chain(&self.given_up);
         all.into_iter().find(|replica| replica.node == node).copied()
     }
 
-    /// Wants other replicas.
-    pub(super) fn want(&mut self, wanted: Vec<ReplicaId>) {
-        let before = std::mem::replace(&mut self.wanted, wanted);
+    /// Sets the members that the catalog wants.
+    pub(super) fn set_target(&mut self, target: Vec<ReplicaId>) {
+        let before = std::mem::replace(&mut self.target, target);
         self.version += 1;
         let may_be_member = before.into_iter().chain(std::mem::take(&mut self.given_up));
-        let is_kept = |replica: &ReplicaId| self.wanted.contains(replica) || self.members.contains(replica);
+        let is_kept = |replica: &ReplicaId| self.target.contains(replica) || self.current.contains(replica);
         if holds(Rule::GivenUpIsRemembered) {
             self.given_up = may_be_member.filter(|replica| !is_kept(replica)).collect();
         }

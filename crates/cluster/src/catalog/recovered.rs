@@ -43,12 +43,12 @@ impl Placement {
     /// Wants nothing on nodes that are lost. Those that lead the group make that so.
     fn without(&mut self, lost: &BTreeSet<NodeId>) {
         let is_left = |replica: &ReplicaId| !lost.contains(&replica.node);
-        let mut wanted: Vec<_> = self.wanted.iter().copied().filter(is_left).collect();
-        if wanted.iter().all(|replica| replica.is_witness()) {
-            wanted = self.members.iter().copied().filter(is_left).collect();
+        let mut target: Vec<_> = self.target.iter().copied().filter(is_left).collect();
+        if target.iter().all(|replica| replica.is_witness()) {
+            target = self.current.iter().copied().filter(is_left).collect();
         }
-        if wanted != self.wanted {
-            self.want(wanted);
+        if target != self.target {
+            self.set_target(target);
         }
         self.given_up.retain(is_left);
         self.amnesiac.retain(|it| is_left(&it.replica));

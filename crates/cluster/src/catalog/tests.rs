@@ -142,9 +142,9 @@ fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_memb
     };
     let placement = |catalog: &Catalog| catalog.get(table).unwrap().placement[0].clone();
     let moving = placement(&apply(place(&[2])).unwrap());
-    let (from, to) = (moving.members[0], moving.wanted[0]);
+    let (from, to) = (moving.current[0], moving.target[0]);
     let back = placement(&apply(place(&[1])).unwrap());
-    assert_eq!((&back.wanted[..], &back.members[..]), (&[from][..], &[from][..]));
+    assert_eq!((&back.target[..], &back.current[..]), (&[from][..], &[from][..]));
     assert!(back.is_moving() && back.on(NodeId(2)) == Some(to), "it may be a member");
     let after = apply(CatalogCommand::moved(table, 0, &back)).unwrap();
     assert!(!placement(&after).is_moving() && placement(&after).on(NodeId(2)).is_none());

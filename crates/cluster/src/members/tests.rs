@@ -53,27 +53,27 @@ fn set(view: &mut GroupView, member: MemberView) {
     *view.others.iter_mut().find(|other| other.replica == member.replica).unwrap() = member;
 }
 
-fn moving(members: &[ReplicaId], wanted: &[ReplicaId]) -> Placement {
+fn moving(members: &[ReplicaId], target: &[ReplicaId]) -> Placement {
     let mut placement = Placement::of_initial_members(members.to_vec());
-    placement.wanted = wanted.to_vec();
+    placement.target = target.to_vec();
     placement
 }
 
 /// The next step of a group whose members were those that it has now when it began to move.
-fn step(view: &GroupView, wanted: &[ReplicaId], presence: &Presence) -> Step {
-    next_step(view, &moving(&view.voters, wanted), presence)
+fn step(view: &GroupView, target: &[ReplicaId], presence: &Presence) -> Step {
+    next_step(view, &moving(&view.voters, target), presence)
 }
 
 /// Carries steps out as the group would, until none is left.
-fn reach(members: &[u32], leader: u32, wanted: &[u32]) -> usize {
-    let wanted = nodes(wanted);
+fn reach(members: &[u32], leader: u32, target: &[u32]) -> usize {
+    let target = nodes(target);
     let mut view = view(&nodes(members), &[]);
     view.replica = replica(leader);
     for steps in 0..10 {
         view.others = (1..9).map(|node| sound(replica(node))).collect();
-        match step(&view, &wanted, &present(1..9)) {
+        match step(&view, &target, &present(1..9)) {
             Step::Done => {
-                assert!(are_as_wanted(&view, &wanted), "{view:?}");
+                assert!(has_target_members(&view, &target), "{view:?}");
                 return steps;
             }
             Step::TransferLeadership(to) => {
@@ -169,9 +169,9 @@ fn a_sound_replica_goes_only_when_the_others_can_go_on_without_it() {
     // A witness has no copy.
     let mut group = view(&[replica(1), replica(2), witness(3)], &[replica(4)]);
     set(&mut group, ghost(replica(2)));
-    let wanted = [replica(1), witness(3), replica(4)];
+    let target = [replica(1), witness(3), replica(4)];
     let swap = vec![MemberChange::Voter(replica(4)), MemberChange::Remove(replica(2))];
-    assert_eq!(step(&group, &wanted, &present([1, 3, 4])), Step::Change(swap));
+    assert_eq!(step(&group, &target, &present([1, 3, 4])), Step::Change(swap));
 }
 
 #[test]
@@ -185,18 +185,18 @@ fn a_learner_that_is_not_wanted_any_more_goes_at_once() {
 #[test]
 fn whoever_is_there_takes_over_from_a_leader_that_goes() {
     let mut group = view(&nodes(&[3, 1, 2]), &[]);
-    let wanted = nodes(&[1, 2]);
-    assert_eq!(step(&group, &wanted, &present([1, 2, 3])), Step::TransferLeadership(replica(1)));
+    let target = nodes(&[1, 2]);
+    assert_eq!(step(&group, &target, &present([1, 2, 3])), Step::TransferLeadership(replica(1)));
     let stopping = Presence::new([1, 2, 3].map(|node| (NodeId(node), Standing::Steady)), [NodeId(1)].into());
     assert_eq!(
-        step(&group, &wanted, &stopping),
+        step(&group, &target, &stopping),
         Step::TransferLeadership(replica(2)),
         "the first one is about to stop"
     );
     set(&mut group, ghost(replica(1)));
-    assert_eq!(step(&group, &wanted, &present([2, 3])), Step::TransferLeadership(replica(2)), "the first one is gone");
+    assert_eq!(step(&group, &target, &present([2, 3])), Step::TransferLeadership(replica(2)), "the first one is gone");
     set(&mut group, MemberView { keeps_up: false, ..sound(replica(2)) });
-    assert_eq!(step(&group, &wanted, &present([2, 3])), Step::Wait, "nobody else has everything");
+    assert_eq!(step(&group, &target, &present([2, 3])), Step::Wait, "nobody else has everything");
     // Members are as wanted: it is not waited for the first one.
     let mut group = view(&nodes(&[2, 1, 3]), &[]);
     set(&mut group, ghost(replica(1)));
@@ -234,8 +234,8 @@ fn what_a_move_added_does_not_keep_what_it_replaces() {
     // Node 3 is drained, and led; node 4 is gone all the while.
     let mut group = view(&nodes(&[1, 2, 3, 4]), &[]);
     set(&mut group, ghost(replica(4)));
-    let wanted = nodes(&[1, 2, 4]);
-    let placement = moving(&nodes(&[2, 3, 4]), &wanted);
+    let target = nodes(&[1, 2, 4]);
+    let placement = moving(&nodes(&[2, 3, 4]), &target);
     let remove = Step::Change(vec![MemberChange::Remove(replica(3))]);
     assert_eq!(next_step(&group, &placement, &present([1, 2, 3])), remove, "there were two copies before");
 }
@@ -246,10 +246,10 @@ fn what_a_move_added_does_not_keep_what_it_replaces() {
 fn who_is_not_there_goes_before_a_leader_that_goes() {
     // The first node's replica has forgotten its votes, and another one is to take its place; node 2 leads and is to go.
     let renewed = ReplicaId { node: NodeId(1), incarnation: 9 };
-    let wanted = [renewed, replica(3), witness(4)];
+    let target = [renewed, replica(3), witness(4)];
     let mut group = GroupView { replica: replica(2), ..view(&nodes(&[2, 1, 3]), &[renewed, witness(4)]) };
     set(&mut group, ghost(replica(1)));
-    let placement = moving(&nodes(&[1, 2, 3]), &wanted);
+    let placement = moving(&nodes(&[1, 2, 3]), &target);
     let come = [MemberChange::Voter(renewed), MemberChange::Voter(witness(4))];
     let with = |goer: Option<ReplicaId>| {
         let goers = goer.map(MemberChange::Remove);

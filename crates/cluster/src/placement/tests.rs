@@ -72,8 +72,8 @@ pub(super) fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
     }
     for table in catalog.tables() {
         for placement in &table.placement {
-            let nodes: BTreeSet<_> = placement.wanted.iter().map(|replica| replica.node).collect();
-            assert_eq!(nodes.len(), placement.wanted.len(), "two replicas on a node");
+            let nodes: BTreeSet<_> = placement.target.iter().map(|replica| replica.node).collect();
+            assert_eq!(nodes.len(), placement.target.len(), "two replicas on a node");
             let votes = if table.schema.replicas == 2 { 3 } else { usize::from(table.schema.replicas) };
             assert_eq!(nodes.len(), votes.min(loads.all.len()), "{placement:?}");
             assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
@@ -130,8 +130,8 @@ fn replicas_keep_to_different_zones() {
     check(&catalog, &none);
     let zone = |replica: &tessera_types::ReplicaId| catalog.node(replica.node).unwrap().site.zone.clone();
     for placement in catalog.tables().flat_map(|table| &table.placement) {
-        let zones: BTreeSet<_> = placement.wanted.iter().map(zone).collect();
-        assert_eq!(zones.len(), placement.wanted.len(), "{placement:?}");
+        let zones: BTreeSet<_> = placement.target.iter().map(zone).collect();
+        assert_eq!(zones.len(), placement.target.len(), "{placement:?}");
     }
     // A zone that is lost leaves two; what must be near is better than none.
     let silent = BTreeSet::from([NodeId(1), NodeId(4)]);
@@ -149,15 +149,15 @@ fn a_new_replica_on_a_node_is_another_one() {
         nodes: nodes.iter().map(|node| NodeId(*node)).collect(),
         witness: None,
     };
-    let first = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+    let first = catalog.get(TableId(1)).unwrap().placement[0].target[0];
     let other = 3 - first.node.0;
     apply(&mut catalog, place(&[first.node.0, other]));
-    assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].wanted[0], first, "what is there stays");
+    assert_eq!(catalog.get(TableId(1)).unwrap().placement[0].target[0], first, "what is there stays");
     apply(&mut catalog, place(&[other]));
     let moved = CatalogCommand::moved(TableId(1), 0, &catalog.get(TableId(1)).unwrap().placement[0]);
     apply(&mut catalog, moved);
     apply(&mut catalog, place(&[first.node.0]));
-    let again = catalog.get(TableId(1)).unwrap().placement[0].wanted[0];
+    let again = catalog.get(TableId(1)).unwrap().placement[0].target[0];
     assert!(again.node == first.node && again != first);
 }
 
@@ -179,7 +179,7 @@ fn a_lost_replica_does_not_take_the_place_of_the_witness() {
     create(&mut catalog, 16, 2);
     settle(&mut catalog, &BTreeSet::from([NodeId(2)]));
     for placement in &catalog.get(TableId(1)).unwrap().placement {
-        assert_eq!(placement.wanted.iter().filter(|replica| replica.is_witness()).count(), 1);
+        assert_eq!(placement.target.iter().filter(|replica| replica.is_witness()).count(), 1);
     }
 }
 
@@ -192,7 +192,7 @@ fn placement(catalog: &Catalog) -> Placement {
 }
 
 fn nodes_of(placement: &Placement) -> Vec<u32> {
-    placement.wanted.iter().map(|replica| replica.node.0).collect()
+    placement.target.iter().map(|replica| replica.node.0).collect()
 }
 
 const LED: &IsLed<'_> = &|_, _| true;
@@ -220,7 +220,7 @@ fn a_move_to_a_node_that_is_gone_goes_back_and_takes_no_slot() {
         |it: &CatalogCommand| matches!(it, CatalogCommand::Place { nodes, .. } if !nodes.contains(&NodeId(4)));
     assert!(back.len() >= 4 && back.iter().all(is_there), "{back:?}");
     back.into_iter().for_each(|command| apply(&mut catalog, command));
-    assert_eq!(placement(&catalog).wanted, before.wanted);
+    assert_eq!(placement(&catalog).target, before.target);
     for partition in 0..8 {
         let moved = &catalog.get(TableId(1)).unwrap().placement[partition as usize];
         let moved = CatalogCommand::moved(TableId(1), partition, moved);
@@ -268,7 +268,7 @@ fn leaders_do_not_go_to_nodes_that_are_not_there() {
 fn of_too_many_replicas_those_that_are_lost_go_first() {
     let mut catalog = cluster(5);
     create(&mut catalog, 1, 3);
-    let lost = placement(&catalog).wanted[1].node;
+    let lost = placement(&catalog).target[1].node;
     apply(&mut catalog, CatalogCommand::SetReplicas { name: "t1".into(), replicas: 1 });
     settle(&mut catalog, &BTreeSet::from([lost]));
     assert!(!nodes_of(&placement(&catalog)).contains(&lost.0));

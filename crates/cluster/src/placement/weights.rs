@@ -173,7 +173,7 @@ mod tests {
                 for (partition, placement) in (0..).zip(&table.placement) {
                     // Node 1 has got what is large and busy.
                     let hash = (u64::from(partition) + u64::from(table.id.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-                    let is_large = placement.wanted[0].node == NodeId(1);
+                    let is_large = placement.target[0].node == NodeId(1);
                     let factor = if is_large { 10 } else { 1 } * (1 + hash);
                     let weight = Weight { bytes: factor * (100 << 20), load: factor * 500 };
                     weights.insert((table.id, partition), weight);

@@ -48,7 +48,7 @@ impl World {
         for table in catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
                 if let Some(here) = placement.on(node) {
-                    let logged = logged(placement.members.clone());
+                    let logged = logged(placement.current.clone());
                     replicas.insert(group_of(table.id, partition), SurveyedReplica { replica: here, logged });
                 }
             }
@@ -109,7 +109,7 @@ fn one_of_two_goes_on_with_everything() {
     let before = world.catalog.by_name("t").unwrap();
     for (old, new) in before.placement.iter().zip(&catalog.by_name("t").unwrap().placement) {
         let here = old.on(NodeId(1)).unwrap();
-        assert_eq!((&new.wanted, &new.members, new.is_moving()), (&vec![here], &vec![here], false));
+        assert_eq!((&new.target, &new.current, new.is_moving()), (&vec![here], &vec![here], false));
         assert!(new.version > old.version, "what is known of moves from before does not count");
     }
     let [note] = catalog.recoveries() else { panic!("it is remembered") };
@@ -213,10 +213,10 @@ fn what_a_majority_of_is_left_stays_and_gives_up_the_lost() {
     let after = recovery.catalog.by_name("t").unwrap();
     for (partition, old) in world.table().placement.iter().enumerate() {
         let new = &after.placement[partition];
-        assert!(new.wanted.iter().all(|replica| replica.node <= NodeId(2)) && !new.wanted.is_empty());
-        if old.members.iter().filter(|member| member.node <= NodeId(2)).count() == 2 {
+        assert!(new.target.iter().all(|replica| replica.node <= NodeId(2)) && !new.target.is_empty());
+        if old.current.iter().filter(|member| member.node <= NodeId(2)).count() == 2 {
             kept += 1;
-            assert_eq!((&new.members, new.wanted.len()), (&old.members, 2), "its leader takes the lost one out");
+            assert_eq!((&new.current, new.target.len()), (&old.current, 2), "its leader takes the lost one out");
         }
     }
     assert!(kept > 0 && kept < 4, "{kept}");
@@ -244,10 +244,10 @@ fn what_has_no_copy_left_begins_anew() {
     // Two replicas and a witness: whoever has only the witness has no records.
     let world = World::new(3, 2, Durability::Hard);
     let placement = &world.table().placement[0];
-    let witness = placement.members.iter().find(|member| member.is_witness()).unwrap().node;
+    let witness = placement.current.iter().find(|member| member.is_witness()).unwrap().node;
     let gone: Vec<u32> = (1..=3).filter(|node| *node != witness.0).collect();
     assert_eq!(world.outcome(&gone), Outcome::BeginsAnew { had_log: true });
     let after = world.recover(&gone).unwrap().catalog.by_name("t").unwrap().placement[0].clone();
     assert_eq!((after.initial_members.len(), after.initial_members[0].node), (1, witness));
-    assert!(!after.initial_members[0].is_witness() && !placement.members.contains(&after.initial_members[0]));
+    assert!(!after.initial_members[0].is_witness() && !placement.current.contains(&after.initial_members[0]));
 }

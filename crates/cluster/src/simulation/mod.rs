@@ -73,8 +73,8 @@ fn drain_beside_a_dead_heir() {
         let mut led = world.groups.iter().filter(|(_, group)| group.leader.is_some_and(|leader| leader.node == node));
         led.find_map(|(place, group)| {
             let (table, partition) = place;
-            let wanted = &world.catalog.get(*table)?.placement[*partition as usize].wanted;
-            let heir = wanted.first().filter(|heir| heir.node != node && group.is_voter(heir))?;
+            let target = &world.catalog.get(*table)?.placement[*partition as usize].target;
+            let heir = target.first().filter(|heir| heir.node != node && group.is_voter(heir))?;
             world.can_bear(heir.node).then_some((*place, heir.node))
         })
     });

@@ -186,7 +186,7 @@ impl Node {
     }
 
     fn start(&mut self) {
-        let due = self.due.expect("it is wanted");
+        let due = self.due.expect("it is target");
         let is_own = |record: &Record| matches!(record, Record::Vote(replica, _) if *replica == due);
         let recovered = if self.process.holds_recovered { self.disk.recovered() } else { &[] };
         assert!(recovered.iter().all(is_own), "{due:?} begins with {recovered:?}");

@@ -244,7 +244,7 @@ impl World {
             let Some(placement) = table.map(|table| table.placement[place.1 as usize].clone()) else { continue };
             let view = group.view(leader, &|replica| self.is_up(replica.node));
             let step = next_step(&view, &placement, &presence);
-            if are_as_wanted(&view, &placement.wanted) && placement.is_moving() {
+            if has_target_members(&view, &placement.target) && placement.is_moving() {
                 self.ask(CatalogCommand::moved(place.0, place.1, &placement));
             }
             match step {
@@ -320,13 +320,13 @@ impl World {
     ) -> Group {
         let after = group.changed(changes);
         // Those that were members when the move began; what it has added may go again when it is given up.
-        let members = placement.map_or(&group.voters, |placement| &placement.members);
+        let members = placement.map_or(&group.voters, |placement| &placement.current);
         let kept: Vec<ReplicaId> = members.iter().filter(|it| group.is_voter(it)).copied().collect();
         let (spare_before, spare) = (self.spare(group, &kept), self.spare(group, &after.voters));
         assert!(spare >= 0, "no majority is left by {changes:?} of {view:?}");
         // An operator may want fewer replicas, which bear less.
-        let wanted = placement.map_or(after.voters.len(), |it| it.wanted.len());
-        let bearable = (wanted as isize - 1) / 2;
+        let target = placement.map_or(after.voters.len(), |it| it.target.len());
+        let bearable = (target as isize - 1) / 2;
         let is_removal = placement.is_none() && after.voters.len() < group.voters.len();
         assert!(
             spare >= spare_before.min(bearable) || is_removal,
@@ -336,8 +336,8 @@ impl World {
             let copies = |replicas: &[ReplicaId]| {
                 replicas.iter().filter(|it| !it.is_witness() && self.is_sound(group, it)).count()
             };
-            let wanted = placement.wanted.iter().filter(|it| !it.is_witness()).count();
-            let before = copies(&kept).min(wanted);
+            let target = placement.target.iter().filter(|it| !it.is_witness()).count();
+            let before = copies(&kept).min(target);
             assert!(copies(&after.voters) >= before, "a copy less after {changes:?} of {view:?}, {placement:?}");
         }
         after
@@ -500,11 +500,11 @@ impl World {
         for table in self.catalog.tables() {
             for (partition, placement) in (0..).zip(&table.placement) {
                 let group = &self.groups[&(table.id, partition)];
-                let (mut voters, mut wanted) = (group.voters.clone(), placement.wanted.clone());
+                let (mut voters, mut target) = (group.voters.clone(), placement.target.clone());
                 voters.sort_unstable();
-                wanted.sort_unstable();
-                let data_replicas = wanted.iter().filter(|it| !it.is_witness()).count();
-                let is_whole = voters == wanted
+                target.sort_unstable();
+                let data_replicas = target.iter().filter(|it| !it.is_witness()).count();
+                let is_whole = voters == target
                     && !placement.is_moving()
                     && group.leader.is_some()
                     && data_replicas == usize::from(table.schema.replicas).min(nodes)

@@ -53,7 +53,7 @@ fn replicas_by_node(server: &PegasusServer) -> (Vec<u32>, Vec<u32>) {
     for table in server.store.tables() {
         let Some(entry) = catalog.get(table.id()) else { continue };
         for (partition, placement) in (0..).zip(&entry.placement) {
-            for member in placement.members.iter().filter(|replica| !replica.is_witness()) {
+            for member in placement.current.iter().filter(|replica| !replica.is_witness()) {
                 counts.entry(member.node).or_default().1 += 1;
             }
             if let Some(leader) = table.known_leader(partition) {

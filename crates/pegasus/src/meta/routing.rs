@@ -55,7 +55,7 @@ fn configuration(
     let store = &server.store;
     let is_reachable = |node: &NodeId| store.is_heard(*node) && address(catalog, *node) != Address::default();
     let holders: Vec<NodeId> =
-        placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node).collect();
+        placement.current.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node).collect();
     // While nobody leads, any node does: it waits for who will, and hands the request on. Clients want a primary.
     let primary = table
         .known_leader(partition)

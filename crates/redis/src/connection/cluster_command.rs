@@ -111,7 +111,7 @@ impl Connection {
         let partitions = table.schema().partitions;
         let holders = (0..partitions).zip(&entry.placement).filter_map(|(partition, placement)| {
             let leader = table.known_leader(partition)?;
-            let members = placement.members.iter().filter(|replica| !replica.is_witness());
+            let members = placement.current.iter().filter(|replica| !replica.is_witness());
             let others = members.map(|replica| replica.node).filter(|node| *node != leader);
             let nodes = std::iter::once(leader).chain(others).filter_map(|node| catalog.node(node).cloned());
             let named = nodes.map(|node| (self.redis_id(node.id), node));

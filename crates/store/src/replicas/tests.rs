@@ -37,7 +37,7 @@ async fn no_replica_of_a_table_that_is_gone_is_waited_for() {
     let table = node.create_table("t", 2).await;
     let host = &node.store.host;
     let (here, gone) = (group_of(table.id, 1), group_of(TableId(table.id.0 + 1), 0));
-    let other = ReplicaId { incarnation: 1_000, ..host.catalog.load().get(table.id).unwrap().placement[1].members[0] };
+    let other = ReplicaId { incarnation: 1_000, ..host.catalog.load().get(table.id).unwrap().placement[1].current[0] };
     host.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
     host.settle_replicas().unwrap();
     assert_eq!(host.earlier_replicas(), []);

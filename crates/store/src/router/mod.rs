@@ -144,7 +144,7 @@ impl Store {
             let catalog = self.catalog();
             let placement = catalog.get(table.id)?.placement.get(partition as usize)?;
             let mut nodes =
-                placement.members.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
+                placement.current.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
             nodes.find(|node| self.is_heard(*node))
         };
         match table.reader_of(partition, ReadMode::Outdated) {
