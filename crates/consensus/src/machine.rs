@@ -12,10 +12,10 @@ pub trait StateMachine {
     /// What is needed to answer a command once its outcome is known.
     type PendingReply;
 
-    /// A pass of the loop begins: what is the same for all its commands, such as the time, can be looked up once.
+    /// A pass of the loop begins. Values that are the same for all its commands, such as the time, can be looked up once here.
     fn begin_pass(&mut self) {}
 
-    /// Whether the command's effect is to be the first in an entry.
+    /// Whether the command's effect must be the first in an entry.
     fn begins_entry(&self, _command: &Self::Command) -> bool {
         false
     }
@@ -31,12 +31,12 @@ pub trait StateMachine {
     /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
 
-    /// Applies committed entries: all that one pass of the loop has, in log order within a group. Entries with an
-    /// empty payload change nothing but the index. Returns groups whose state could not take theirs without waiting: these
-    /// are given again when [`crate::Inbox::caught_up`] tells.
+    /// Applies committed entries: all of one pass of the loop, in log order within a group. Entries with an empty payload change
+    /// nothing but the index. Returns the groups whose engine would block; their entries are submitted again after
+    /// [`crate::Inbox::caught_up`].
     ///
     /// # Errors
-    /// If the state could not take them. They are given again later; meanwhile nothing of `committed` may be answered.
+    /// If the entries could not be applied. They are submitted again later; until then nothing in `committed` may be answered.
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String>;
 
     /// Answers a command: `Ok` once its entry is applied.
@@ -48,17 +48,17 @@ pub trait StateMachine {
     /// Refuses a command that was never evaluated.
     fn refuse(&mut self, command: Self::Command, failure: Failure);
 
-    /// The group is gone from this worker; what is kept for it can be dropped.
+    /// The worker no longer has the group; everything that is kept for it can be dropped.
     fn removed(&mut self, _group: GroupId) {}
 
-    /// This replica cannot go on with what it has, for that reason: it takes part in nothing until it is
-    /// [removed](crate::Inbox::remove), and another one has to take its place.
+    /// This replica cannot go on with its log and state, for the given reason. It takes part in nothing until it is
+    /// [removed](crate::Inbox::remove), and another replica must take its place.
     fn set_aside(&mut self, group: GroupId, reason: &Inconsistent) {
         tracing::error!(?group, %reason, "a replica is set aside");
     }
 
-    /// Of entries that [`apply`](Self::apply) has just failed at: groups with one that can never be applied, and why. Their
-    /// replicas are [set aside](Self::set_aside), and the others' entries given again.
+    /// Called after [`apply`](Self::apply) has failed: returns the groups with an entry that can never be applied, and why. Their
+    /// replicas are [set aside](Self::set_aside), and the entries of the other groups are submitted again.
     fn unusable(&mut self, _committed: &[Committed]) -> Vec<(GroupId, String)> {
         Vec::new()
     }
@@ -67,28 +67,28 @@ pub trait StateMachine {
     /// [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);
 
-    /// Until `until` no other replica leads the group; `None` is as long as it serves, since there is no other one. A
-    /// later call takes the place of an earlier one, and may take time away.
+    /// No other replica can lead the group before `until`; `None`: as long as this one serves, because it is the only member. A
+    /// later call replaces an earlier one, and may shorten the lease.
     fn lease(&mut self, _group: GroupId, _until: Option<Moment>) {}
 
-    /// The state reflects all that the group had committed at that time; as of now, as long as nothing else is said, if it
-    /// is `None`. Told again and again while the group is awake, and when it begins to rest.
+    /// The state reflects everything that the group had committed at that time. `None` means now, and until the next call. Called on
+    /// every tick while the group is active, and once when it hibernates.
     fn fresh(&mut self, _group: GroupId, _as_of: Option<Moment>) {}
 
     /// A replica was elected to lead the group, this one or another.
     fn leader(&mut self, _group: GroupId, _term: u64, _leader: ReplicaId) {}
 
-    /// Another replica leads the group, or may. What was evaluated and is not applied is forgotten; it may come back as
-    /// committed entries.
+    /// This replica led the group and leads no longer. Effects that were evaluated and not applied must be forgotten; they may come
+    /// back as committed entries.
     fn stepped_down(&mut self, _group: GroupId) {}
 
-    /// Whether nobody has read from the group since this was last asked.
+    /// Whether nobody has read from the group since the last call.
     fn is_idle(&mut self, _group: GroupId) -> bool {
         true
     }
 
-    /// A replica lags so far behind that the log does not help it: returns a log index and the state of the group as of
-    /// then, now or through [`crate::Inbox::offer_snapshot`] later. It is asked again until there is one.
+    /// A replica lacks entries that the log no longer has. Returns a snapshot: a log index and the state of the group at that index,
+    /// now or through [`crate::Inbox::offer_snapshot`] later. Called again until there is one.
     fn snapshot(&mut self, _group: GroupId) -> Option<(u64, Vec<u8>)> {
         None
     }
@@ -101,26 +101,26 @@ pub trait StateMachine {
         true
     }
 
-    /// What was fetched, or is being fetched, for the group is not needed.
+    /// The snapshot that was fetched, or is being fetched, for the group is not needed.
     fn discard(&mut self, _group: GroupId) {}
 
-    /// The group is about to take the snapshot, and does nothing else until its state is replaced: returns true if
-    /// [`restore`](Self::restore) will do that, false if it goes on elsewhere and [`crate::Inbox::prepared`] will tell.
+    /// The group is about to install the snapshot, and pauses until its state is replaced. Returns true if
+    /// [`restore`](Self::restore) will replace it, and false if another thread does so and [`crate::Inbox::prepared`] reports the end.
     fn prepare(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
         true
     }
 
-    /// Replaces the state of the group by a snapshot of another replica's, which reflects the log up to `index`, as far as
-    /// [`prepare`](Self::prepare) did not.
+    /// Replaces the state of the group by a snapshot of another replica, which reflects the log up to `index`, as far as
+    /// [`prepare`](Self::prepare) has not done so.
     ///
     /// # Errors
-    /// If that cannot be done.
+    /// If the state cannot be replaced.
     fn restore(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> Result<(), String> {
         Err("this state machine has no snapshots".into())
     }
 }
 
-/// What evaluation made of a command.
+/// The outcome of evaluating a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Evaluated<T> {
     /// The command has an effect, which is appended to the payload. With `sync` the entry must be fsynced before it counts as
@@ -150,7 +150,7 @@ pub struct Committed {
 pub enum Failure {
     /// Not done: the group is not on this worker, or not yet leading.
     NotServing,
-    /// Not done: as much as may waits for the state machine.
+    /// Not done: the limit of entries that wait for the state machine is reached.
     Busy,
     /// Not done: the disk is full.
     DiskFull,
@@ -158,6 +158,6 @@ pub enum Failure {
     DiskFailed(String),
     /// Not done: the process is going down.
     ShuttingDown,
-    /// Proposed, but it will not be known in time whether it took effect.
+    /// Proposed, but its outcome will not be known in time.
     Interrupted,
 }

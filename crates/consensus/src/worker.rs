@@ -1,11 +1,11 @@
 //! The loop that drives the groups of one worker.
 //!
-//! **One pass** takes everything that has queued: commands and news from the log. Commands are evaluated one by one,
-//! and a group's effects of the whole pass become one entry. Then every group that was touched hands over what Raft has
-//! ready; all their records go to the log as one batch; what is committed is applied in one call; and pending
-//! replies are sent. Nothing ever waits for more to come: while a pass runs or the disk syncs, the next one's work gathers.
+//! **One pass** takes everything that is queued: commands, messages, and reports of the log. Commands are evaluated one by one, and
+//! all effects on a group in the pass become one entry. Then every group that was touched outputs what Raft has ready; all
+//! records go to the log as one batch; committed entries are applied in one call; and pending replies are sent. Nothing ever waits
+//! for more to come: while a pass runs or the disk syncs, the work of the next pass gathers.
 //!
-//! The loop is the only one that touches groups and state machine, so neither needs a lock. It runs as a task on the
+//! Only the loop touches groups and state machine, so neither needs a lock. It runs as a task on the
 //! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
 //! connections that were readable in one turn of the event loop are in the same pass.
 
@@ -22,25 +22,25 @@ use snapshot_installs::SnapshotInstalls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After how many ticks the loop looks at the log's health and tries again what failed.
+/// The loop checks the log's health, and retries what failed, once in this many ticks.
 const DISK_TICKS: u32 = 4;
 
-/// How long a leader whose disk refuses tries to let another replica lead, before it says what is the matter.
+/// How long a leader whose disk refuses writes waits for another replica to take over, before it reports the disk to clients.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a stopping worker waits for the disk before it tells those who wait that their outcome is unknown.
+/// How long a stopping worker waits for the disk before it answers waiting commands with an unknown outcome.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The groups of one worker, their state machine and their loop.
 pub struct Worker<M: StateMachine> {
     machine: M,
     groups: AHashMap<GroupId, Group<M::PendingReply>>,
-    /// Replicas that could not go on, and whether the log knows of them.
+    /// Replicas that are set aside, and whether the log has records of them.
     aside: AHashMap<GroupId, bool>,
     inbox: Arc<Inbox<M::Command>>,
     log: Option<Arc<SharedLog>>,
     transport: Option<Arc<dyn Transport>>,
-    /// What time is counted from.
+    /// When the worker began; groups count time from here.
     began: Moment,
     snapshot_installs: SnapshotInstalls,
     /// Groups that this pass touched.
@@ -49,9 +49,9 @@ pub struct Worker<M: StateMachine> {
     unapplied: Vec<Committed>,
     apply_backlog: ApplyBacklog,
     apply_failure: Option<String>,
-    /// Since when the disk has refused.
+    /// Since when the disk has refused writes.
     refusing: Option<Instant>,
-    /// When it has to end at the latest.
+    /// When a stopping worker ends at the latest.
     stopping: Option<Instant>,
 }
 
@@ -269,7 +269,7 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    /// Lets go of a replica that cannot go on. What it has on disk stays until it is [removed](Self::remove).
+    /// Sets a replica aside that cannot go on. Its data on disk stays until it is [removed](Self::remove).
     fn set_aside(&mut self, id: GroupId, persistent: bool, reason: &Inconsistent) {
         if let Some(mut group) = self.groups.remove(&id) {
             for reply in group.take_pending() {
@@ -297,7 +297,8 @@ impl<M: StateMachine> Worker<M> {
         };
         self.touched.retain(|touched| *touched != id);
         self.unapplied.retain(|committed| committed.group != id);
-        // Before the machine hears of it: whoever begins another replica then syncs the log, and this with it.
+        // The record must be queued before the machine is told: whoever then starts another replica syncs the log, and with it this
+        // record.
         if let Some(log) = self.log.as_ref().filter(|_| persistent) {
             log.submit(LogBatch { records: vec![LogRecord::Removed { group: id }], ..Default::default() });
         }
@@ -314,7 +315,7 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    /// Moves every touched group on, until only the disk is waited for.
+    /// Drives every touched group until there is nothing left to do but to wait for the disk.
     fn advance(&mut self) {
         while !self.touched.is_empty() {
             let mut output = PassOutput::default();
@@ -390,7 +391,7 @@ impl<M: StateMachine> Worker<M> {
         }
         let Some(group) = self.groups.get_mut(&id) else { return };
         if self.snapshot_installs.is_installing(id) || (message.has_entries() && self.apply_backlog.is_full(id)) {
-            return; // as if it had got lost
+            return; // the message counts as lost
         }
         group.step(message);
         if group.is_hibernating() {
@@ -483,7 +484,7 @@ impl<M: StateMachine> Worker<M> {
         }
     }
 
-    /// Tells those who wait for a disk that will not answer soon, and tries again what could not be applied.
+    /// Retries entries that could not be applied, and answers commands that wait for a disk which will not answer soon.
     fn look_after_disk(&mut self) {
         self.apply();
         if self.refusal().is_some_and(|failure| failure != Failure::ShuttingDown) {

@@ -1,9 +1,9 @@
-//! What a message must be before Raft sees it.
+//! Checks of messages before Raft sees them.
 //!
-//! Raft takes the word of its peers: where a message contradicts what it knows, it ends the process, since one of the two must be
-//! wrong and nothing tells which. A node that errs, or somebody who has got at its place, could so end every process that it
-//! reaches. So all that Raft asserts of messages, or relies on, is looked at here first. What does not pass is dropped, which
-//! Raft copes with. An honest replica sends nothing of the kind, unless its disk, or this one's, has lost what was durable.
+//! Raft trusts its peers: if a message contradicts its own state, it ends the process, because one of the two must be wrong and
+//! nothing shows which. So a node that errs, or somebody who has taken its place, could end every process that it reaches.
+//! Therefore everything that Raft asserts of messages, or relies on, is checked here first. A message that fails a check is
+//! dropped, which Raft copes with. A sound replica sends no such message, unless its disk, or this one's, has lost what was durable.
 
 use super::members::read_change;
 use super::message::{PeerMessage, split_snapshot};
@@ -12,24 +12,24 @@ use raft::StateRole;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType, SnapshotMetadata};
 use std::collections::BTreeSet;
 
-/// More is no index or term that a group gets to; so there is always a next one.
+/// No group ever reaches a higher index or term, so there is always a next one.
 const CEILING: u64 = u64::MAX >> 1;
 
 impl<T> Group<T> {
-    /// Whether Raft can take the message. If not, says why.
+    /// Whether Raft can take the message. If not, the error says why.
     pub(super) fn accepts(&self, peer_message: &PeerMessage) -> Result<(), &'static str> {
         let PeerMessage { message, payloads, .. } = peer_message;
         let raft = &self.node.raft;
         let (log, last) = (&raft.raft_log, raft.raft_log.last_index());
         if message.from == raft.id || message.to != raft.id || from_raft(message.from).node.0 == 0 {
-            return Err("it does not say which other replica it is from");
+            return Err("it does not name the other replica that sent it");
         }
         let numbers = [message.term, message.index, message.log_term, message.commit, message.commit_term];
         if message.term == 0 || numbers.into_iter().any(|number| number > CEILING) {
-            return Err("its term or index is none that there can be");
+            return Err("its term or index is impossible");
         }
         if message.request_snapshot != raft::INVALID_INDEX || payloads.len() != message.entries.len() {
-            return Err("it has parts that no message has");
+            return Err("it has parts that no message may have");
         }
         match message.msg_type() {
             MessageType::MsgAppend => are_entries(message),
@@ -39,18 +39,22 @@ impl<T> Group<T> {
             }
             MessageType::MsgAppendResponse if message.term >= raft.term => {
                 if message.index > last && self.is_leader() {
-                    return Err("it has more than the leader sent");
+                    return Err("it acknowledges more than the leader sent");
                 }
-                if message.reject_hint > message.index { Err("it refuses what follows what it lacks") } else { Ok(()) }
+                if message.reject_hint > message.index {
+                    Err("it rejects an entry and hints at a later one")
+                } else {
+                    Ok(())
+                }
             }
             MessageType::MsgSnapshot => self.accepts_snapshot(message),
             MessageType::MsgTimeoutNow if !self.may_campaign() => Err("this replica's log is not on its disk yet"),
-            // Requests for votes leave when the log is on disk, and it stays as it is until there is an answer. Answers that come
-            // after the election is over are late, and Raft passes them over.
+            // Requests for votes are sent when the log is on disk, and the log stays the same until there is an answer. Raft ignores
+            // answers that come after the election is over.
             MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
                 if log.persisted != last && matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate) =>
             {
-                Err("it answers what was not asked yet")
+                Err("it answers a request that was not sent yet")
             }
             MessageType::MsgHeartbeat
             | MessageType::MsgAppendResponse
@@ -60,20 +64,21 @@ impl<T> Group<T> {
             | MessageType::MsgRequestPreVote
             | MessageType::MsgRequestVoteResponse
             | MessageType::MsgRequestPreVoteResponse => Ok(()),
-            _ => Err("replicas do not send each other such messages"),
+            _ => Err("replicas do not send each other messages of this kind"),
         }
     }
 
-    /// Whether a leader's message tells that this replica has lost what it had acknowledged as durable; if so, why it cannot go on.
+    /// Whether a leader's message reveals that this replica has lost entries that it had acknowledged as durable. If so, returns why it
+    /// cannot go on.
     ///
-    /// A leader commits with a heartbeat no more than what this replica acknowledged *to it, in its term*: Raft takes the lower one
-    /// of that and of what is committed. Before it acknowledged anything in a term, the replica had that term on disk. So one
-    /// that is still in an earlier term has lost that; and one in the same term has lost entries, because in that term nothing took
-    /// the place of entries that it had acknowledged. In a later term the message says nothing. When it was sent, how often it
-    /// comes, and what overtook it makes no difference: what the replica had by then, it has for good.
+    /// A heartbeat commits no more than this replica acknowledged *to that leader, in its term*: Raft sends the lower one of the
+    /// acknowledged and the committed index. Before the replica acknowledged anything in a term, it had that term on disk. So a
+    /// replica that is still in an earlier term has lost the term. A replica in the same term has lost entries, because in that term
+    /// nothing replaced the entries that it had acknowledged. In a later term the message proves nothing. It does not matter when the
+    /// message was sent, how often it comes and what overtook it: what the replica had then, it must have for good.
     ///
-    /// That holds where everything acknowledged is on disk. Without that, one whose machine lost power may go on with less than it
-    /// had, if most others lost power too.
+    /// This holds only where everything acknowledged is on disk. Otherwise a replica whose machine lost power may go on with less than
+    /// it had, if most others lost power too.
     pub(super) fn reveals_loss(&self, message: &Message) -> Option<Inconsistent> {
         let raft = &self.node.raft;
         let (had, has) = (message.commit, raft.raft_log.last_index());
@@ -90,23 +95,23 @@ impl<T> Group<T> {
         let SnapshotMetadata { index, term, .. } = *snapshot.get_metadata();
         let (log, is_late) = (&raft.raft_log, message.term < raft.term);
         if index == 0 || index > CEILING || term == 0 || term > message.term || split_snapshot(snapshot).is_none() {
-            return Err("its snapshot is none that there can be");
+            return Err("its snapshot is impossible");
         }
         if !are_members(snapshot.get_metadata().get_conf_state()) {
-            return Err("the members of its snapshot are none that there can be");
+            return Err("the members of its snapshot are impossible");
         }
         if !is_late && index == log.committed && index != self.applied && !log.match_term(index, term) {
-            return Err("its snapshot is of another log");
+            return Err("its snapshot belongs to another log");
         }
         if !is_late && self.is_leader() {
-            // A heartbeat comes as well.
+            // A heartbeat, which comes too, makes it step down.
             return Err("a leader steps down before it takes a snapshot");
         }
         Ok(())
     }
 
-    /// Whether Raft can call an election: it looks at all entries that it does not know to be applied. After a snapshot that is
-    /// so once the log has it, and one who needs no other votes must have all of its log on disk at once.
+    /// Whether Raft can call an election: it reads all entries that it does not know to be applied, so after a snapshot the log must
+    /// have the snapshot first. A replica that needs no other votes must have all of its log on disk.
     pub(super) fn may_campaign(&self) -> bool {
         let raft = &self.node.raft;
         let log = &raft.raft_log;
@@ -119,8 +124,8 @@ impl<T> Group<T> {
 /// Whether the entries of a message could follow each other in a leader's log.
 fn are_entries(message: &Message) -> Result<(), &'static str> {
     if (message.index == 0) != (message.log_term == 0) {
-        // Raft gives the term 0 to what is behind its log too, and would leave a hole.
-        return Err("the entry that its entries follow has a term, and only that before the first has none");
+        // Raft also gives the term 0 to indexes after its log's end, and would leave a hole.
+        return Err("the entry before its entries must have a term, unless they begin with the first entry");
     }
     let mut before = (message.index, message.log_term);
     for entry in &message.entries {
@@ -134,7 +139,7 @@ fn are_entries(message: &Message) -> Result<(), &'static str> {
             EntryType::EntryConfChange => false,
         };
         if !is_sound {
-            return Err("an entry of it is none that there can be");
+            return Err("one of its entries is impossible");
         }
         before = (index, term);
     }

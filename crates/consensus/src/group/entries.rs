@@ -11,14 +11,14 @@ use prost::Message as _;
 use raft::eraftpb::{Entry, Snapshot};
 use std::time::Duration;
 
-/// Bytes of applied entries that a leader keeps for replicas that lag; who lags more gets a snapshot. So does a witness.
+/// Bytes of applied entries that a leader, or a witness, keeps for replicas that lag. A replica that lags more receives a snapshot.
 pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
-/// Likewise while a replica takes a snapshot: when it has it, it needs what came since.
+/// Bytes of applied entries that a leader keeps while a replica receives a snapshot: afterwards the replica needs the later entries.
 const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
-/// Applied entries that a follower keeps, in case it is to lead.
+/// Bytes of applied entries that a follower keeps, in case it becomes the leader.
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
 
-/// What was put into the log.
+/// What [`Group::append`] put into the log.
 #[derive(Default)]
 pub(super) struct Appended {
     /// Whether one of the entries asks for an fsync.
@@ -27,7 +27,7 @@ pub(super) struct Appended {
 }
 
 impl<T> Group<T> {
-    /// What the log is to know before the state is replaced by a snapshot; `None` if there is no log, or no state.
+    /// The record that the log must have before the state is replaced by a snapshot; `None` if there is no log, or no state.
     pub(crate) fn restoring(&self, message: &PeerMessage) -> Option<LogRecord> {
         let snapshot = message.message.get_snapshot();
         let (metadata, (members_index, _)) = (snapshot.get_metadata(), split_snapshot(snapshot)?);
@@ -37,10 +37,10 @@ impl<T> Group<T> {
         is_to_know.then_some(LogRecord::Restoring { group: self.id, snapshot })
     }
 
-    /// Puts a snapshot in the place of state and log.
+    /// Replaces state and log by a snapshot.
     ///
     /// # Errors
-    /// If the state is not there. Without it there is nothing that this replica could do.
+    /// If the new state is missing. Without it this replica cannot go on.
     pub(super) fn install(
         &mut self,
         snapshot: &Snapshot,
@@ -90,7 +90,7 @@ impl<T> Group<T> {
 
     fn payload_of(&mut self, entry: &Entry) -> Payload {
         if !entry.data.is_empty() {
-            // Raft's own, a change of members.
+            // The entry is Raft's own, a change of members.
             return Payload { bytes: entry.data.clone().into(), sync: true };
         }
         if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
@@ -104,10 +104,10 @@ impl<T> Group<T> {
         own.map(|(_, payload)| payload).unwrap_or_default()
     }
 
-    /// Hands over committed entries, and changes members where they say so.
+    /// Outputs committed entries, and applies the changes of members among them.
     ///
     /// # Errors
-    /// If that change is none that could be made.
+    /// If a change cannot be made.
     pub(super) fn commit(&mut self, entries: &[Entry], output: &mut PassOutput) -> Result<(), Inconsistent> {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
         let (mut payloads, mut changes) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ impl<T> Group<T> {
         self.report_applied();
     }
 
-    /// What a snapshot brought was applied before it was persisted, and Raft wants to hear of it afterwards.
+    /// Reports the applied index to Raft. A snapshot is applied before it is persisted, and Raft accepts the report only afterwards.
     pub(super) fn report_applied(&mut self) {
         let log = &self.node.raft.raft_log;
         let applied = self.applied.min(log.persisted).min(log.committed);
@@ -150,16 +150,16 @@ impl<T> Group<T> {
         }
     }
 
-    /// Entries up to `index` are applied. Returns whether the group begins to serve with that.
+    /// Entries up to `index` are applied. Returns whether this replica begins to serve by that.
     pub(crate) fn applied(&mut self, index: u64) -> bool {
         if index <= self.applied {
-            return false; // a snapshot came in between
+            return false; // a snapshot was installed in between
         }
         self.applied = index;
         self.node.advance_apply_to(index);
         self.forget();
         self.refresh_after_apply();
-        // What a leader commits first in its own term covers everything before it.
+        // The first entry that a leader commits in its own term commits everything before it.
         let term = self.node.raft.term;
         let may_serve = self.is_leader() && !self.replica().is_witness();
         let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
@@ -183,7 +183,7 @@ impl<T> Group<T> {
             (0, FOLLOWER_KEEPS_BYTES)
         };
         let store = self.node.mut_store();
-        // Without its first entry a log cannot be taken for complete, so that a replica that joins gets a snapshot.
+        // A log without its first entry is not mistaken for a complete one, so a replica that joins receives a snapshot.
         store.truncate(replicated_index.max(applied.min(1)));
         while let Some(first) = store.first().map(|held| held.index)
             && store.payload_bytes() > keeps
@@ -193,7 +193,7 @@ impl<T> Group<T> {
         }
     }
 
-    /// Index and term that the log may forget once the state machine is durable up to `durable`.
+    /// The index and term up to which the log may be truncated once the state machine is durable up to `durable`.
     pub(crate) fn truncation(&self, durable: u64) -> Option<(u64, u64)> {
         let index = durable.min(self.applied);
         self.node.store().term_at(index).map(|term| (index, term))

@@ -1,16 +1,17 @@
-//! How far behind a replica's state is at most: the last time at which it reflected all that the leader had committed.
+//! Freshness: the last time at which a replica's state reflected everything that the leader had committed. So the time since then
+//! bounds how far the replica is behind.
 //!
-//! A leader's messages tell how far it has committed. Times are of the last tick, so they are rather too early than too late.
-//! While a group rests nothing is committed; when a resting replica misses its leader's node it counts from then on.
+//! A leader's messages carry its committed index. Times are those of the last tick, so they are too early rather than too late.
+//! While a group hibernates nothing is committed; when its node misses the leader's node, the replica wakes and counts from then.
 
 use super::Group;
 use std::time::Duration;
 
 #[derive(Default)]
 pub(super) struct Freshness {
-    /// `None` before the first time.
+    /// `None` until the state was up to date for the first time.
     as_of: Option<Duration>,
-    /// What a message told that is not applied yet: when, and the index.
+    /// A committed index that a message reported and that is not applied yet, with the time of the message.
     pending: Option<(Duration, u64)>,
     has_hibernated: bool,
 }
@@ -18,7 +19,7 @@ pub(super) struct Freshness {
 /// How fresh a replica's state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fresh {
-    /// It is what the leader has, as long as nothing else is said.
+    /// It is what the leader has, until another freshness is reported.
     Now,
     AsOf(Duration),
     Unknown,
@@ -32,7 +33,7 @@ impl<T> Group<T> {
         self.freshness.as_of.map_or(Fresh::Unknown, Fresh::AsOf)
     }
 
-    /// The leader had committed up to `index`.
+    /// The leader reports that it has committed up to `index`.
     pub(super) fn on_commit_index(&mut self, index: u64) {
         if self.applied >= index {
             self.freshness.as_of = Some(self.now);
@@ -47,7 +48,7 @@ impl<T> Group<T> {
         }
     }
 
-    /// Once per tick of a replica that is awake.
+    /// Called once per tick of a replica that does not hibernate.
     pub(super) fn refresh(&mut self) {
         if std::mem::take(&mut self.freshness.has_hibernated) || self.leads_for_sure() {
             self.freshness.as_of = Some(self.now);

@@ -1,17 +1,17 @@
-//! Reads under a lease, and answers that a majority confirmed.
+//! Reads under a lease, and answers that a majority has confirmed.
 //!
-//! Every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS) a leader asks its peers to confirm it. A majority that answered had
-//! heard of it after the question was sent, and whoever has heard of a leader takes part in no election for
-//! [`ELECTION_TICKS`] of his own clock; neither does a replica that has just started, since it may have promised that
-//! before. So from the question on, for the length of [`LEASE`], nobody else leads, as long as no clock runs more than
-//! a tenth faster than another. For that time a leader that has applied the entry that opened its term may answer reads
-//! by itself.
+//! Every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS) a leader asks its peers to confirm that it leads. Each peer that answers has
+//! heard from the leader after the question was sent, and a replica that has heard from a leader takes part in no election for
+//! [`ELECTION_TICKS`] of its own clock. Neither does a replica that has just started, because it may have answered before its
+//! restart. So if a majority answers, nobody else can lead from the question on for the length of [`LEASE`], as long as no clock
+//! runs more than a tenth faster than another. During that time a leader that has applied the entry that opened its term may
+//! answer reads by itself.
 
 use super::{ELECTION_TICKS, Group, PassOutput};
 use std::time::Duration;
 
-/// How long a confirmed leader may answer reads. A follower counts from the first tick after it heard of the leader,
-/// hence the tick less; a tenth less for clocks that run apart.
+/// How long a confirmed leader may answer reads. It is one tick less than the election time, because a follower counts from the
+/// first tick after it heard from the leader, and a tenth less for clocks that run at different speeds.
 const LEASE: Duration = Duration::from_millis((ELECTION_TICKS as u64 - 1) * 50 * 9 / 10);
 
 impl<T> Group<T> {
@@ -20,7 +20,7 @@ impl<T> Group<T> {
     /// that instead of the lease. `now` returns the time since the worker began; it is called only if the time matters.
     pub(crate) fn follow(&mut self, reply: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
         if !self.building.is_empty() {
-            // That its entry is committed will tell that nobody else led.
+            // When the entry that is being built is committed, that shows that nobody else led.
             self.building_pending.push(reply);
             return None;
         }
@@ -40,7 +40,7 @@ impl<T> Group<T> {
         None
     }
 
-    /// A majority confirmed this leader after `asked`.
+    /// A majority has confirmed, after `asked`, that this replica leads.
     fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
         for (index, came, reply) in std::mem::take(&mut self.unconfirmed) {
             if came > asked {
@@ -58,7 +58,7 @@ impl<T> Group<T> {
         output.leases.push((self.id, until));
     }
 
-    /// Has the other members confirm that this one leads, as of `now` or later.
+    /// Asks the other members to confirm that this one leads at `now` or later.
     pub(super) fn ask_for_confirmation(&mut self, now: Duration) {
         self.asked = self.asked.max(now);
         self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
@@ -76,17 +76,17 @@ impl<T> Group<T> {
         }
     }
 
-    /// Until when nobody else leads; `None` is for ever.
+    /// No other replica can lead before this time; `None` if there is no other member.
     pub(crate) fn lease(&self) -> Option<Duration> {
         self.lease
     }
 
-    /// Asks for confirmation if somebody waits for it who came after the last time.
+    /// Asks for confirmation if a command waits for it that came after the last question.
     pub(super) fn ask_for_those_who_wait(&mut self) {
         if self.is_leader()
             && let Some((_, came, _)) = self.unconfirmed.last().filter(|(_, came, _)| *came > self.asked)
         {
-            // One question for all that wait; those that come before its answer wait for the next one.
+            // One question serves all that wait; commands that come before its answer wait for the next question.
             let came = *came;
             self.ask_for_confirmation(came);
         }

@@ -1,8 +1,8 @@
-//! What the log says of a replica that does not run, and how its members are made others by an operator's word.
+//! Replicas that do not run, as their logs describe them, and how an operator's decision changes their members.
 //!
-//! Raft changes members by entries that a majority agrees to. Where a majority is gone for good there is no such entry. Then, and
-//! only then, the members are written into the log of a replica that is left, at the index of its last entry: whatever changes of
-//! members its log holds up to there do not count any more, and everything else in it does.
+//! Raft changes members by entries that a majority agrees to. If a majority is gone for good, there can be no such entry. Then, and
+//! only then, new members are written into the log of a remaining replica, at the index of its last entry. Changes of members that
+//! its log holds up to there no longer count; everything else in it does.
 
 use super::{Inconsistent, from_raft, to_raft};
 use crate::GroupId;
@@ -13,23 +13,23 @@ use raft::eraftpb::{ConfState, EntryType};
 use serde::{Deserialize, Serialize};
 use tessera_types::ReplicaId;
 
-/// A replica by its log on disk.
+/// A replica as its log on disk describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedReplica {
-    /// Term and index of its last entry. Of two logs of a group, the one with the higher end has all that the other one has which
-    /// was ever committed.
+    /// Term and index of its last entry. Of two logs of a group, the one with the higher end has every committed entry that the other
+    /// one has.
     pub end: (u64, u64),
     /// Everything up to this index is known to be committed. More may be.
     pub committed: u64,
-    /// The members as of what has taken effect; empty for a replica that joins and has nothing yet.
+    /// The voters, by the changes that have taken effect; empty for a replica that joins and has nothing yet.
     pub voters: Vec<ReplicaId>,
-    /// The voters from before, while a change of several is under way: a majority of these must agree, too.
+    /// The previous voters, while a change of several voters is under way: a majority of these must agree too.
     pub outgoing: Vec<ReplicaId>,
     /// Whether the log has a change of members that may not have taken effect.
     pub is_changing: bool,
-    /// Whether a snapshot was about to take the place of its state.
+    /// Whether a snapshot was about to replace its state.
     pub takes_snapshot: bool,
-    /// The term that it has heard of, and for whom it voted there.
+    /// The latest term that it has heard of, and the replica for which it voted in that term.
     pub vote: (u64, u64),
 }
 
@@ -56,56 +56,56 @@ impl LoggedReplica {
     }
 }
 
-/// A replica that is left when others are gone for good.
+/// A replica that remains when others are gone for good.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'a> {
     pub replica: ReplicaId,
     pub logged: &'a LoggedReplica,
-    /// Whether its log has all that it said it has.
+    /// Whether its log has all entries that it acknowledged.
     pub has_tail: bool,
 }
 
-/// Why something that was acknowledged may be missing.
+/// Why acknowledged writes may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lack {
-    /// A majority may have been among those that are lost.
+    /// The lost replicas may have been a majority.
     MajorityLost,
-    /// Its members were being changed, so it is not known who had to agree.
+    /// The members were being changed, so it is not known which replicas had to agree.
     MembersChanging,
-    /// The machine went down, and not each entry is fsynced.
+    /// The machine went down, and not every entry is fsynced.
     PowerCut,
-    /// A snapshot was about to take the place of the state.
+    /// A snapshot was about to replace the state.
     TakingSnapshot,
 }
 
-/// The replica that a group goes on with when others are lost for good.
+/// How a group continues when replicas are lost for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heir {
-    /// A majority is left, so it elects by itself.
+    /// A majority remains, so the group elects a leader by itself.
     Majority,
-    /// Of those that are left, the one at this place has the most.
+    /// The replica at position `at` of the remaining ones has the most, and continues alone.
     Replica { at: usize, lacks: Option<Lack> },
-    /// Nobody is left that has a state.
+    /// No remaining replica has a state.
     Nobody,
 }
 
-/// Whether these are a majority, and whether each majority that there could be has one of them.
+/// Whether the remaining voters are a majority, and whether every possible majority includes one of them.
 fn weigh(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, bool) {
     let left = voters.iter().filter(|voter| is_left(voter)).count();
     (voters.is_empty() || 2 * left > voters.len(), 2 * left >= voters.len())
 }
 
-/// Decides who goes on when only these are left, and what that one may lack.
+/// Decides which replica continues when only these remain, and what it may lack.
 ///
-/// The log that ends last, by term and index, has everything that was ever committed, if each majority that could have agreed to
-/// something has one of those that are left: it would win an election among them, and Raft's proof holds for it.
+/// If every majority that could have agreed to an entry includes a remaining replica, the log that ends last, by term and index, has
+/// every committed entry: it would win an election among the remaining replicas, and Raft's proof holds for it.
 pub fn heir(left: &[Left<'_>]) -> Heir {
-    // One that has not heard of any members has no state either.
+    // A replica that has not heard of any members has no state either.
     let informed = || left.iter().enumerate().filter(|(_, it)| !it.logged.voters.is_empty());
     let data_replicas = informed().filter(|(_, it)| !it.replica.is_witness());
     let best = data_replicas.max_by_key(|(_, it)| (it.logged.end, it.has_tail, !it.logged.takes_snapshot, it.replica));
-    // Who the members are is known best by the log that ends last, be it a witness' or not.
+    // The log that ends last knows the members best, even if it is that of a witness.
     let members = informed().max_by_key(|(_, it)| it.logged.end).map(|(_, it)| it.logged);
     let (Some((at, best)), Some(members)) = (best, members) else { return Heir::Nobody };
     let weigh_all = |is_left: &dyn Fn(&ReplicaId) -> bool| {
@@ -116,7 +116,7 @@ pub fn heir(left: &[Left<'_>]) -> Heir {
     let remembers = |voter: &ReplicaId| left.iter().any(|it| it.replica == *voter && it.has_tail);
     let all_are_here = members.voters.iter().chain(&members.outgoing).all(is_here);
     let (is_majority, meets_all) = weigh_all(&remembers);
-    // A change that takes effect later may make members of those that are lost.
+    // A change that takes effect later may make lost replicas members.
     if is_majority && (all_are_here || !members.is_changing) {
         return Heir::Majority;
     }
@@ -136,8 +136,8 @@ fn encoded(voters: &[ReplicaId], learners: &[ReplicaId]) -> Bytes {
     ConfState { voters: ids(voters), learners: ids(learners), ..ConfState::default() }.encode_to_vec().into()
 }
 
-/// Makes `replica` the only member of a group that does not run, with all that its log holds. Returns what the log on disk is to
-/// be told; told twice it is as if told once.
+/// Makes `replica` the only member of a group that does not run, and keeps everything that its log holds. Returns the records to write
+/// to the log on disk; to write them twice has the same effect as once.
 pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: ReplicaId) -> Vec<LogRecord> {
     let members = encoded(&[replica], &[]);
     let index = recovered.entries.back().map_or(recovered.truncated.0, |last| last.index);
@@ -145,7 +145,7 @@ pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: Repl
     recovered.members = (index, members.clone());
     let mut records = vec![LogRecord::Members { group, index, members: members.clone() }];
     if let Some(taken) = recovered.restoring.take() {
-        // If the state turns out to have been replaced, the snapshot's members would count, and the log goes on behind it.
+        // If the state turns out to have been replaced, the snapshot's members count, and the log continues after the snapshot.
         let snapshot = StoredSnapshot { members_index: taken.index, members, ..taken };
         recovered.restoring = Some(snapshot.clone());
         records.push(LogRecord::Restoring { group, snapshot });
@@ -153,8 +153,8 @@ pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: Repl
     records
 }
 
-/// The log of a group that goes on from a state at an index and a term with these members, whatever it held before, and what the
-/// log on disk is to be told.
+/// The log of a group that continues from a state at an index and a term, with these members, whatever the log held before. Also
+/// returns the records to write to the log on disk.
 pub fn begin_at(
     group: GroupId,
     (term, index): (u64, u64),

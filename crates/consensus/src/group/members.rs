@@ -1,4 +1,4 @@
-//! Who belongs to a group, and how that changes.
+//! The members of a group, and how they change.
 
 use super::{Group, Inconsistent, PassOutput, from_raft, to_raft};
 use crate::log::LogRecord;
@@ -8,16 +8,16 @@ use raft::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, Conf
 use std::time::Duration;
 use tessera_types::ReplicaId;
 
-/// What is to become of a replica.
+/// A change of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
     Voter(ReplicaId),
-    /// Gets everything and has no vote.
+    /// The replica receives everything and has no vote.
     Learner(ReplicaId),
     Remove(ReplicaId),
 }
 
-/// Reads what an entry that changes members carries. Raft ends the process where it finds a kind of change that it does not know.
+/// Decodes an entry that changes members. Kinds of changes that are not known are errors here; Raft would end the process.
 pub(super) fn read_change(bytes: &[u8]) -> Result<ConfChangeV2, String> {
     let change = ConfChangeV2::decode(bytes).map_err(|error| error.to_string())?;
     let is_known = |single: &ConfChangeSingle| ConfChangeType::from_i32(single.change_type).is_some();
@@ -26,23 +26,23 @@ pub(super) fn read_change(bytes: &[u8]) -> Result<ConfChangeV2, String> {
 }
 
 impl<T> Group<T> {
-    /// Changes members as an entry says.
+    /// Applies an entry that changes members.
     ///
     /// # Errors
-    /// If it does not fit what the members are. Raft refuses that when it is proposed, so it came from a replica that erred.
+    /// If it does not fit the present members. Raft refuses such a proposal, so the entry comes from a replica that erred.
     pub(super) fn apply_change(&mut self, index: u64, change: &Bytes) -> Result<(), Inconsistent> {
         let does_not_fit = |error: String| Inconsistent::Change { index, error };
         let change = read_change(change).map_err(does_not_fit)?;
         let members = self.node.apply_conf_change(&change).map_err(|error| does_not_fit(error.to_string()))?;
         self.node.mut_store().set_members(index, members);
         if self.is_leader() && !self.node.raft.promotable() {
-            // A leader before this one asked for it.
+            // An earlier leader proposed that this one loses its vote.
             self.node.raft.become_follower(self.node.raft.term, raft::INVALID_ID);
         }
         Ok(())
     }
 
-    /// Members are not what they were.
+    /// The members have changed.
     pub(super) fn members_changed(&mut self, output: &mut PassOutput) {
         let was_alone = self.is_alone;
         self.is_alone = self.has_no_peers();
@@ -52,7 +52,7 @@ impl<T> Group<T> {
             output.records.push(LogRecord::Members { group: self.id, index, members });
         }
         if was_alone {
-            // A leader that is alone does not count the time.
+            // A leader without peers counts no ticks.
             self.reset_member_progress();
         }
         if was_alone != self.is_alone && self.is_serving() {
@@ -66,7 +66,7 @@ impl<T> Group<T> {
         *voters == [self.node.raft.id] && learners.is_empty() && voters_outgoing.is_empty()
     }
 
-    /// Voters, as of now or of a change that is not complete; then learners.
+    /// The voters, including those of a change that is not complete; then the learners.
     pub(crate) fn members(&self) -> (Vec<ReplicaId>, Vec<ReplicaId>) {
         let ConfState { voters, learners, voters_outgoing, learners_next, .. } = self.node.store().members();
         let mut all: Vec<_> = voters.iter().chain(voters_outgoing).map(|id| from_raft(*id)).collect();
@@ -86,9 +86,9 @@ impl<T> Group<T> {
         self.is_joint() || self.node.raft.has_pending_conf()
     }
 
-    /// Changes members, all at once; several changes of voters go through joint consensus. Returns whether it was begun,
-    /// which only a leader does that stays a voter, one change after the other, and as long as records
-    /// [remain](Self::would_keep_records). A leader that rests does not know who is there: it wakes, and is to be asked again.
+    /// Makes all these changes at once; several changes of voters use joint consensus. Returns whether the change was begun. Only a
+    /// leader that stays a voter begins one, if no other change is under way and [no entry could be lost](Self::would_keep_records).
+    /// A hibernating leader does not know which members are alive: it wakes, and must be asked again.
     pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
@@ -126,8 +126,8 @@ impl<T> Group<T> {
         }
     }
 
-    /// Asks another replica to lead, which it does if it has caught up soon. Returns whether it was asked: then this one's
-    /// lease ends now, and it gets no other one in this term, since whoever was asked need not wait for it to end.
+    /// Asks another replica to lead; it does so if it catches up soon. Returns whether it was asked. In that case this replica's lease
+    /// ends now, and it gets no other lease in this term, because the other replica need not wait for a lease to end.
     pub(crate) fn transfer_leadership(&mut self, to: ReplicaId) -> bool {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {

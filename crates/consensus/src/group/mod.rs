@@ -1,8 +1,7 @@
-//! One group: Raft's state, and beside it what Raft need not touch.
+//! One group: Raft's state, and beside it the state that Raft need not touch.
 //!
-//! A group is a step function: messages, ticks and the log's news go in, and what is to be logged, sent and applied
-//! comes out ([`PassOutput`]). It does no I/O and reads no clock, so the same code runs in the worker's loop and in
-//! simulation.
+//! A group is a step function. Messages, ticks and reports of the log go in; what must be logged, sent and applied comes out
+//! ([`PassOutput`]). The group does no I/O and reads no clock, so the same code runs in the worker's loop and in simulation.
 
 mod acceptance;
 mod entries;
@@ -41,32 +40,32 @@ use std::time::Duration;
 use storage::GroupStorage;
 use tessera_types::{NodeId, ReplicaId};
 
-/// Payloads of one message between replicas, about.
+/// Bytes of the payloads of one message between replicas, about.
 const MESSAGE_BYTES: u64 = 1 << 20;
 
-/// How often [`Group::tick`] is to be called.
+/// The interval at which [`Group::tick`] must be called.
 pub const TICK: Duration = Duration::from_millis(50);
-/// A follower that has not heard of a leader for so many ticks, or up to twice as many, calls an election.
+/// A follower that has not heard from a leader for this many ticks, or up to twice as many, calls an election.
 const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
-/// A snapshot that brought no answer in so many ticks is sent again.
+/// A snapshot that was not answered within this many ticks is sent again.
 const SNAPSHOT_TICKS: usize = 100;
 
-/// How a group is kept.
+/// How a group is stored, and from where it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// Whether its log is on disk. If not, a replica that ends must not come back as itself: it has forgotten its votes.
+    /// Whether its log is on disk. If not, a replica whose process ended must not come back as itself: it has forgotten its votes.
     pub persistent: bool,
-    /// Whether every entry is fsynced before it counts as persisted. If not, an entry that does not ask for it may count
+    /// Whether every entry is fsynced before it counts as persisted. If not, an entry that does not ask for an fsync may count
     /// earlier, and a replica whose machine went down before the log was synced must not come back as itself.
     pub synced: bool,
-    /// The log index that the state machine reflects already. A witness has no state machine.
+    /// The log index that the state machine already reflects. A witness has no state machine.
     pub applied: u64,
     /// The term of that entry, if the state machine remembers it.
     pub applied_term: Option<u64>,
     pub replica: ReplicaId,
-    /// The group's first members, the same on each of them; the first one calls the first election. Empty for a replica
-    /// that joins later: it knows nothing until it gets a snapshot.
+    /// The members with which the group begins, the same on each of them; the first one calls the first election. Empty for a
+    /// replica that joins later: it knows nothing until it receives a snapshot.
     pub initial_members: Vec<ReplicaId>,
 }
 
@@ -84,7 +83,7 @@ fn to_raft(replica: ReplicaId) -> u64 {
 }
 
 fn from_raft(number: u64) -> ReplicaId {
-    // The halves, by construction.
+    // `to_raft` put the node into the upper half and the incarnation into the lower one.
     ReplicaId { node: NodeId((number >> 32) as u32), incarnation: number as u32 }
 }
 
@@ -94,18 +93,19 @@ pub(crate) struct Group<T> {
     pub(crate) persistent: bool,
     synced: bool,
     node: RawNode<GroupStorage>,
-    /// Whether there is no other member.
+    /// Whether this replica is the only member.
     is_alone: bool,
-    /// Payloads of entries that were proposed in this pass, and of those that came from the leader; Raft hands the
-    /// entries back in [`Self::collect`].
+    /// Payloads of entries that were proposed in this pass; Raft returns the entries in [`Self::collect`].
     proposed: VecDeque<(u64, Payload)>,
+    /// Payloads of entries that came from the leader in this pass, by index and term.
     incoming: AHashMap<(u64, u64), Payload>,
     /// Pending replies, each with the index of the entry that must be applied first. Indexes ascend.
     pending: VecDeque<(u64, T)>,
+    /// Proposals of a term in which this replica led, and leads no longer.
     in_doubt: in_doubt::InDoubt<T>,
     /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this replica first.
     leader_acked: VecDeque<(u64, T)>,
-    /// The entry being put together in this pass.
+    /// The payload of the entry that is being built in this pass.
     pub(crate) building: BytesMut,
     building_sync: bool,
     building_pending: Vec<T>,
@@ -117,52 +117,52 @@ pub(crate) struct Group<T> {
     synced_ready: u64,
     /// Messages that may be sent now, because their Ready is persisted.
     released: Vec<Message>,
-    /// Time since the process began, as of the last tick.
+    /// Time since the worker began, at the last tick.
     now: Duration,
-    /// Ticks for which requests for votes are ignored: before it was started again, this replica may have granted a lease that
-    /// has not ended yet. See [`lease`].
+    /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that has not ended
+    /// yet. See [`lease`].
     silent_ticks: usize,
     heartbeat_ticks: usize,
-    /// Replicas that were sent a snapshot, each with the ticks until it is taken for lost.
+    /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
     snapshots_sent: Vec<(u64, usize)>,
     /// The term in which this replica leads and has applied everything acknowledged before.
     serving: Option<u64>,
-    /// Until when nobody else leads; `None` is for ever.
+    /// No other replica can lead before this time. `None`: this is the only member, so the lease never ends.
     lease: Option<Duration>,
     /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied first, and
     /// when the command came.
     unconfirmed: Vec<(u64, Duration, T)>,
-    /// When confirmation was last asked for.
+    /// When this leader last asked its peers to confirm that it leads.
     asked: Duration,
     /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so this replica gets no lease in that term.
     leadership_transferred_in: u64,
-    /// The leader last told.
+    /// The term and leader that were last reported to the state machine.
     reported_leader: (u64, u64),
     hibernation: hibernation::Hibernation,
     freshness: freshness::Freshness,
     witness: witness::Witness,
     standby: standby::Standby,
-    /// Records that the log is to have before any other.
+    /// Records that must go to the log before any other record of the group.
     owed: Vec<LogRecord>,
-    /// Why the replica cannot go on, if a message told so.
+    /// Why the replica cannot go on, if a message revealed that.
     loss: Option<Inconsistent>,
-    /// Whether a message came that no sound replica sends.
+    /// Whether a message was dropped that no sound replica sends.
     has_refused: bool,
     member_progress: member_progress::MemberProgress,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
 
-/// A group as its replica here sees it.
+/// A group as its replica on this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
     pub id: GroupId,
     pub replica: ReplicaId,
     pub term: u64,
-    /// As far as this replica knows.
+    /// The leader that this replica knows of.
     pub leader: Option<ReplicaId>,
     pub is_serving: bool,
-    /// Whether there are commands that were taken here and are not answered yet.
+    /// Whether this replica has accepted commands that are not answered yet.
     pub owes_answers: bool,
     pub voters: Vec<ReplicaId>,
     pub learners: Vec<ReplicaId>,
@@ -171,16 +171,16 @@ pub struct GroupView {
     pub applied: u64,
     /// What this replica knows of each other member; empty unless it leads.
     pub others: Vec<MemberView>,
-    /// Of a leader: bytes of entries that a replica with records lacks, about.
+    /// On a leader: an estimate of the bytes of entries that some data replica lacks.
     pub unreplicated_bytes: u64,
-    /// Of a witness that leads: replicas that are heard of and lack what it no longer has. They wait for another leader.
+    /// On a witness that leads: live data replicas that lack entries which the witness has dropped. They wait for another leader.
     pub unreachable_by_log: Vec<ReplicaId>,
 }
 
 /// Raft `Ready`s that wait to be persisted: groups, each with the number of its Ready.
 pub(crate) type ReadyNumbers = Vec<(GroupId, u64)>;
 
-/// What a pass has to do outside of the groups.
+/// What a pass must do outside of the groups.
 #[derive(Default)]
 pub(crate) struct PassOutput {
     pub(crate) records: Vec<LogRecord>,
@@ -193,24 +193,24 @@ pub(crate) struct PassOutput {
     pub(crate) messages: Vec<PeerMessage>,
     /// Groups whose replica here led, and leads no longer.
     pub(crate) stepped_down: Vec<GroupId>,
-    /// Groups of which another leader is known, with the term.
+    /// Groups whose leader became known or changed, with the term.
     pub(crate) leaders: Vec<(GroupId, u64, ReplicaId)>,
     /// Groups that may have replies to send although nothing was applied.
     pub(crate) answerable: Vec<GroupId>,
-    /// Witnesses, with the index of entries that are committed and not to be applied.
+    /// Witnesses, with the index of entries that are committed; a witness applies nothing.
     pub(crate) witnessed: Vec<(GroupId, u64)>,
-    /// Groups that may answer reads until then; `None` for ever, since there is no other replica.
+    /// Groups whose leader may answer reads until the given time; `None`: it is the only member, so for ever.
     pub(crate) leases: Vec<(GroupId, Option<Duration>)>,
-    /// Groups that a state machine's snapshot is wanted of.
+    /// Groups that need a snapshot of their state machine for a replica that lags.
     pub(crate) snapshots_wanted: Vec<GroupId>,
 }
 
-/// Replaces the state of a group by a snapshot's. Returns an error if that cannot be done now.
+/// Replaces the state of a group by that of a snapshot. Returns an error if that cannot be done.
 pub(crate) type Restore<'a> = dyn FnMut(GroupId, u64, &[u8]) -> Result<(), String> + 'a;
 
 impl<T> Group<T> {
     /// # Errors
-    /// If log and state machine do not fit together.
+    /// If log and state machine contradict each other.
     pub(crate) fn new(id: GroupId, settings: GroupSettings, recovered: RecoveredGroup) -> Result<Self, Inconsistent> {
         let is_new = recovered == RecoveredGroup::default();
         let origin = Origin::find(id, &settings, recovered)?;
@@ -224,13 +224,13 @@ impl<T> Group<T> {
             check_quorum: true,
             election_tick: ELECTION_TICKS,
             max_election_tick: 3 * ELECTION_TICKS,
-            // Each may have a megabyte: as much waits in a replica whose disk does not take it.
+            // Each may have a megabyte; that much may wait in a replica whose disk is stuck.
             max_inflight_msgs: 64,
-            // Heartbeats go with the question for the lease.
+            // Heartbeats go out together with the leader's question for its lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
-            // Followers learn what is committed from the next entries or the next heartbeat. A message of its own would wake
-            // each of them once more for every write.
+            // Followers learn the committed index from the next entries or the next heartbeat. A separate message would wake each
+            // of them once more for every write.
             skip_bcast_commit: true,
             ..Config::new(own)
         };
@@ -281,8 +281,8 @@ impl<T> Group<T> {
         }
         group.is_alone = group.has_no_peers();
         if group.is_alone || is_first_member {
-            // The only voter wins at once; it serves when the entry that opens its term is applied. A new group's first
-            // voter need not wait for the others to notice that there is no leader.
+            // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of a new group
+            // need not wait until the others notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");
         } else if !is_new {
             group.silent_ticks = ELECTION_TICKS;
@@ -308,7 +308,7 @@ impl<T> Group<T> {
         for (replica, ticks) in &mut self.snapshots_sent {
             *ticks -= 1;
             if *ticks == 0 {
-                // It may have arrived after all: then Raft knows better.
+                // If it has arrived after all, Raft ignores this report.
                 self.node.report_snapshot(*replica, SnapshotStatus::Failure);
             }
         }
@@ -317,14 +317,14 @@ impl<T> Group<T> {
             .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
         if self.is_leader() && self.leadership_transferred_in == term && self.node.raft.lead_transferee.is_none() {
-            // Nobody took over. Whoever leads next, in another term, may have leases again.
+            // Nobody took over. The next leader, in another term, may have leases again.
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
         self.heartbeat_ticks += 1;
         if self.is_leader() && self.heartbeat_ticks >= HEARTBEAT_TICKS {
             self.heartbeat_ticks = 0;
             self.ask_for_confirmation(now);
-            // Raft asks only once an entry of its term is committed; until then it just makes itself heard.
+            // Raft asks only once an entry of its term is committed; until then the leader only sends heartbeats.
             if !self.node.raft.commit_to_current_term() {
                 self.node.ping();
             }
@@ -336,17 +336,17 @@ impl<T> Group<T> {
             self.update_standby_witnesses();
         }
         self.transfer_leadership_from_witness();
-        // What could not be proposed while another replica was to take over is tried again.
+        // An entry that could not be proposed while leadership was being transferred is proposed again.
         is_overdue || self.node.has_ready() || !self.building.is_empty()
     }
 
-    /// Ticks without a leader after which this replica calls an election: another number for each replica and term, as
-    /// Raft wants it, but not by Raft's own dice, so that a simulated world repeats.
+    /// The ticks without a leader after which this replica calls an election. The number differs between replicas and terms, as Raft
+    /// requires, but it is not drawn by Raft's random numbers, so that a simulated world can be repeated.
     fn patience(&self) -> usize {
-        // Not as seeds: what is hashed with those hardly depends on some of them, and two replicas whose patience is the same in
-        // one term would stand against each other in every term.
+        // The numbers are hashed, not used as seeds: the hash hardly depends on some of the seeds, and two replicas with equal
+        // patience in one term would collide in every term.
         let hash = RandomState::with_seeds(1, 2, 3, 4).hash_one((self.id.0, self.node.raft.id, self.node.raft.term));
-        // A witness could not serve, so others go first.
+        // A witness cannot serve, so data replicas go first.
         let base = if self.replica().is_witness() { 2 * ELECTION_TICKS } else { ELECTION_TICKS };
         base + usize::try_from(hash % ELECTION_TICKS as u64).expect("below the ticks")
     }
@@ -355,7 +355,7 @@ impl<T> Group<T> {
     pub(crate) fn step(&mut self, message: PeerMessage) {
         let is_unknown = self.node.store().members().voters.is_empty() && message.is_whole_log();
         let is_silent = self.silent_ticks > 0 && message.is_request_for_vote();
-        // A replica that joins needs the members too, which a log from its beginning does not tell.
+        // A replica that joins needs the members too, and a log from its first entry on does not contain them.
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
@@ -363,7 +363,7 @@ impl<T> Group<T> {
             self.loss = self.loss.take().or_else(|| self.reveals_loss(&message.message));
             if !std::mem::replace(&mut self.has_refused, true) {
                 let (group, from) = (self.id, message.from());
-                tracing::warn!(?group, %from, reason, "a message is dropped that no sound replica sends; others will be without a word");
+                tracing::warn!(?group, %from, reason, "dropped a message that no sound replica sends; further ones of this group are dropped silently");
             }
             return;
         }
@@ -373,11 +373,11 @@ impl<T> Group<T> {
         for (entry, payload) in message.entries.iter().zip(payloads) {
             self.incoming.insert((entry.index, entry.term), payload);
         }
-        // Raft refuses what does not concern it, such as answers from nodes that are no members any more.
+        // Raft refuses messages that do not concern it, such as answers from nodes that are no longer members.
         let is_of_now = message.term >= self.node.raft.term;
         let _ = self.node.step(message);
         if !is_of_now || self.node.raft.leader_id != from {
-            // What follows is a leader's word.
+            // Only a leader's message carries progress.
         } else if self.replica().is_witness() {
             self.on_replicated_index(progress);
         } else if progress > 0 {
@@ -387,12 +387,12 @@ impl<T> Group<T> {
         self.hibernate_or_wake(kind, from, hibernates);
     }
 
-    /// Whether a message is one that [`Self::step`] does not drop.
+    /// Whether [`Self::step`] would take the message.
     pub(crate) fn would_take(&self, message: &PeerMessage) -> bool {
         self.accepts(message).is_ok()
     }
 
-    /// Whether a snapshot that comes now would take the place of state and log. Raft decides it likewise.
+    /// Whether the snapshot of a message would replace state and log now. Raft decides in the same way.
     pub(crate) fn would_install(&self, message: &PeerMessage) -> bool {
         let (raft, snapshot) = (&self.node.raft, message.message.get_snapshot());
         let metadata = snapshot.get_metadata();
@@ -412,7 +412,7 @@ impl<T> Group<T> {
         self.node.raft.raft_log.unstable.snapshot.is_some()
     }
 
-    /// The snapshot that was offered is gone.
+    /// The snapshot that was offered no longer exists.
     pub(crate) fn forget_snapshot(&mut self) {
         self.node.mut_store().forget_snapshot();
     }
@@ -445,7 +445,7 @@ impl<T> Group<T> {
         !(self.pending.is_empty() && self.building_pending.is_empty() && self.in_doubt.is_empty())
     }
 
-    /// Whether there is no other member.
+    /// Whether this replica is the only member.
     pub(crate) fn is_alone(&self) -> bool {
         self.is_alone
     }
@@ -454,7 +454,7 @@ impl<T> Group<T> {
         self.node.raft.state == StateRole::Leader
     }
 
-    /// Gives a replica that lags the state as it was when `index` had been applied.
+    /// Offers lagging replicas the state as it was when `index` had been applied.
     pub(crate) fn offer_snapshot(&mut self, index: u64, state: Vec<u8>) {
         self.node.mut_store().offer_snapshot(index, state);
     }
@@ -463,8 +463,8 @@ impl<T> Group<T> {
         self.is_leader() && self.serving == Some(self.node.raft.term)
     }
 
-    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. With an error the replica
-    /// cannot go on: it says nothing more.
+    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the replica
+    /// cannot go on, and sends nothing more.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
         if let Some(loss) = self.loss.take() {
             return Err(loss);
@@ -500,9 +500,9 @@ impl<T> Group<T> {
             let now = ready.hs().unwrap_or(before).clone();
             let votes = (now.term, now.vote) != (before.term, before.vote);
             sync |= votes;
-            // A change of members is proposed when the one before is committed. Whoever has the later one in his log must
-            // not forget that: with members from before both he could win an election that the others do not see. Nor must a state
-            // machine's disk have what comes after a change that the log can still lose.
+            // A change of members is proposed when the one before is committed. A replica that has the later one in its log must
+            // not forget the earlier one: with the members from before both, it could win an election that the others do not
+            // know of. Nor may a state machine's disk have what comes after a change that the log can still lose.
             let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
             sync |= changes_members;
             if self.persistent && (votes || changes_members) {
@@ -539,7 +539,7 @@ impl<T> Group<T> {
         self.incoming.clear();
         self.proposed.clear();
         self.forget_on_disk(output);
-        // A witness has none to give: a replica that needs one waits for another leader.
+        // A witness has no snapshot: a replica that needs one waits for another leader.
         if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
             output.snapshots_wanted.push(self.id);
         }

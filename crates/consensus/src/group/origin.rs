@@ -1,16 +1,16 @@
-//! Where a group goes on from: what its log holds, and how far its state machine is.
+//! The origin of a group after a start: what its log holds, and how far its state machine is.
 //!
-//! Usually the log reaches back at least to what the state reflects, and what is above is applied again. The state may also be
-//! *ahead* of the log:
-//! - A snapshot has taken the place of the state, and the process ended before the log knew of that. The log was told before it
-//!   began ([`LogRecord::Restoring`]), so term and members are known: an election by a guessed term could lose what a majority
-//!   has, one among former members could make a second leader.
-//! - The state machine wrote to its disk by itself, and the machine went down before the log was synced. The state stands for the
-//!   entries that are lost, and remembers the term of the last one ([`GroupSettings::applied_term`]). What the log has at that
-//!   index and after may be what these entries had replaced. A state of an earlier version does not remember; then the latest
-//!   term that the replica had heard of is taken, which may be too late a one.
+//! Usually the log reaches back at least to the entry that the state reflects, and the later entries are applied again. But the
+//! state may also be *ahead* of the log:
+//! - A snapshot has replaced the state, and the process ended before the log had recorded that. Before the replacement the log had
+//!   recorded which snapshot is being installed ([`LogRecord::Restoring`]), so term and members are known. An election with a
+//!   guessed term could lose entries that a majority has, and one among former members could make a second leader.
+//! - The state machine wrote to its disk by itself, and the machine went down before the log was synced. The state reflects the
+//!   lost entries, and remembers the term of the last one ([`GroupSettings::applied_term`]). The log may still have entries at
+//!   that index and after it which the lost entries had replaced. A state of an earlier version does not remember the term; then
+//!   the latest term that the replica had heard of is used, which may be too late.
 //!
-//! Either way the log goes on behind a hole, which it has to be told: else the next start would find the hole.
+//! In both cases the log continues after a hole, and a record must say so: otherwise the next start would find the hole.
 
 use super::{GroupSettings, to_raft};
 use crate::GroupId;
@@ -20,32 +20,32 @@ use prost::Message as _;
 use raft::eraftpb::{ConfState, EntryType, HardState};
 use std::collections::VecDeque;
 
-/// Why a replica cannot go on with what it has. Another one has to take its place.
+/// Why a replica cannot go on with its log and state. Another replica must take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inconsistent {
     #[error(
-        "the state machine reflects the log up to {applied}, and the log begins behind {begins}: what is between is lost"
+        "the state machine reflects the log up to {applied}, and the log begins after {begins}: the entries between are lost"
     )]
     StateBehindLog { applied: u64, begins: u64 },
-    #[error("the log has no entry {missing}, and has entry {found}")]
+    #[error("the log lacks entry {missing}, but has entry {found}")]
     Hole { missing: u64, found: u64 },
     #[error("the members in the log cannot be read: {0}")]
     Members(String),
-    #[error("the members that entry {index} makes cannot follow those before: {error}")]
+    #[error("the change of members in entry {index} does not fit the members before it: {error}")]
     Change { index: u64, error: String },
     #[error(
-        "entry {index} changes the members, and entries that the log has lost may have taken its place: who the members are is \
-         not known"
+        "entry {index} changes the members, and entries that the log has lost may have replaced it: so the members are not \
+         known"
     )]
     ReplacedChange { index: u64 },
     #[error(
-        "its leader knows that it had the log up to {had}, and it has it up to {has}: what it acknowledged is lost, as if its \
-         disk had been set back to an earlier time"
+        "the leader knows that this replica had the log up to {had}, and it has the log up to {has} only: it has lost what it \
+         acknowledged, as if its disk had been set back to an earlier time"
     )]
     Forgotten { had: u64, has: u64 },
     #[error("an entry cannot be applied: {0}")]
     Entry(String),
-    #[error("the snapshot of index {index} cannot be taken: {error}")]
+    #[error("the snapshot of index {index} cannot be installed: {error}")]
     Snapshot { index: u64, error: String },
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Origin {
     pub(super) members: (u64, ConfState),
     /// Changes of members that are applied and not in `members` yet.
     pub(super) changes: Vec<(u64, Bytes)>,
-    /// What the log does not know.
+    /// Records that the log lacks.
     pub(super) records: Vec<LogRecord>,
 }
 
@@ -83,8 +83,8 @@ impl Origin {
         }
         let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries, .. } = recovered;
         if members.is_empty() && initial_members.is_empty() {
-            // It joined, and the process ended after a snapshot had replaced its state and before the log knew of that, which a
-            // version before this one did not tell the log before. Without the members it gets another snapshot.
+            // The replica joined, and the process ended after a snapshot had replaced its state and before the log had recorded it. An
+            // earlier version wrote no record before the replacement. Without the members it must receive another snapshot.
             (applied, applied_term, truncated) = (0, None, (0, 0));
             entries.clear();
         }
@@ -104,8 +104,8 @@ impl Origin {
             }
         }
         if entries.front().is_some_and(|first| first.term < before.1) {
-            // A snapshot took their place. A segment of the log begins with where that stands for, and may outlive the word that it
-            // took the place of everything.
+            // A snapshot replaced these entries. A segment of the log begins with the index of the snapshot, and may survive the record
+            // that the snapshot replaced everything.
             entries.clear();
             log_knows = false;
         }
@@ -113,8 +113,8 @@ impl Origin {
         let is_of = |term: &u64| before.0 == applied && before.1 == *term;
         match applied_term.filter(|term| (is_ahead || before.0 == applied) && !is_of(term)) {
             Some(term) => {
-                // What the log ends with is a part of what the state reflects only as far as it was committed, unless the two end
-                // in the same term.
+                // The state reflects the last entries of the log only as far as they were committed, unless log and state end in the
+                // same term.
                 let is_replaced = |(index, _): &&(u64, Bytes)| term != before.1 && *index > state.commit;
                 if let Some((index, _)) = changes.iter().find(is_replaced) {
                     return Err(Inconsistent::ReplacedChange { index: *index });
@@ -153,15 +153,15 @@ impl Origin {
     }
 }
 
-/// Term and index of the last entry that a replica has, in its log or in a state that is ahead of it; zeros if the two do not
-/// fit together.
+/// Term and index of the last entry that a replica has, in its log or in a state that is ahead of the log; zeros if the two
+/// contradict each other.
 pub(crate) fn last_entry(id: GroupId, settings: &GroupSettings, recovered: RecoveredGroup) -> (u64, u64) {
     let Ok(Origin { before, entries, .. }) = Origin::find(id, settings, recovered) else { return (0, 0) };
     entries.back().map_or((before.1, before.0), |last| (last.term, last.index))
 }
 
-/// Whether the state has been replaced by a snapshot that was begun. If not, and the state is as far as the snapshot all the
-/// same, it got there by the log, which then has the entry, or had it.
+/// Whether the state was replaced by the snapshot that was being installed. If it was not, and the state is as far as the snapshot all
+/// the same, the state got there by the log, which then has the snapshot's last entry, or had it.
 fn was_taken(snapshot: &StoredSnapshot, applied: u64, recovered: &RecoveredGroup) -> bool {
     let is_entry = |entry: &&StoredEntry| entry.index == snapshot.index;
     let term = recovered.entries.iter().find(is_entry).map(|entry| entry.term);

@@ -1,4 +1,4 @@
-//! A block: what one write to the log holds.
+//! A block: the content of one write to the log.
 //!
 //! ```text
 //! u32 magic | u32 CRC-32C of what follows | u64 segment | u64 salt | u64 number | u64 durable | u64 batch | u32 length | records
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Integers are little-endian. The salt is a random number, the same in all blocks of a segment: a client that could guess it
-//! could write a value that looks like a block, and behind a torn one such a block would vouch for what never was. Numbers count blocks over all segments from 1. `durable` is the number of the last block
+//! could write a value that looks like a block, and after a torn block such a value would vouch for it. Numbers count blocks over all segments from 1. `durable` is the number of the last block
 //! that was durable when this one was written, `batch` that of the last batch whose records are all in this block or before it.
 //! Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
 
@@ -15,7 +15,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 const MAGIC: u32 = 0x324c_5354; // "TSL2"
 pub(super) const HEADER_LEN: usize = 52;
-/// What writes past the page cache need at most.
+/// The largest alignment that direct writes need.
 pub(super) const ALIGNMENT: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ pub(super) fn finish(out: &mut Vec<u8>, header: BlockHeader) {
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
-/// Where the block begins that follows one whose records end at `end`.
+/// The start of the block that follows one whose records end at `end`.
 pub(super) fn after(end: usize) -> usize {
     end.next_multiple_of(ALIGNMENT)
 }
 
 /// A salt for a new segment.
 pub(super) fn new_salt() -> u64 {
-    // It has random keys, which nobody outside of the process knows.
+    // The hasher has random keys, which nobody outside of the process knows.
     RandomState::new().hash_one(0)
 }
 

@@ -12,19 +12,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Zeros are written ahead in stretches of so many bytes.
+/// Zeros are written ahead in stretches of this many bytes.
 const STRETCH: u64 = 1 << 20;
-/// For a block of so many bytes they would cost as much as they save.
+/// No zeros are written ahead of a block of at least this many bytes: they would cost as much as they save.
 const LARGE: usize = 128 << 10;
 
 pub(super) struct SegmentFile {
-    /// Writes by way of the page cache.
+    /// For writes through the page cache.
     cached: File,
-    /// Writes that are durable when they return; `None` if the file system has no direct ones.
+    /// For direct writes, which are durable when they return; `None` if the file system does not support them.
     direct: Option<File>,
-    /// Where the next block goes.
+    /// The position of the next block.
     end: u64,
-    /// How far the file has been written, zeros included.
+    /// The position up to which the file has been written, zeros included.
     filled: u64,
     allocated: u64,
     buffer: AlignedBuffer,
@@ -75,7 +75,7 @@ impl SegmentFile {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             Err(error) => return Err(error),
         }
-        // Some that let a file be opened so refuse to write to it.
+        // Some file systems let a file be opened for direct writes and then refuse to write to it.
         match file.fill_to(1) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => file.direct = None,
             outcome => outcome?,
@@ -83,7 +83,7 @@ impl SegmentFile {
         Ok(file)
     }
 
-    /// Whether a block of so many bytes, without the zeros that follow its records, fits in.
+    /// Whether a block of `bytes` bytes, not counting the zeros after its records, fits into the file.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
         self.end + block::after(bytes) as u64 <= self.allocated
     }
@@ -101,7 +101,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Appends a block that is durable then, if all before it are.
+    /// Appends a block that is durable when this returns, if all blocks before it are.
     pub(super) fn append_durably(&mut self, block: &[u8]) -> io::Result<()> {
         let end = self.end + block.len() as u64;
         if block.len() < LARGE {

@@ -5,8 +5,8 @@
 //!
 //! **The design.** One thread owns one sequence of segment files. It takes whatever batches have queued while it was
 //! busy and writes them as one block, durably if any asked for that; that is the whole group commit: it never waits for
-//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk. Those that need not be fsynced at
-//! once are [staged](staging) in memory, where they outlive the process; they are written with others, or after a while.
+//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk. Batches that need no fsync at once
+//! are [staged](staging) in memory, where they survive the process; they are written together with others, or after a while.
 //!
 //! **Recovery** must tell three things apart, since only the first may be repaired silently:
 //! - a *torn tail*: blocks that were being written when the machine died. They were never acknowledged as durable and
@@ -57,7 +57,7 @@ pub struct LogConfig {
     pub soft_sync_interval: Duration,
     /// Bytes that may be queued before [`SharedLog::is_backlogged`] says so.
     pub backlog_bytes: usize,
-    /// A directory in memory for batches that nobody waits to have fsynced; `None` to have them written like others.
+    /// A directory in memory for batches that need no fsync at once; `None` to write them like others.
     pub staging_directory: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ pub enum LogError {
     Failed(String),
 }
 
-/// What is called when a batch is written, and fsynced if it asked for that, or never will be.
+/// Called when a batch is written, and fsynced if it asked for that, or when it never will be.
 pub type Completion = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
 /// Records to append together.
@@ -105,8 +105,9 @@ pub struct SharedLog {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     backlog_limit: usize,
-    /// Whether there is a staging file, and whether anybody has gained by it so far.
+    /// Whether there is a staging file.
     stages: bool,
+    /// Whether a batch was queued that could be staged; until then no batch is laid out for it.
     is_staging_wanted: AtomicBool,
 }
 
@@ -118,11 +119,11 @@ pub(crate) struct Shared {
 }
 
 impl SharedLog {
-    /// Whether what was [staged](LogConfig::staging_directory) for the log in `directory` got lost with its machine or container:
-    /// then batches may be missing that had counted and had not been fsynced.
+    /// Whether the [staging file](LogConfig::staging_directory) of the log in `directory` was lost with its machine or container. Then
+    /// batches may be missing that had counted and had not been fsynced.
     ///
     /// # Errors
-    /// Those of the file systems.
+    /// I/O errors.
     pub fn has_lost_staged(directory: &Path) -> io::Result<bool> {
         staging::is_lost(directory)
     }
@@ -175,10 +176,10 @@ impl SharedLog {
         Ok((log, recovered.groups))
     }
 
-    /// What the log in `directory` holds per group, without opening it: nothing on disk is changed. Nobody may use it meanwhile.
+    /// Reads what the log in `directory` holds per group, without opening it: nothing on disk is changed. Nobody may use it meanwhile.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// The errors of [`Self::open`].
     pub fn read(directory: &Path) -> Result<HashMap<GroupId, RecoveredGroup>, LogError> {
         let mut recovered = recovery::recover(directory)?;
         let staged = staging::recover(directory, recovered.last_batch)
@@ -192,8 +193,8 @@ impl SharedLog {
         self.queue(records, sync, |_| completion);
     }
 
-    /// Queues records together. `completion` is told whether they, and all that was queued before them, outlive this process
-    /// already, and gives what is to be called later, if anything is.
+    /// Queues records that may be staged. `completion` is called with whether they, and all records queued before them, already survive
+    /// this process; it returns what to call when they are written, if anything.
     pub fn stage(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
         if self.stages {
             self.is_staging_wanted.store(true, Ordering::Relaxed);
@@ -202,7 +203,7 @@ impl SharedLog {
     }
 
     fn queue(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
-        // Whose disk refuses must not take more and more.
+        // Nothing more is staged once the log has failed or is full; the staging file would only fill up.
         let may_stage = self.is_staging_wanted.load(Ordering::Relaxed) && self.status() == LogStatus::Ok;
         let bytes = records.iter().map(LogRecord::encoded_len).sum();
         let laid_out = (may_stage && !records.is_empty()).then(|| staging::lay_out(&records, bytes));
@@ -213,7 +214,7 @@ impl SharedLog {
         }
     }
 
-    /// Whether so much is queued that producers should hold back.
+    /// Whether so many bytes are queued that producers should hold back.
     pub fn is_backlogged(&self) -> bool {
         self.shared.queue.lock().bytes > self.backlog_limit
     }

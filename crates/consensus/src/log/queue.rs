@@ -5,7 +5,7 @@ use super::record::LogRecord;
 use super::staging::Staging;
 use std::time::Instant;
 
-/// So much is not left waiting although nobody waits for it.
+/// The log's thread is woken at this many queued bytes even if nobody waits for them.
 const MANY_BYTES: usize = 512 << 10;
 
 #[derive(Default)]
@@ -13,17 +13,17 @@ pub(super) struct Queue {
     pub(super) batches: Vec<Queued>,
     pub(super) bytes: usize,
     pub(super) closing: bool,
-    /// Whether somebody waits for one of the batches, or they are many.
+    /// Whether somebody waits for one of the batches, or [`MANY_BYTES`] are queued.
     pub(super) is_urgent: bool,
-    /// Of the last batch.
+    /// The number of the last batch.
     pub(super) last_number: u64,
     pub(super) staging: Option<Staging>,
-    /// Batches that only this process has: not in the log yet, and not staged either.
+    /// How many batches only this process has: they are neither in the log yet nor staged.
     pub(super) only_here: usize,
 }
 
 pub(super) struct Queued {
-    /// Counts batches over all lives of the log.
+    /// The number of the batch. Numbers continue when the log is opened again.
     pub(super) number: u64,
     pub(super) records: Vec<LogRecord>,
     pub(super) sync: bool,
@@ -33,12 +33,12 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// One that has no number yet.
+    /// A batch that has no number yet.
     pub(super) fn new(records: Vec<LogRecord>, sync: bool) -> Self {
         Self { number: 0, records, sync, is_staged: false, since: Instant::now(), completion: None }
     }
 
-    /// One that an earlier process had staged.
+    /// A batch that an earlier process had staged.
     pub(super) fn again((number, records): (u64, Vec<LogRecord>)) -> Self {
         Self { number, is_staged: true, ..Self::new(records, true) }
     }
@@ -49,9 +49,8 @@ impl Queued {
 }
 
 impl Queue {
-    /// Adds a batch of so many bytes, staged if it comes [laid out](super::staging::lay_out) for that and there is room.
-    /// `completion` is told whether it and all before it outlive the process now. Returns whether the log's thread should hear
-    /// of it.
+    /// Adds a batch of `bytes` bytes. It is staged if it is [laid out](super::staging::lay_out) and there is room. `completion` is
+    /// called with whether this batch and all before it now survive the process. Returns whether the log's thread must be woken.
     pub(super) fn push(
         &mut self,
         mut batch: Queued,
@@ -59,7 +58,7 @@ impl Queue {
         laid_out: Option<Vec<u8>>,
         completion: impl FnOnce(bool) -> Option<Completion>,
     ) -> bool {
-        // Nothing is left to wait for what came late, and to count on it.
+        // When the log is closing, nobody may count on a batch that came too late.
         let may_count = self.staging.is_some() && !self.closing;
         self.last_number += u64::from(!batch.records.is_empty());
         batch.number = self.last_number;
@@ -74,7 +73,7 @@ impl Queue {
         self.is_urgent || was_empty
     }
 
-    /// What is to be written now, and whether that is all for ever.
+    /// Takes the batches to write now, and whether no more will follow.
     pub(super) fn take(&mut self) -> (Vec<Queued>, bool) {
         (self.bytes, self.is_urgent) = (0, false);
         self.staging.iter_mut().for_each(Staging::turn);

@@ -6,9 +6,9 @@
 //! | 2 state | u64 term, u64 vote, u64 commit |
 //! | 3 truncated | u64 index, u64 term: the state machine is durable up to here |
 //! | 4 removed | (nothing): the group is gone |
-//! | 5 members | u64 index of the entry that made them so, u32 length, who they are, opaque to the log |
-//! | 6 restored | u64 index, u64 term: a snapshot took the place of the state, and of all entries |
-//! | 7 restoring | u64 index, u64 term, u64 members' index, u32 length, members: a snapshot is about to do so |
+//! | 5 members | u64 index of the entry that made these members, u32 length, the members, opaque to the log |
+//! | 6 restored | u64 index, u64 term: a snapshot has replaced the state, and all entries |
+//! | 7 restoring | u64 index, u64 term, u64 members' index, u32 length, members: a snapshot is about to replace the state |
 
 use crate::GroupId;
 use bytes::{Buf, BufMut, Bytes};
@@ -38,7 +38,7 @@ impl StoredEntry {
     }
 }
 
-/// What a group must remember besides entries.
+/// The state that a group must remember besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     pub term: u64,
@@ -49,15 +49,15 @@ pub struct StoredState {
 /// A snapshot, without the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSnapshot {
-    /// Index and term of the last entry that it stands for.
+    /// Index and term of the last entry that it reflects.
     pub index: u64,
     pub term: u64,
-    /// The members that it names, and the index of the entry that made them so.
+    /// The members that it names, and the index of the entry that made them members.
     pub members_index: u64,
     pub members: Bytes,
 }
 
-/// One thing to append.
+/// A record to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogRecord {
     /// Consecutive entries. They replace any entries of the group from the first one's index on.

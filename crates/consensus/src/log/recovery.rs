@@ -8,17 +8,17 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// What the log holds of a group.
+/// The content of the log for one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredGroup {
     pub state: StoredState,
-    /// Its members, and the index of the entry that made them so.
+    /// The members, and the index of the entry that made them members.
     pub members: (u64, Bytes),
     /// Index and term up to which the state machine had become durable.
     pub truncated: (u64, u64),
     /// Consecutive entries; the first is at most one above what was truncated.
     pub entries: VecDeque<StoredEntry>,
-    /// The snapshot that was to take the place of the state, if the log does not know whether it did.
+    /// The snapshot that was about to replace the state, if the log does not say whether it did.
     pub restoring: Option<StoredSnapshot>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Recovered {
 }
 
 impl Recovered {
-    /// Takes in what was [staged](super::staging) and not in the log yet.
+    /// Adds records that were [staged](super::staging) and are not in the log yet.
     pub(super) fn take_in(&mut self, records: &[LogRecord]) {
         let highest = &mut HashMap::new(); // of a segment that is still to be written
         records.iter().for_each(|record| take(&mut self.groups, highest, record.clone()));
@@ -52,7 +52,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
         let bytes = std::fs::read(&path).map_err(|source| LogError::Io { path: path.clone(), source })?;
         let bytes = Bytes::from(bytes);
         if let Some(torn) = &torn {
-            // Nothing behind a bad block is used. But if it vouches for that block, the bad block was no torn tail.
+            // Nothing after a bad block is used. But if a later block vouches for it, the bad block was no torn tail.
             let salt = block::read(&bytes, segment, None).map(|(first, _)| first.salt);
             torn.check_against(&bytes, segment, salt, 0)?;
             continue;

@@ -1,18 +1,18 @@
-//! The file in memory where batches outlive the process while they wait for the log.
+//! The staging file: a file in memory in which batches survive the process while they wait for the log.
 //!
-//! **The problem.** What need not be fsynced at once has to be out of the process before it counts, and the log's thread is
-//! behind a disk: two switches of threads for each batch, only to have it in the page cache. The worker cannot write there
-//! itself, since such a write may wait for write-back as long as an fsync takes.
+//! **The problem.** A batch that needs no fsync at once must survive the process before it counts. Through the log's thread that
+//! costs two switches of threads for each batch, and a wait for the disk, only to have the batch in the page cache. The worker
+//! cannot write to the page cache itself, because such a write may wait for write-back as long as an fsync takes.
 //!
-//! **The design.** Whoever queues a batch writes it to this file first, on a file system in memory, where a write is a copy.
-//! It has two halves: one takes batches, the other one holds those that the log's thread is writing. When that thread comes
-//! for more it [turns](Staging::turn) them. A full half takes no more; then batches wait for the log.
+//! **The design.** The thread that queues a batch first writes it to this file, on a file system in memory, where a write is a copy.
+//! The file has two halves: one takes batches, the other one holds those that the log's thread is writing. When that thread
+//! takes the next batches, the halves [swap](Staging::turn). When a half is full, batches wait for the log.
 //!
-//! **Recovery.** Batches are numbered, and every block of the log says which was the last that it and those before it
-//! hold whole. What the file holds beyond that, without a gap, is written to the log before anything else.
+//! **Recovery.** Batches are numbered, and every block of the log names the last batch that is whole in it and the blocks before it.
+//! Later batches in the file, up to the first gap, are written to the log before anything else.
 //!
-//! A file with [`IN_USE`] in the log's directory names it for as long as it may hold something. Named and gone, it was lost
-//! with its machine, or its container.
+//! The file [`IN_USE`] in the log's directory names the staging file for as long as that may hold something. If the named file does
+//! not exist, it was lost with its machine or its container.
 //!
 //! A batch in it, integers little-endian: `u64 number | u32 length | u32 CRC-32C of the records | u32 CRC-32C of those three
 //! | records`.
@@ -35,19 +35,19 @@ const UUID: &str = "/proc/sys/kernel/random/uuid";
 
 pub(super) struct Staging {
     file: File,
-    /// Where the half begins that takes batches, and how much it holds.
+    /// The start of the half that takes batches, and how many bytes it holds.
     begin: u64,
     held: u64,
 }
 
-/// Lays out a batch of records that take `length` bytes, whose number is not known yet.
+/// Lays out a batch of records of `length` bytes; its number is filled in later.
 pub(super) fn lay_out(records: &[LogRecord], length: usize) -> Vec<u8> {
     let mut batch = Vec::with_capacity(HEAD + length);
     batch.resize(HEAD, 0);
     records.iter().for_each(|record| record.encode(&mut batch));
     let checksum = crc32c::crc32c(&batch[HEAD..]);
     let mut head = &mut batch[8..16];
-    // More than fits in a half is not written.
+    // A batch that does not fit into a half is not staged.
     head.put_u32_le(u32::try_from(length).unwrap_or(u32::MAX));
     head.put_u32_le(checksum);
     batch
@@ -57,7 +57,7 @@ impl Staging {
     /// Makes the file in `place` and notes in the log's `directory` that it is in use.
     ///
     /// # Errors
-    /// Those of the file systems; then none is in use.
+    /// I/O errors; then no staging file is in use.
     pub(super) fn create(directory: &Path, place: &Path) -> io::Result<Self> {
         let path = place.join(format!("tessera-{}", fs::read_to_string(UUID)?.trim()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -75,7 +75,7 @@ impl Staging {
         Ok(Self { file, begin: 0, held: 0 })
     }
 
-    /// Takes a batch that was [laid out](lay_out). Returns whether there was room.
+    /// Stages a batch that was [laid out](lay_out). Returns whether there was room.
     pub(super) fn append(&mut self, number: u64, mut batch: Vec<u8>) -> bool {
         if self.held + batch.len() as u64 > HALF {
             return false;
@@ -91,7 +91,7 @@ impl Staging {
         true
     }
 
-    /// What was taken so far is being written to the log, and what was taken before that has been.
+    /// Swaps the halves: the log's thread now writes the batches of this half to the log, and has written those of the other half.
     pub(super) fn turn(&mut self) {
         if self.held > 0 {
             (self.begin, self.held) = (HALF - self.begin, 0);
@@ -127,7 +127,7 @@ pub(super) fn recover(directory: &Path, last: u64) -> io::Result<Vec<(u64, Vec<L
     Ok((last + 1..).zip(batches).take_while(|(due, (number, _))| due == number).map(|(_, batch)| batch).collect())
 }
 
-/// A copy of a data directory names the file of the original, which is that one's alone.
+/// A copy of a data directory names the staging file of the original, which only the original may use.
 fn read_alone(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
@@ -139,7 +139,7 @@ fn read_alone(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Whole batches from the beginning of a half until something else comes, such as what a longer filling left.
+/// Reads whole batches from the beginning of a half, up to the first bytes that are no batch, such as those of an earlier filling.
 fn read_half(mut bytes: Bytes) -> Vec<(u64, Vec<LogRecord>)> {
     let mut batches: Vec<(u64, Vec<LogRecord>)> = Vec::new();
     while let Some((number, records)) = read_batch(&mut bytes)
@@ -173,7 +173,7 @@ pub fn decode_staged(bytes: &[u8]) -> Vec<LogRecord> {
     read_half(Bytes::copy_from_slice(bytes)).into_iter().flat_map(|(_, records)| records).collect()
 }
 
-/// The log has everything: the file goes, and the word that it is in use before it.
+/// Removes the file, because the log has everything. The note that it is in use is removed first.
 pub(super) fn remove(directory: &Path) -> io::Result<()> {
     let Some(path) = in_use(directory)? else { return Ok(()) };
     fs::remove_file(directory.join(IN_USE))?;

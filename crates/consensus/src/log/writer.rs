@@ -52,7 +52,7 @@ struct GroupState {
 }
 
 impl Writer {
-    /// Always begins a new segment: what recovery cut off is then never written over.
+    /// Always begins a new segment, so that a tail that recovery cut off is never written over.
     pub(super) fn new(
         directory: &Path,
         config: &LogConfig,
@@ -105,7 +105,7 @@ impl Writer {
         }
     }
 
-    /// Waits for batches that are waited for or have waited long enough, for the time of a delayed fsync, or for the end.
+    /// Waits until a batch is urgent or has waited long enough, a delayed fsync is due, or the log is being closed.
     fn next_batches(&self) -> (Vec<Queued>, bool) {
         let mut queue = self.shared.queue.lock();
         while !queue.is_urgent && !queue.closing {
@@ -119,14 +119,14 @@ impl Writer {
         queue.take()
     }
 
-    /// Writes batches and tells their completions. After an error nobody has been told who waits for an fsync.
+    /// Writes batches and calls their completions. If it fails, no completion that waits for an fsync has been called.
     pub(super) fn write(&mut self, batches: &mut [Queued]) -> io::Result<()> {
         let is_due = self.unsynced_since.is_some_and(|since| since.elapsed() >= self.config.soft_sync_interval);
-        // What was staged had its time.
+        // Staged batches have waited long enough.
         let sync = is_due || batches.iter().any(|batch| batch.sync || batch.is_staged);
         let staged = batches.iter().filter(|batch| batch.is_staged).count() as u64;
         let only_here = batches.iter().filter(|batch| batch.is_only_here()).count();
-        // A block of its own is not durable before those that wait for an fsync.
+        // A block is not durable before the earlier blocks that wait for an fsync.
         let durably = sync && self.durable_block == self.last_block;
         let mut has_truncated = false;
         let block_limit = BLOCK_BYTES.min(usize::try_from(self.config.segment_bytes / 4).unwrap_or(BLOCK_BYTES));
@@ -147,7 +147,7 @@ impl Writer {
             }
             whole = batch.number;
         }
-        // One whose last record ended a block is known as whole only by the next block.
+        // A batch whose last record ended a block is known to be whole only by the next block.
         if self.block.len() > block::HEADER_LEN || whole > self.last_batch {
             self.write_block(durably, whole)?;
         }
@@ -220,7 +220,7 @@ impl Writer {
     }
 
     fn begin_segment(&mut self, at_least: usize) -> io::Result<()> {
-        // Recovery takes a segment's end for granted once the next one exists, so this one must be durable first.
+        // Recovery assumes that a segment is complete once the next one exists, so this one must be durable first.
         self.sync()?;
         let next = self.segment + 1;
         let members = |group: &GroupState| {
@@ -315,12 +315,12 @@ impl Writer {
         }
     }
 
-    /// Refuses everything from now on, `batches` first, which were being written. Their completions are told.
+    /// Refuses everything from now on, beginning with `batches`, which were being written. Calls their completions with the error.
     fn fail(&self, error: &io::Error, mut batches: Vec<Queued>) {
         let message = format!("{}: {error}", self.directory.display());
         tracing::error!(%message, "the log failed; writes are refused until the node is restarted");
         *self.shared.status.lock() = LogStatus::Failed(message.clone());
-        // What it holds is for the next start, and must not be written over.
+        // The staging file must stay as it is for the next start.
         self.shared.queue.lock().staging = None;
         loop {
             for completion in batches.into_iter().filter_map(|batch| batch.completion) {
@@ -338,7 +338,7 @@ impl Writer {
     }
 }
 
-/// Runs `operation` until it fails for another reason than a full disk, telling everybody meanwhile.
+/// Runs `operation` until it succeeds or fails for another reason than a full disk; meanwhile the log's status is `Full`.
 fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match operation() {

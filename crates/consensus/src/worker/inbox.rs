@@ -17,7 +17,7 @@ pub struct Inbox<C> {
     limit: usize,
 }
 
-/// The inbox holds as many commands as it may; the command comes back.
+/// The inbox is full; it contains the command that was refused.
 #[derive(Debug)]
 pub struct InboxFull<C>(pub C);
 
@@ -32,11 +32,11 @@ pub(super) enum Message<C> {
     ForceRecover(GroupId, ReplicaId),
     Snapshot(GroupId, u64, Vec<u8>),
     ForgetSnapshot(GroupId),
-    /// What the snapshot of that index takes is there, or cannot be had.
+    /// The content of the snapshot of that index was fetched, or cannot be fetched.
     Fetched(GroupId, u64, bool),
-    /// The log knows that the state is about to be replaced by it.
+    /// The log has recorded that the snapshot of that index is about to be installed.
     Noted(GroupId, u64),
-    /// The state has been replaced by it.
+    /// The state has been replaced by the snapshot of that index.
     Prepared(GroupId, u64),
     Wake(GroupId),
     WakeLedBy(NodeId),
@@ -47,26 +47,26 @@ pub(super) enum Message<C> {
     Stop,
 }
 
-/// Takes what a worker shows of its groups.
+/// Receives views of all groups of a worker.
 pub type Look = Box<dyn FnOnce(Vec<GroupView>) + Send>;
 
 /// Carries messages to replicas on other nodes.
 pub trait Transport: Send + Sync {
-    /// Sends what one pass brought about. May lose, repeat and reorder messages, but never waits.
+    /// Sends the messages of one pass. It may lose, repeat and reorder messages, but it never waits.
     fn send(&self, messages: Vec<PeerMessage>);
 }
 
-/// A group to take on.
+/// A group to start.
 pub struct GroupStart {
     pub id: GroupId,
     pub settings: GroupSettings,
-    /// What the log holds of it; empty for a new group.
+    /// The content of the log for this group; empty for a new group.
     pub recovered: RecoveredGroup,
 }
 
 impl GroupStart {
-    /// Term and index of the last entry that the replica would go on from, whether its log has it or only its state; zeros if
-    /// they contradict each other.
+    /// Term and index of the last entry that the replica has, in its log or only in its state; zeros if the two contradict each
+    /// other.
     pub fn last_entry(self) -> (u64, u64) {
         last_entry(self.id, &self.settings, self.recovered)
     }
@@ -81,7 +81,7 @@ impl<C> Inbox<C> {
     /// Queues a command.
     ///
     /// # Errors
-    /// Gives the command back when the inbox is full: not done, try later.
+    /// Returns the command when the inbox is full: it is not done, and may be tried again later.
     pub fn submit(&self, group: GroupId, command: C) -> Result<(), InboxFull<C>> {
         let mut messages = self.messages.lock();
         if messages.len() >= self.limit {
@@ -127,7 +127,7 @@ impl<C> Inbox<C> {
         self.push(Message::ChangeMembers(group, changes));
     }
 
-    /// Asks another replica to lead, if this one does.
+    /// Asks another replica to lead, if this one leads.
     pub fn transfer_leadership(&self, group: GroupId, to: ReplicaId) {
         self.push(Message::TransferLeadership(group, to));
     }
@@ -138,18 +138,17 @@ impl<C> Inbox<C> {
         self.push(Message::ForceRecover(group, replica));
     }
 
-    /// Gives a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.
+    /// Offers a group a [snapshot](crate::StateMachine::snapshot) that reflects the log up to `index`.
     pub fn offer_snapshot(&self, group: GroupId, index: u64, snapshot: Vec<u8>) {
         self.push(Message::Snapshot(group, index, snapshot));
     }
 
-    /// The snapshot that was offered is no longer there; if it is wanted, another one is asked for.
+    /// The snapshot that was offered no longer exists; if it is needed, the group asks for another one.
     pub fn forget_snapshot(&self, group: GroupId) {
         self.push(Message::ForgetSnapshot(group));
     }
 
-    /// What a group needs for the [snapshot](crate::StateMachine::fetch) that reflects the log up to `index` is there, or it cannot
-    /// be had.
+    /// The content of the [snapshot](crate::StateMachine::fetch) that reflects the log up to `index` was fetched, or cannot be fetched.
     pub fn fetched(&self, group: GroupId, index: u64, is_there: bool) {
         self.push(Message::Fetched(group, index, is_there));
     }
@@ -159,27 +158,27 @@ impl<C> Inbox<C> {
         self.push(Message::Prepared(group, index));
     }
 
-    /// What the state machine [could not take](crate::StateMachine::apply) it can take now.
+    /// The state machine can now take the entries that it [could not apply](crate::StateMachine::apply).
     pub fn caught_up(&self) {
         self.push(Message::CaughtUp);
     }
 
-    /// Wakes a group that may [rest](crate::group), since somebody wants to read.
+    /// Wakes a group that may hibernate, because somebody wants to read.
     pub fn wake(&self, group: GroupId) {
         self.push(Message::Wake(group));
     }
 
-    /// Wakes groups whose leader is on a node that is not heard of any more.
+    /// Wakes hibernating groups whose leader is on a node that is not heard from any more.
     pub fn wake_led_by(&self, node: NodeId) {
         self.push(Message::WakeLedBy(node));
     }
 
-    /// Shows all groups of the worker.
+    /// Calls `look` with views of all groups of the worker.
     pub fn look(&self, look: Look) {
         self.push(Message::Look(look));
     }
 
-    /// Lets the loop end after it has refused what is queued.
+    /// Ends the loop, which first refuses all queued commands.
     pub fn stop(&self) {
         self.push(Message::Stop);
     }
