@@ -1,4 +1,4 @@
-//! The nodes and tables of the cluster, and where their replicas are to be.
+//! The catalog: the nodes and tables of the cluster, and the placements of their replicas.
 
 mod amnesiac;
 mod command;
@@ -26,24 +26,24 @@ use tessera_types::{
     TableSettings, check_table_name,
 };
 
-/// All nodes, and all tables, dropped ones included while they can be recalled.
+/// All nodes, and all tables, including dropped ones while they can be recalled.
 ///
-/// Copies share the tables that are equal in them, and the partitions of those that are not: see [`SharedList`]. So a copy costs
-/// little, and so does comparing one with what it was made of.
+/// Copies share the tables that are equal in them, and the equal partitions of tables that are not: see [`SharedList`].
+/// So a copy is cheap, and so is comparing a copy with its original.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Catalog {
     nodes: BTreeMap<NodeId, NodeEntry>,
     #[serde(with = "shared_tables")]
     tables: BTreeMap<TableId, Arc<TableEntry>>,
-    /// Numbers are never reused: a client that kept one must not reach another table; nor must a node that comes back
-    /// after it was removed be taken for another one.
+    /// Numbers are never reused: a client that kept a table's number must not reach another table, and a node that
+    /// comes back after it was removed must not be mistaken for another node.
     next_id: u32,
     next_node: u32,
     next_incarnation: u32,
     /// Incarnations of the catalog's replicas on nodes where the first one has forgotten its votes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     catalog_replicas: BTreeMap<NodeId, u32>,
-    /// What operators had the cluster go on without.
+    /// The recoveries that operators decided: without which nodes the cluster continued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recoveries: Vec<RecoveryNote>,
     /// Names of the databases that tables of documents are in; `None` stands for [the one](Self::FIRST_DATABASE) of a new cluster.
@@ -51,7 +51,7 @@ pub struct Catalog {
     databases: Option<BTreeSet<String>>,
 }
 
-/// Shared tables are written as others are.
+/// Shared tables have the same JSON as others.
 mod shared_tables {
     use super::{Arc, BTreeMap, TableEntry, TableId};
     use serde::{Deserialize, Deserializer, Serializer};
@@ -87,8 +87,8 @@ impl Catalog {
         catalog
     }
 
-    /// What a node that joins begins with. It learns of tables from the catalog's log alone: a snapshot of that may be older than
-    /// this copy, and tables that the node had followed already would seem to be gone.
+    /// The catalog with which a node that joins begins. The node learns of tables from the catalog's log alone: a
+    /// snapshot of that may be older than this copy, and tables that the node had already opened would seem to be gone.
     #[must_use]
     pub fn without_tables(&self) -> Self {
         Self { tables: BTreeMap::new(), ..self.clone() }
@@ -107,13 +107,13 @@ impl Catalog {
         ReplicaId { node, incarnation: self.catalog_replicas.get(&node).copied().unwrap_or(0) }
     }
 
-    /// Whether there is such a node, or may be one that this copy of the catalog does not know yet. One that was removed is
-    /// not.
+    /// Whether such a node exists, or may exist without this copy of the catalog knowing it yet. A removed node does
+    /// not exist.
     pub fn may_be_a_node(&self, id: NodeId) -> bool {
         self.nodes.contains_key(&id) || id.0 >= self.next_node
     }
 
-    /// How many replicas a node holds, or is to hold.
+    /// How many replicas a node holds, or should hold.
     pub fn replicas_on(&self, node: NodeId) -> usize {
         let placements = self.tables.values().flat_map(|table| &table.placement);
         placements.filter(|placement| placement.on(node).is_some()).count()
@@ -127,12 +127,12 @@ impl Catalog {
         self.tables.get(&id).map(|table| &**table)
     }
 
-    /// A table that is about to change.
+    /// A table, to change it.
     fn get_mut(&mut self, id: TableId) -> Option<&mut TableEntry> {
         self.tables.get_mut(&id).map(Arc::make_mut)
     }
 
-    /// Whether nothing is other than `before` but how far tables are with being split: there are the same nodes, and the same
+    /// Whether this catalog differs from `before` only in the progress of splits: it has the same nodes, and the same
     /// tables with the same replicas.
     pub fn differs_in_progress_only(&self, before: &Self) -> bool {
         let Self { nodes, tables, next_id, next_node, next_incarnation, catalog_replicas, recoveries, databases } =
@@ -164,7 +164,7 @@ impl Catalog {
         databases
     }
 
-    /// The active table of that name.
+    /// The active table with this name.
     pub fn by_name(&self, name: &str) -> Option<&TableEntry> {
         self.tables().find(|table| table.name == name && table.state == TableState::Active)
     }
@@ -344,7 +344,7 @@ impl Catalog {
                 let before = self.placement(*table, *partition)?.clone();
                 let kinds = nodes.iter().map(|node| (*node, false)).chain(witness.map(|node| (node, true)));
                 let kinds: Vec<_> = kinds.collect();
-                // The old one would have to go before its vote is another's.
+                // The old replica would have to be removed before the new one may vote.
                 let is_other = |node, kind| before.on(node).is_some_and(|there| there.is_witness() != kind);
                 if let Some((node, _)) = kinds.iter().find(|(node, kind)| is_other(*node, *kind)) {
                     return Err(CatalogError::OtherKind(*node, *table, *partition));
@@ -473,7 +473,7 @@ impl Catalog {
     }
 }
 
-/// Documents stand in ordered spaces, in which nothing expires.
+/// Documents are in ordered spaces, in which nothing expires.
 fn check_expiry(schema: &TableSchema, settings: &TableSettings) -> Result<(), CatalogError> {
     let is_expiring = settings.default_ttl_seconds > 0 || !settings.rules.is_empty();
     if schema.model == Model::Document && is_expiring {

@@ -1,11 +1,12 @@
-//! A node whose replica of the catalog has forgotten its votes gets another one, with another name.
+//! Renewal: a node whose replica of the catalog has forgotten its votes gets another replica, with another incarnation.
 
 use crate::Catalog;
 use tessera_consensus::MemberChange;
 use tessera_types::{NodeId, ReplicaId};
 
-/// What the leader of the catalog's group does first, if the replica of one of the nodes is not the one that the catalog names.
-/// The old one goes before the new one comes: it answers nothing any more, so nothing is lost by it.
+/// The first step of the leader of the catalog's group, if the replica on one of the nodes is not the one that the
+/// catalog names.
+/// The old replica is removed before the new one is added: it no longer answers, so nothing is lost by that.
 pub fn renewal(
     leader: ReplicaId,
     members: &[ReplicaId],
@@ -17,7 +18,7 @@ pub fn renewal(
         nodes.into_iter().map(|node| catalog.catalog_replica(node)).filter(|replica| replica.incarnation != 0);
     let due = renewed.into_iter().find(|replica| on(replica.node) != Some(*replica))?;
     match on(due.node) {
-        // Who leads has not forgotten anything since it was elected.
+        // The leader has not forgotten anything since it was elected.
         Some(old) if old == leader => None,
         Some(old) => Some(MemberChange::Remove(old)),
         None => Some(MemberChange::Learner(due)),

@@ -30,10 +30,10 @@ impl CatalogFile {
         load_json(path)
     }
 
-    /// Applies what the log has at an index, if it is news.
+    /// Applies the commands that the log has at an index, if the file does not reflect them yet.
     ///
     /// # Errors
-    /// If it cannot be read, or does not fit the catalog.
+    /// If a command cannot be read, or does not fit the catalog.
     pub fn apply<'a>(
         &mut self,
         index: u64,
@@ -44,7 +44,7 @@ impl CatalogFile {
             return Ok(());
         }
         self.applied_index = index;
-        // Limits may have been lowered since; what was agreed on stands.
+        // Limits may have been lowered since; a committed command stands.
         let unlimited = Limits { tables: usize::MAX, partitions_per_table: u32::MAX, ..limits.clone() };
         for line in payloads.into_iter().flat_map(|payload| payload.split(|&byte| byte == b'\n')) {
             if line.is_empty() {
@@ -58,7 +58,7 @@ impl CatalogFile {
     }
 
     /// # Errors
-    /// If the file cannot be written; then the old one is still there.
+    /// If the file cannot be written; then the old file still exists.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         save_json(path, self)
     }
@@ -76,7 +76,7 @@ pub fn load_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Writes a file anew: it is there as a whole, or as it was before.
+/// Replaces a file atomically: after a crash it has either the new content or the old one.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -86,48 +86,49 @@ pub fn save_json(path: &Path, content: &impl Serialize) -> io::Result<()> {
     file.write_all(&serde_json::to_vec_pretty(content)?)?;
     file.sync_all()?;
     fs::rename(&unfinished, path)?;
-    // Of a name without a directory that is an empty path.
+    // The parent of a name without a directory is an empty path.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The way back of a command: the catalog's answer inside, the group's outside.
+/// Takes the answer to a command: the inner result is the catalog's, the outer one the group's.
 pub type CatalogReply = Box<dyn FnOnce(Result<Result<Changed, CatalogError>, Failure>) + Send>;
 
-/// A command on its way, with the way back.
+/// A command, and where its answer goes.
 pub struct CatalogRequest {
     pub command: CatalogCommand,
     pub reply: CatalogReply,
 }
 
-/// Is told of every new state of the catalog, in order. Opens and closes tables to match and writes the catalog to its file,
-/// both elsewhere: it is called on a worker's loop, which must not wait for a disk.
+/// Receives every new state of the catalog, in order. It opens and closes tables to match and writes the catalog to its
+/// file, both on other threads: it is called on a worker's loop, which must not wait for a disk.
 pub trait CatalogListener {
-    /// The catalog has changed. Once `file` is on disk, [`tessera_consensus::Inbox::durable`] is to be told.
+    /// The catalog has changed. Once `file` is on disk, [`tessera_consensus::Inbox::durable`] must be called.
     fn changed(&mut self, file: &CatalogFile);
 
-    /// A snapshot is about to take the place of the catalog. Once `file` is on disk,
-    /// [`tessera_consensus::Inbox::prepared`] is to be told.
+    /// A snapshot is about to replace the catalog. Once `file` is on disk, [`tessera_consensus::Inbox::prepared`] must
+    /// be called.
     fn is_to_be_replaced(&mut self, file: &CatalogFile);
 
-    /// Everything agreed on before this node started has been told. Called once, and whenever it begins to lead.
+    /// The listener has received everything that was committed before this node started. Called once, and whenever the
+    /// node begins to lead.
     fn caught_up(&mut self, catalog: &Catalog);
 
-    /// The catalog here is what the leader had committed at this time; `None` while it is what the leader has.
+    /// This node's catalog reflects what the leader had committed at this time; `None` means now.
     fn fresh(&mut self, _as_of: Option<Moment>) {}
 
     /// A node was elected to lead the catalog's group.
     fn leader(&mut self, node: NodeId);
 
-    /// The catalog's replica here [cannot go on](StateMachine::set_aside), for that reason.
+    /// This node's replica of the catalog [cannot go on](StateMachine::set_aside), for the given reason.
     fn set_aside(&mut self, _reason: &Inconsistent) {}
 }
 
-/// Drives a [`Catalog`] by the log.
+/// The state machine that applies the log to a [`Catalog`].
 pub struct CatalogMachine<L> {
     limits: Limits,
     file: CatalogFile,
-    /// The catalog with everything evaluated, committed or not.
+    /// The catalog with every evaluated command applied, committed or not.
     ahead: Catalog,
     has_caught_up: bool,
     listener: L,
@@ -178,7 +179,7 @@ impl<L: CatalogListener> StateMachine for CatalogMachine<L> {
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
-        // What was applied before shares all that does not change.
+        // The copy shares everything that does not change.
         let before = self.file.catalog.clone();
         let outcome = committed.iter().try_for_each(|Committed { index, payloads, .. }| {
             let mut next = self.file.clone();

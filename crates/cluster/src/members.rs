@@ -1,8 +1,9 @@
-//! The way from a group's members to those that the catalog wants, a safe step at a time.
+//! The steps from a group's current members to its target members, one safe step at a time.
 //!
-//! A step never leaves a group worse off than it was. Votes go to members that are there and have caught up, and a replica
-//! goes only when those that remain are a majority without it and hold as many complete copies as before. What cannot be
-//! done now is waited for; whether it is worth waiting for, [`next_moves`](crate::next_moves) decides.
+//! A step never leaves a group able to bear less than before. Votes go to members that are alive and have caught up. A
+//! replica is removed only when the remaining ones are a majority without it and hold as many complete copies as
+//! before. A step that cannot be taken now waits; [`next_moves`](crate::next_moves) decides whether it is worth waiting
+//! for.
 
 use crate::rules::{Rule, holds};
 use crate::{Placement, Presence, Standing};
@@ -10,22 +11,23 @@ use std::collections::BTreeSet;
 use tessera_consensus::{GroupView, MemberChange, MemberView};
 use tessera_types::{NodeId, ReplicaId};
 
-/// A member that lacks no more bytes of entries than this, and has what was committed a second or two ago, has caught up.
+/// A member has caught up if it lacks no more bytes of entries than this, and has what was committed a second or two
+/// ago.
 const CLOSE_BYTES: u64 = 4 << 20;
 
-/// What the replica that leads a group is to do next.
+/// The next step of the replica that leads a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Change(Vec<MemberChange>),
-    /// Another replica is to lead.
+    /// Another replica should lead.
     TransferLeadership(ReplicaId),
-    /// The members are those that were wanted, with the first of them that is there in the lead.
+    /// The members are the target members, and the first of them that is alive leads.
     Done,
-    /// Something is under way, or nothing can be done until somebody comes.
+    /// A change is under way, or nothing can be done until a node comes back.
     Wait,
 }
 
-/// A group's members as its leader sees them, with what its node knows of theirs.
+/// A group's members as its leader sees them, and the nodes as the leader's node sees them.
 struct Members<'a> {
     view: &'a GroupView,
     presence: &'a Presence,
@@ -44,7 +46,7 @@ impl Members<'_> {
         self.view.others.iter().find(|other| other.replica == *replica)
     }
 
-    /// Whether the leader hears of a member.
+    /// Whether the leader hears from a member, and its node from the member's node.
     fn is_there(&self, replica: &ReplicaId) -> bool {
         let is_heard = || self.other(replica).is_some_and(|other| other.is_heard);
         *replica == self.view.replica || (self.presence.is_here(replica.node) && is_heard())
@@ -57,7 +59,8 @@ impl Members<'_> {
         *replica == self.view.replica || self.other(replica).is_some_and(is_close)
     }
 
-    /// Whether a member would be worth its vote if another one were lost now.
+    /// Whether a member is alive and has caught up, so that the group could go on with it if another member were lost
+    /// now.
     fn is_sound(&self, replica: &ReplicaId) -> bool {
         self.is_there(replica) && self.has_caught_up(replica)
     }
@@ -72,13 +75,13 @@ impl Members<'_> {
         is_able && self.is_sound(replica) && self.presence.may_lead(replica.node)
     }
 
-    /// How many sound voters there are above a majority; negative if they are none.
+    /// How many more sound voters there are than a majority needs; negative if they are no majority.
     fn spare(&self, voters: &[ReplicaId]) -> isize {
         let sound = voters.iter().filter(|voter| self.is_sound(voter)).count();
         sound as isize - (voters.len() / 2 + 1) as isize
     }
 
-    /// Complete copies of the records.
+    /// The number of complete copies of the records.
     fn copies(&self, voters: &[ReplicaId]) -> usize {
         voters.iter().filter(|voter| !voter.is_witness() && self.is_sound(voter)).count()
     }
@@ -90,7 +93,7 @@ impl Members<'_> {
     }
 }
 
-/// Whether the members of a group are those that are wanted.
+/// Whether a group has exactly the target members.
 pub fn has_target_members(view: &GroupView, target: &[ReplicaId]) -> bool {
     let (mut voters, mut target) = (view.voters.clone(), target.to_vec());
     voters.sort_unstable();
@@ -98,10 +101,11 @@ pub fn has_target_members(view: &GroupView, target: &[ReplicaId]) -> bool {
     voters == target && view.learners.is_empty() && !view.is_changing
 }
 
-/// The next step of the group's leader. New replicas first learn everything, then all that come get their votes and all
-/// that go lose theirs in one change; so there is no time at which fewer than before could fail.
+/// The next step of the group's leader. New replicas are first filled as learners. Then all new voters get their votes,
+/// and all leaving voters lose theirs, in one change. So at no time can the group bear fewer failures than before.
 ///
-/// A change leaves as many complete copies as there were among the members that the move began with, or as are wanted.
+/// A change leaves at least as many complete copies as there were among the current members, or as there are target
+/// members, whichever is less.
 pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -> Step {
     let target = &placement.target[..];
     if view.is_changing || target.is_empty() {
@@ -126,7 +130,7 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     }
     let goes = goers.contains(&view.replica);
     if goes && comers.is_empty() {
-        // Whoever leads cannot leave.
+        // A leader cannot remove itself.
         let heirs = if holds(Rule::AnyHeir) { target } else { &target[..1] };
         return heirs
             .iter()
@@ -134,8 +138,8 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
             .map_or(Step::Wait, |heir| Step::TransferLeadership(*heir));
     }
     if goes {
-        // The others must have votes first. A member that is not there is of no use to them meanwhile, and no witness may come
-        // while one stays that lacks entries.
+        // The new voters must have votes first. A member that is not alive is of no use meanwhile, and no witness may
+        // be added while a voter stays that lacks entries.
         goers.retain(|goer| !members.is_there(goer));
     }
     if comers.is_empty() && goers.is_empty() {
@@ -146,7 +150,7 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     let after = members.after(&comers, &goers);
     let target_copies = target.iter().filter(|replica| !replica.is_witness()).count();
     let has_majority = members.spare(&after) >= 0 || !holds(Rule::MajorityRemains);
-    // Whether one that is there is complete may not be known yet.
+    // It may not be known yet whether a live member is complete.
     let is_copy = |voter: &&ReplicaId| placement.current.contains(voter) && !voter.is_witness();
     let copies = view.voters.iter().filter(is_copy).filter(|voter| members.is_there(voter)).count();
     let has_copies = members.copies(&after) >= copies.min(target_copies) || !holds(Rule::CopiesRemain);
@@ -157,17 +161,18 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     Step::Change(come.chain(goers.into_iter().map(MemberChange::Remove)).collect())
 }
 
-/// Most voters of the catalog's group; on other nodes it has learners.
+/// The largest number of voters of the catalog's group; on other nodes it has learners.
 const CATALOG_VOTERS: usize = 5;
 
-/// A node's first replica of the catalog. A node that lost its disk comes back as another node, and one whose data is older than
-/// what it had gets [another replica](crate::renewal).
+/// A node's first replica of the catalog. A node that lost its disk comes back as another node. A node whose data is
+/// older than what it had gets [another replica](crate::renewal).
 pub fn catalog_replica(node: NodeId) -> ReplicaId {
     ReplicaId { node, incarnation: 0 }
 }
 
-/// The next step of the leader of the catalog's group, so that it has a replica on each of `nodes`. Those that are `leaving`, since
-/// somebody drains them, give up their votes where the others alone bear as much: the one of two that is drained can be stopped then.
+/// The next step of the leader of the catalog's group, which should have a replica on each of `nodes`. Nodes that are
+/// `leaving`, because they are being drained, give up their votes if the others alone can bear as many failures. So the
+/// drained one of two nodes can be stopped then.
 pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<NodeId>, presence: &Presence) -> Step {
     if view.is_changing {
         return Step::Wait;
@@ -209,7 +214,7 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<
         return Step::TransferLeadership(*heir);
     }
     let is_here = |replica: &ReplicaId| presence.is_here(replica.node) || !holds(Rule::VotersLive);
-    // Whichever it is: [`renewal`](crate::renewal) sees to the right one.
+    // Any replica on the node counts; [`renewal`](crate::renewal) makes it the right one.
     let has_member = |node| view.voters.iter().chain(&view.learners).any(|member| member.node == node);
     let mut strangers = nodes.iter().copied().map(catalog_replica).filter(|replica| !has_member(replica.node));
     if let Some(comer) = strangers.find(is_here) {
@@ -223,7 +228,7 @@ pub fn next_catalog_step(view: &GroupView, nodes: &[NodeId], leaving: &BTreeSet<
     if let Some(lost) = lost.filter(|lost| remains(&[heir], &[**lost])) {
         return Step::Change(vec![MemberChange::Voter(heir), MemberChange::Learner(*lost)]);
     }
-    // One more voter must not leave the group able to bear less.
+    // One more voter must not leave the group able to bear fewer failures.
     let after = members.after(&[heir], &[]);
     let bears_as_much = members.spare(&after) >= members.spare(&view.voters) || !holds(Rule::MajorityRemains);
     if view.voters.len() < CATALOG_VOTERS && bears_as_much {

@@ -1,4 +1,5 @@
-//! Which nodes a partition's replicas go to. Pure functions of the catalog: the same on every node.
+//! Placement: which nodes hold the replicas of a partition. All functions are pure functions of the catalog, so their
+//! results are the same on every node.
 
 mod weights;
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, ReplicaId, TableId};
 pub use weights::{Weight, Weights, next_trade};
 
-/// Replicas and leaders that a node has, or is to have.
+/// How many replicas, leaders and witnesses a node has, or should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Load {
     replicas: usize,
@@ -16,26 +17,26 @@ struct Load {
     witnesses: usize,
 }
 
-/// Where a partition's replicas go; the first keeper is to lead.
+/// The nodes of a partition's replicas; the first data replica should lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Nodes {
     pub(crate) data_replicas: Vec<NodeId>,
     pub(crate) witness: Option<NodeId>,
 }
 
-/// So many replicas have a witness: with two votes the loss of one would stop writes.
+/// Tables with this many replicas get a witness: with two votes, losing one would stop writes.
 const WITNESSED: usize = 2;
 
-/// The load of nodes that may take replicas: each table is to be spread evenly, and all together.
+/// The load of the nodes that may take replicas. Each table should be spread evenly, and so should all tables together.
 #[derive(Clone, Debug)]
 struct Loads {
     table: BTreeMap<NodeId, Load>,
     all: BTreeMap<NodeId, Load>,
-    /// Of nodes that are in one.
+    /// The zones of the nodes that are in one.
     zones: BTreeMap<NodeId, String>,
 }
 
-/// Whether a node is one of those that hold replicas, be it there now or not.
+/// Whether a node may hold replicas, whether it is alive now or not.
 fn may_hold(node: &NodeEntry) -> bool {
     !node.is_draining && (!node.is_expected || !holds(Rule::PlacedOnTheLiving))
 }
@@ -68,12 +69,12 @@ impl Nodes {
 }
 
 impl Loads {
-    /// Counts what nodes have of all tables together; [`Self::turn_to`] adds what they have of one. `unfit` nodes get nothing.
+    /// Counts the load of all tables together; [`Self::turn_to`] adds that of one table. `unfit` nodes get no replicas.
     fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
         Self::of_nodes(catalog, |node| !unfit.contains(&node.id) && may_hold(node))
     }
 
-    /// As [`Self::of`], with the nodes that `is_fit` says may get replicas.
+    /// Does the same as [`Self::of`], with the nodes for which `is_fit` is true.
     fn of_nodes(catalog: &Catalog, is_fit: impl Fn(&NodeEntry) -> bool) -> Self {
         let fit = catalog.nodes().filter(|node| is_fit(node));
         let table: BTreeMap<_, _> = fit.map(|node| (node.id, Load::default())).collect();
@@ -86,7 +87,7 @@ impl Loads {
         Self { table, all, zones }
     }
 
-    /// From now on for this table.
+    /// Recomputes the per-table load for `table`.
     fn turn_to(&mut self, table: &TableEntry) {
         self.table.values_mut().for_each(|load| *load = Load::default());
         for placement in &table.placement {
@@ -99,7 +100,7 @@ impl Loads {
         count(&mut self.all, nodes, change);
     }
 
-    /// Of a node: in the table, and in all.
+    /// The load of a node: of the table, and of all tables.
     fn load(&self, node: NodeId) -> (Load, Load) {
         let of = |loads: &BTreeMap<NodeId, Load>| loads.get(&node).copied().unwrap_or_default();
         (of(&self.table), of(&self.all))
@@ -120,7 +121,7 @@ impl Loads {
         (table.witnesses, all.witnesses)
     }
 
-    /// The node for a witness beside these replicas, not one of `taken`. What is there stays if it is good enough.
+    /// The node for a witness of these data replicas, not one of `taken`. The present node stays if it is good enough.
     fn witness(&self, data_replicas: &[NodeId], taken: &[NodeId], before: Option<NodeId>) -> Option<NodeId> {
         if data_replicas.len() != WITNESSED {
             return None;
@@ -139,8 +140,8 @@ impl Loads {
         before.filter(|before| !data_replicas.contains(before)).filter(is_good).or(best)
     }
 
-    /// Nodes to join `others`: in zones of their own if there are some, then those with the fewest replicas, then those
-    /// that lead least.
+    /// Chooses `count` nodes in addition to `others`: first nodes in other zones, then those with the fewest replicas,
+    /// then those with the fewest leaders.
     fn least_loaded(&self, count: usize, others: &[NodeId]) -> Vec<NodeId> {
         let mut chosen = others.to_vec();
         for _ in 0..count {
@@ -152,21 +153,22 @@ impl Loads {
         chosen.split_off(others.len())
     }
 
-    /// Whether a node is in a zone with one of `others`.
+    /// Whether a node is in the same zone as one of `others`.
     fn is_near(&self, node: NodeId, others: &[NodeId]) -> bool {
         let zone = self.zones.get(&node);
         zone.is_some() && others.iter().any(|other| *other != node && self.zones.get(other) == zone)
     }
 }
 
-/// Whether something should go from one who has `most` to one who has `least`, each in the table and in all: if that makes
-/// the table more even, or else all without making the table less so.
+/// Whether a replica or leader should move from the node that has `most` to the node that has `least`, each counted in
+/// the table and in all tables: if that makes the table more even, or makes all tables more even without making this
+/// one less so.
 fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
     most.0 >= least.0 + 2 || (most.0 > least.0 && most.1 >= least.1 + 2)
 }
 
-/// Nodes for each partition of a new table; fewer than asked for if there are no more. The first of each is to lead. `absent`
-/// nodes get none, as long as there are others.
+/// Chooses nodes for each partition of a new table, fewer than asked for if there are no more. The first node of each
+/// partition should lead. `absent` nodes get no replicas as long as there are others.
 pub(crate) fn of_new_table(
     catalog: &Catalog,
     partitions: u32,
@@ -175,13 +177,14 @@ pub(crate) fn of_new_table(
 ) -> Vec<Nodes> {
     let mut loads = Loads::of(catalog, absent);
     if loads.table.is_empty() {
-        // Rather on one that is to be emptied than on one that is not there.
+        // A node that is being drained is better than one that is not alive.
         loads = Loads::of_nodes(catalog, |node| !absent.contains(&node.id) && !node.is_expected);
     }
     if !holds(Rule::PlacedOnTheLiving) {
         loads = Loads::of(catalog, &BTreeSet::new());
     }
-    // How often one node leads with another one beside it: those take over if it is lost, so they are not to be always the same.
+    // How often one node leads with another one as follower. The followers take over if the leader's node is lost, so
+    // they should not always be the same.
     let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
     let mut place = |_| {
         let mut data_replicas = loads.least_loaded(replicas, &[]);
@@ -199,19 +202,19 @@ pub(crate) fn of_new_table(
     (0..partitions).map(&mut place).collect()
 }
 
-/// Whether a partition has a leader that is there.
+/// Whether a partition has a leader whose node is alive.
 pub type IsLed<'a> = dyn Fn(TableId, u32) -> bool + 'a;
 
-/// Nodes that get no replicas now: one that was lost, or came, a moment ago may be gone in the next.
+/// Nodes that get no replicas now: a node that was lost, or came, a moment ago may be gone in the next.
 fn unfit(catalog: &Catalog, presence: &Presence) -> BTreeSet<NodeId> {
     let fit = if holds(Rule::PlacedOnTheLiving) { Standing::Steady } else { Standing::Away };
     presence.below(fit, catalog.nodes().map(|node| node.id))
 }
 
-/// What to do next so that every partition has its replicas, on nodes that live and stay, evenly spread; so that no more than
-/// `limit` partitions move at one time. Each step concerns another partition. What nodes that are lost held is made anew
-/// elsewhere. Moves to nodes that have gone away are given up: they wait for nobody, and take no slot. Nor do moves of
-/// partitions that nobody leads, since they do not go on.
+/// The next moves, after which every partition has its replicas on live nodes that stay, evenly spread. No more than
+/// `limit` partitions move at the same time, and each move concerns another partition. Replicas of lost nodes are made
+/// anew on other nodes. Moves to nodes that have gone away are given up, so they take none of the `limit` slots. Moves
+/// of partitions without a leader take no slot either, because they make no progress.
 pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: &IsLed<'_>) -> Vec<CatalogCommand> {
     let (lost, unfit) = (presence.below(Standing::Away, catalog.nodes().map(|node| node.id)), unfit(catalog, presence));
     let mut loads = Loads::of(catalog, &unfit);
@@ -221,7 +224,7 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
         if holds(Rule::MovesAreGivenUp) && is_in_vain(placement, presence) {
             loads.turn_to(table);
             let replicas = usize::from(table.schema.replicas);
-            // If the way back leads to members that are lost as well, it goes on from there.
+            // If the way back leads to members that are lost as well, the next move starts from there.
             let back = way_back(&loads, placement, replicas);
             let nodes = back.or_else(|| better(&mut loads, &lost, catalog, placement, replicas));
             moves.extend(nodes.map(|nodes| place(table.id, partition, nodes)));
@@ -232,7 +235,7 @@ pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: 
     let leaves = |replica: &ReplicaId| {
         lost.contains(&replica.node) || catalog.node(replica.node).is_none_or(|node| !may_hold(node))
     };
-    // What was dropped, and can still be recalled, goes from nodes that leave and is not spread otherwise.
+    // Dropped tables that can still be recalled move away from nodes that leave; otherwise they are not balanced.
     let (dropped, live): (Vec<_>, Vec<_>) = catalog.tables().partition(|table| table.is_dropped());
     for table in live.into_iter().chain(dropped) {
         let replicas = usize::from(table.schema.replicas);
@@ -259,26 +262,26 @@ fn partitions(catalog: &Catalog) -> impl Iterator<Item = (&TableEntry, u32, &Pla
         .flat_map(|table| (0..).zip(&table.placement).map(move |(partition, placement)| (table, partition, placement)))
 }
 
-/// Replicas that a move is to make members.
+/// The replicas that a move will make members.
 fn targets(placement: &Placement) -> impl Iterator<Item = &ReplicaId> {
     placement.target.iter().filter(|replica| !placement.current.contains(replica))
 }
 
-/// Whether a move has to be planned anew: the node that it goes to is away, or one that it counts on is lost.
+/// Whether a move must be planned again: the node to which it moves a replica is away, or a node that it needs is lost.
 fn is_in_vain(placement: &Placement, presence: &Presence) -> bool {
     let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
     targets(placement).any(is_away)
         || placement.target.iter().any(|replica| presence.of(replica.node) == Standing::Lost)
 }
 
-/// Whether a partition only waits for a member that is away, so that another one can go.
+/// Whether a move has only to wait for a member that is away, before another member can be removed.
 fn waits(placement: &Placement, presence: &Presence) -> bool {
     let is_away = |replica: &ReplicaId| presence.of(replica.node) <= Standing::Away;
     targets(placement).next().is_none() && placement.target.iter().any(is_away)
 }
 
-/// Where a partition goes whose move comes to nothing: back, except for members that were to be replaced on their nodes,
-/// for which there must be others.
+/// The nodes of a partition whose move is given up: it moves back, except that members which the move replaced on their
+/// own nodes get new nodes.
 fn way_back(loads: &Loads, placement: &Placement, replicas: usize) -> Option<Nodes> {
     let stays = |member: &&ReplicaId| placement.on(member.node) == Some(**member);
     let members: Vec<ReplicaId> = placement.current.iter().filter(stays).copied().collect();
@@ -300,7 +303,7 @@ fn place(table: TableId, partition: u32, Nodes { data_replicas, witness }: Nodes
     CatalogCommand::Place { table, partition, nodes: data_replicas, witness }
 }
 
-/// Another node for a replica of one partition whose node is taken for lost, if there is one.
+/// Chooses another node for a replica of one partition whose node counts as lost, if there is one.
 pub fn replacement(
     catalog: &Catalog,
     presence: &Presence,
@@ -319,7 +322,7 @@ pub fn replacement(
     Some(place(table, partition, nodes))
 }
 
-/// Better nodes for a partition, if there are some; the loads are then as if it had moved.
+/// Better nodes for a partition, if there are some; the loads are then updated as if it had moved.
 fn better(
     loads: &mut Loads,
     silent: &BTreeSet<NodeId>,
@@ -330,7 +333,7 @@ fn better(
     let before = Nodes::of(placement);
     let has_lost = before.data_replicas.iter().any(|node| silent.contains(node));
     let nodes = if before.witness.is_some() && replicas != WITNESSED {
-        // It goes first, since its node may be needed; but not as long as its vote is.
+        // The witness is removed first, because its node may be needed; but not while its vote is needed.
         match has_lost {
             true => Nodes {
                 data_replicas: data_replicas(loads, silent, catalog, &before, before.data_replicas.len()),
@@ -339,11 +342,12 @@ fn better(
             false => Nodes { witness: None, ..before.clone() },
         }
     } else {
-        // A witness and a replica do not follow one another on a node at one step.
+        // A witness and a data replica do not replace each other on a node in one step.
         let data_replicas = data_replicas(loads, silent, catalog, &before, replicas);
         let is_drained = |node: &NodeId| catalog.node(*node).is_none_or(|node| node.is_draining);
         let witness = before.witness.filter(|node| !is_drained(node));
-        // If only its node can take a replica that must go, it goes first: better that than a copy less.
+        // If only the witness's node can take a replica that must move, the witness is removed first: that is better
+        // than one copy less.
         let gives_way = data_replicas == before.data_replicas
             && !has_lost
             && data_replicas.iter().any(is_drained)
@@ -373,7 +377,7 @@ fn data_replicas(
         loads.least_loaded(count, &others)
     };
     let is_lost = |node: &NodeId| silent.contains(node) || catalog.node(*node).is_none_or(|node| node.is_draining);
-    // Of too many, those go first that are lost.
+    // If there are too many replicas, lost ones are removed first.
     while nodes.len() > replicas
         && let Some(lost) = nodes.iter().position(|node| silent.contains(node))
     {
@@ -409,9 +413,9 @@ fn data_replicas(
     nodes
 }
 
-/// Moves one replica, or else the leader, from who has most to who has least.
+/// Moves one replica, or else the leader, from the node that has most to the node that has least.
 fn rebalance(loads: &Loads, nodes: &mut [NodeId], witness: Option<NodeId>) {
-    // The one that shares a zone goes first; among equals, the one whose node has most.
+    // A replica that shares a zone moves first; among equals, the one whose node has most replicas.
     let worst = nodes.iter().copied().max_by_key(|node| (loads.is_near(*node, nodes), loads.replicas(*node)));
     if let Some(worst) = worst {
         let others: Vec<NodeId> = nodes.iter().copied().filter(|node| *node != worst).collect();
@@ -426,7 +430,7 @@ fn rebalance(loads: &Loads, nodes: &mut [NodeId], witness: Option<NodeId>) {
             return;
         }
     }
-    // Nodes that get nothing now are not asked to lead either.
+    // Nodes that get no replicas now get no leaders either.
     let fit = (0..nodes.len()).filter(|at| loads.table.contains_key(&nodes[*at]));
     let Some(least) = fit.min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
     if is_uneven(loads.leaders(nodes[0]), loads.leaders(nodes[least])) {

@@ -1,29 +1,29 @@
-//! Which nodes are there, as the node knows that decides.
+//! Which nodes are alive, as seen by the node that decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::NodeId;
 
-/// How much a node is there, the least first.
+/// How alive a node is, the least alive first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Not heard of for so long that what it held is made anew elsewhere.
+    /// The node was not heard from for so long that its replicas are made anew on other nodes.
     #[default]
     Lost,
-    /// Not heard of for so long that nothing waits for it.
+    /// The node was not heard from for so long that nothing waits for it.
     Away,
-    /// Not heard of lately: it may have been started again, or be gone.
+    /// The node was not heard from recently: it may be restarting, or be gone.
     Silent,
-    /// Heard of lately.
+    /// The node was heard from recently.
     Here,
-    /// Heard of for a while without a pause: it did not just come to go again.
+    /// The node was heard from for a while without a pause.
     Steady,
 }
 
-/// What is known of all nodes. One that is not named is not known, and counts as lost.
+/// What is known of all nodes. A node that is not named counts as lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
     standings: BTreeMap<NodeId, Standing>,
-    /// Nodes that said that they stop, or that want others to lead.
+    /// Nodes that reported that they are about to stop, or that want other nodes to lead.
     stopping: BTreeSet<NodeId>,
 }
 
@@ -36,17 +36,17 @@ impl Presence {
         self.standings.get(&node).copied().unwrap_or_default()
     }
 
-    /// Whether a node was heard of lately.
+    /// Whether a node was heard from recently.
     pub fn is_here(&self, node: NodeId) -> bool {
         self.of(node) >= Standing::Here
     }
 
-    /// Whether a node is there, and means to stay.
+    /// Whether a node is alive and not about to stop.
     pub fn may_lead(&self, node: NodeId) -> bool {
         self.is_here(node) && !self.stopping.contains(&node)
     }
 
-    /// Nodes that are less than so much there.
+    /// The nodes that are less alive than `standing`.
     pub fn below(&self, standing: Standing, nodes: impl Iterator<Item = NodeId>) -> BTreeSet<NodeId> {
         nodes.filter(|node| self.of(*node) < standing).collect()
     }

@@ -1,7 +1,9 @@
-//! What a cluster goes on with when so many nodes are gone for good that groups lack a majority, and an operator says so.
+//! Recovery: how a cluster continues when so many nodes are gone for good that groups lack a majority, and an operator
+//! decides to continue.
 //!
-//! Nobody can elect a leader then, so nothing can be agreed on: what is done instead is decided by one pure function of what the
-//! disks of all nodes that are left hold, the [surveys](Survey), and so is the same on each of them.
+//! No leader can be elected then, so nothing can be agreed on. Instead, one pure function decides what is done. Its
+//! input is what the disks of all remaining nodes hold, the [surveys](Survey), so the decision is the same on each of
+//! them.
 //!
 //! - Nothing is guessed of a node: each one that the catalog knows is either named as lost or surveyed.
 //! - A group that has a majority left stays as it is. Of one that has none, the replica whose log ends last goes on as the only
@@ -19,22 +21,22 @@ pub use tessera_consensus::Lack;
 use tessera_consensus::{Heir, Left, LoggedReplica, heir};
 use tessera_types::{ClusterId, Durability, NodeId, ReplicaId, TableId, UnixMillis};
 
-/// Voters of the catalog's group that begins anew; other nodes have learners.
+/// The number of voters with which the catalog's group begins anew; other nodes have learners.
 const CATALOG_VOTERS: usize = 5;
 
-/// What the data directory of a node that is left holds.
+/// The content of the data directory of a remaining node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
-    /// Random. Those of all surveys together make the cluster's next name.
+    /// A random number. The numbers of all surveys together make the cluster's next name.
     pub mark: ClusterId,
     pub at: UnixMillis,
     pub cluster: ClusterId,
     pub node: NodeId,
-    /// How often the node was started: another start may change what is here.
+    /// How often the node was started: another start may change its data.
     pub starts: u64,
     /// Whether the machine went down while the node was up, so that what was not fsynced is lost.
     pub has_lost_tail: bool,
-    /// Whether the data is older than what the node had.
+    /// Whether the data is older than the data that the node had before.
     pub is_older_copy: bool,
     /// The catalog as it is once everything in the log is applied, committed or not.
     pub catalog: CatalogFile,
@@ -44,14 +46,14 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Whether another survey of the node found the same.
+    /// Whether another survey of the node found the same content.
     pub fn is_same(&self, other: &Self) -> bool {
         let Self { mark, at, .. } = *other;
         Self { mark, at, ..self.clone() } == *other
     }
 }
 
-/// A replica as its node's log has it.
+/// A replica as its node's log describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurveyedReplica {
     pub replica: ReplicaId,
@@ -59,22 +61,22 @@ pub struct SurveyedReplica {
     pub logged: LoggedReplica,
 }
 
-/// What becomes of a partition.
+/// The outcome for a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Outcome {
-    /// A majority of its replicas is left. It goes on as ever, and gets others for those that are lost.
+    /// A majority of its replicas remains. It goes on as before, and gets new replicas for the lost ones.
     KeepsMajority,
-    /// This replica goes on alone until there are others.
+    /// This replica continues alone until new ones are made.
     GoesOn {
         replica: ReplicaId,
         /// Term and index of its last entry.
         end: (u64, u64),
-        /// Everything up to this index is known to be committed; the rest counts, too.
+        /// Everything up to this index is known to be committed; the rest counts too.
         committed: u64,
         lacks: Option<Lack>,
     },
-    /// Nothing is left of its records.
+    /// None of its records remain.
     BeginsAnew {
         /// Whether its table has a log. Tables with durability `none` begin anew whenever their processes end.
         had_log: bool,
@@ -90,7 +92,7 @@ pub struct RecoveredPartition {
     pub outcome: Outcome,
 }
 
-/// What all nodes that are left do before they start again.
+/// What all remaining nodes do when they start next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
     pub at: UnixMillis,
@@ -151,7 +153,7 @@ fn outcome_of(table: &TableEntry, placement: &Placement, group: u64, surveys: &B
     let has_tail = |survey: &Survey| table.schema.durability == Durability::Hard || !survey.has_lost_tail;
     let left = surveys.values().filter_map(|survey| {
         let SurveyedReplica { replica, logged } = survey.replicas.get(&group)?;
-        // What a node holds beside that is none of the catalog's.
+        // Replicas that the catalog does not know are ignored.
         let is_placed = placement.on(survey.node) == Some(*replica);
         is_placed.then(|| Left { replica: *replica, logged, has_tail: has_tail(survey) })
     });
@@ -166,7 +168,7 @@ fn outcome_of(table: &TableEntry, placement: &Placement, group: u64, surveys: &B
     }
 }
 
-/// Decides with what the cluster goes on without the nodes that are lost. `group_of` numbers the groups of partitions.
+/// Decides how the cluster continues without the lost nodes. `group_of` returns the number of a partition's group.
 ///
 /// # Errors
 /// Why nothing can be decided.
@@ -268,7 +270,7 @@ pub fn recover(
     })
 }
 
-/// Where a partition begins anew: where it was to be, or else on any node that is left.
+/// The node on which a partition begins anew: one of its target nodes, or else any remaining node.
 fn node_for(placement: &Placement, left: &BTreeMap<NodeId, &Survey>, partition: u32) -> NodeId {
     let data_replicas = placement.target.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
     let nodes: Vec<_> = left.keys().copied().collect();

@@ -1,32 +1,32 @@
-//! The rules that changes of members and moves of replicas keep to. docs/decisions/0020 says why each is there. In tests each
-//! can be left out, which the simulation (`crate::simulation`) must notice.
+//! The rules that changes of members and moves of replicas obey. docs/decisions/0020 says why each exists. In tests
+//! each rule can be switched off, which the simulation (`crate::simulation`) must notice.
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Whoever gets a vote is heard of by the group's leader, and its node has been there for a while.
+    /// The group's leader hears from a replica that gets a vote, and its node has been alive for a while.
     VotersLive,
-    /// Whoever gets a vote has answered the leader, has its snapshot, and lacks little, in bytes and in time.
+    /// A replica that gets a vote has answered the leader, has its snapshot, and lacks little, in bytes and in time.
     VotersHaveCaughtUp,
-    /// Members that are there and have caught up are a majority after every change.
+    /// Members that are alive and have caught up are a majority after every change.
     MajorityRemains,
-    /// A change leaves as many complete copies as there were, or as many as are wanted.
+    /// A change leaves as many complete copies as there were, or as there are target members.
     CopiesRemain,
     /// A move to a node that is gone is given up, and takes no slot from others.
     MovesAreGivenUp,
-    /// A replica that a move may have made a member stays until the group's leader has said that it is none.
+    /// A replica that a move may have made a member stays until the group's leader has reported that it is no member.
     GivenUpIsRemembered,
-    /// A replica goes only to a node that is there.
+    /// A replica is placed only on a node that is alive.
     PlacedOnTheLiving,
-    /// If the first of those that are wanted is not there, another one leads.
+    /// If the first target member is not alive, another one leads.
     AnyHeir,
-    /// A voter of the catalog's group whose node has been lost for long gives way to a learner that is there.
+    /// A voter of the catalog's group whose node is lost is replaced by a learner that is alive.
     LostVotersAreReplaced,
-    /// A replica begins on a node when the earlier one of its partition there has ended.
+    /// A replica begins on a node only when the earlier replica of its partition there has ended.
     EndedBeforeTheNext,
-    /// The log has forgotten the earlier one by then, on disk.
+    /// Before a replica begins, the log has durably forgotten the earlier one.
     LogForgetsBeforeTheNext,
-    /// Its records are gone by then, on disk.
+    /// Before a replica begins, the records of the earlier one are durably removed.
     RecordsGoBeforeTheNext,
     /// The node's list names a replica, on disk, before it takes part.
     ListedBeforeItRuns,
@@ -47,7 +47,7 @@ pub(crate) fn holds(rule: Rule) -> bool {
     LEFT_OUT.get() != Some(rule)
 }
 
-/// Does something without a rule, on this thread.
+/// Runs a function without a rule, on this thread.
 #[cfg(test)]
 pub(crate) fn without<T>(rule: Option<Rule>, act: impl FnOnce() -> T) -> T {
     LEFT_OUT.set(rule);

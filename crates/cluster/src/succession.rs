@@ -1,51 +1,53 @@
-//! How a replica takes the place of an earlier one of its partition on one node.
+//! Succession: how a replica takes the place of an earlier replica of its partition on one node.
 //!
-//! A node has a replica in three places: a list of what it holds, the log with the replica's votes and entries, and the engine
-//! with its records. They are written one after the other, and the process may be killed, or the machine lose power, between any
-//! two of these writes. So they are written in an order in which no replica ever begins with what another one had, and none
-//! begins twice: who begins again has forgotten what it voted.
+//! A node stores a replica in three places: the list of its replicas, the log with the replica's votes and entries, and
+//! the engine with its records. These are written one after the other, and the process may be killed, or the machine
+//! lose power, between any two of these writes. So the writes have an order in which no replica ever begins with the
+//! data of another one, and none begins twice: a replica that begins again has forgotten its votes.
 //!
-//! What a replica leaves is removed, and that is on disk, before the list names the next one; and the list names a replica, on
-//! disk, before it takes part in anything.
+//! The data of the earlier replica is removed, durably, before the list names the next replica; and the list names a
+//! replica, durably, before it takes part in anything.
 
 use crate::rules::{Rule, holds};
 use tessera_types::ReplicaId;
 
-/// What the node is to do next about a partition.
+/// The node's next step for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Succession {
-    /// Take the replica that is here off the list, and end it. The log is told to forget it before anything else of it goes.
+    /// Take the present replica off the list, and end it. A record for the log to forget it is queued before any other
+    /// data of it is removed.
     Leave,
-    /// Nothing before the earlier replica has ended, since its end removes what the log and the engine have.
+    /// Wait until the earlier replica has ended, because its end removes its data from the log and the engine.
     Wait,
-    /// Sync the log, which was told to forget what an earlier replica left.
+    /// Sync the log, in which a record says to forget the earlier replica.
     ForgetLog,
-    /// Remove what an earlier replica left in the engine, on disk too.
+    /// Remove the records of an earlier replica from the engine, durably.
     Clear,
     /// Write the new replica down in the list.
     List,
     /// Start the replica that the list names on disk.
     Start,
-    /// Nothing.
+    /// Do nothing.
     Stay,
 }
 
-/// What is known of a partition's replicas on a node.
+/// The replicas of a partition that a node has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// The replica that the list names.
     pub listed: Option<ReplicaId>,
-    /// Whether that one runs.
+    /// Whether the listed replica runs.
     pub runs: bool,
-    /// Whether an earlier one, which the list names no more, has not ended yet.
+    /// Whether an earlier replica, which the list no longer names, has not ended yet.
     pub is_leaving: bool,
 }
 
-/// The next step towards the replica that the catalog wants here, of which the node's own copy of the catalog is on disk. Whether the
-/// log may still remember an earlier replica, or the engine have records of it, on disk or not, is asked only where it matters.
+/// The next step towards the replica that the catalog wants on this node; the node's copy of that catalog is on disk.
+/// `log_remembers` and `has_records` return whether the log may still know an earlier replica, and whether the engine
+/// has records of it, in memory or on disk. They are called only if it matters.
 ///
 /// # Errors
-/// If the engine cannot tell what it has.
+/// If `has_records` fails.
 pub fn succession<E>(
     due: Option<ReplicaId>,
     holding: Holding,
