@@ -46,7 +46,8 @@ pub struct Catalog {
     /// The recoveries that operators decided: without which nodes the cluster continued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     recoveries: Vec<RecoveryNote>,
-    /// Names of the databases that tables of documents are in; `None` stands for [the one](Self::FIRST_DATABASE) of a new cluster.
+    /// Names of the databases that tables of documents are in; `None` stands for [the one](Self::FIRST_DATABASE) of a
+    /// new cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     databases: Option<BTreeSet<String>>,
 }
@@ -153,8 +154,8 @@ impl Catalog {
     /// The database that a new cluster has.
     pub const FIRST_DATABASE: &str = "test";
 
-    /// The names of the databases that tables of documents are in. The name of such a table begins with that of its database,
-    /// and a dot.
+    /// The names of the databases that tables of documents are in. The name of such a table begins with that of its
+    /// database, and a dot.
     pub fn databases(&self) -> BTreeSet<String> {
         let first = || BTreeSet::from([Self::FIRST_DATABASE.to_string()]);
         let mut databases = self.databases.clone().unwrap_or_else(first);

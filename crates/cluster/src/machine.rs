@@ -13,8 +13,8 @@ use tessera_types::{Limits, NodeId, ReplicaId};
 /// The group that agrees on the catalog.
 pub const CATALOG_GROUP: GroupId = GroupId(0);
 
-/// A catalog on disk, with the log index that it reflects. Written as a whole, so that an operator can read it, and not after each
-/// change: what the log has above the index is applied again after a restart (docs/decisions/0031).
+/// A catalog on disk, with the log index that it reflects. Written as a whole, so that an operator can read it, and not
+/// after each change: what the log has above the index is applied again after a restart (docs/decisions/0031).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogFile {
     pub applied_index: u64,

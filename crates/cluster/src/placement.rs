@@ -383,8 +383,8 @@ fn data_replicas(
     {
         nodes.remove(lost);
     }
-    // A replica that cannot be replaced is better than none, unless its node is to be emptied and no other node of the cluster
-    // could take it, were it there.
+    // A replica that cannot be replaced is better than none, unless its node is to be emptied and no other node of the
+    // cluster could take it, were it there.
     let mut lost = 0;
     while lost < nodes.len() {
         let is_taken = |node: &NodeId| nodes.contains(node) || before.witness == Some(*node);

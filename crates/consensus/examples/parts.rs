@@ -1,5 +1,6 @@
-//! What the parts under a replicated write cost by themselves, to compare the whole with: the log alone, and groups alone,
-//! with one replica and three, with a log and without. No network, no engine, no protocol; all of it in this process.
+//! What the parts under a replicated write cost by themselves, to compare the whole with: the log alone, and groups
+//! alone, with one replica and three, with a log and without. No network, no engine, no protocol; all of it in this
+//! process.
 //!
 //! ```text
 //! cargo run --release -p tessera-consensus --example parts

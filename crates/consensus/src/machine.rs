@@ -12,7 +12,8 @@ pub trait StateMachine {
     /// What is needed to answer a command once its outcome is known.
     type PendingReply;
 
-    /// A pass of the loop begins. Values that are the same for all its commands, such as the time, can be looked up once here.
+    /// A pass of the loop begins. Values that are the same for all its commands, such as the time, can be looked up
+    /// once here.
     fn begin_pass(&mut self) {}
 
     /// Whether the command's effect must be the first in an entry.
@@ -31,9 +32,9 @@ pub trait StateMachine {
     /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
 
-    /// Applies committed entries: all of one pass of the loop, in log order within a group. Entries with an empty payload change
-    /// nothing but the index. Returns the groups whose engine would block; their entries are submitted again after
-    /// [`crate::Inbox::caught_up`].
+    /// Applies committed entries: all of one pass of the loop, in log order within a group. Entries with an empty
+    /// payload change nothing but the index. Returns the groups whose engine would block; their entries are submitted
+    /// again after [`crate::Inbox::caught_up`].
     ///
     /// # Errors
     /// If the entries could not be applied. They are submitted again later; until then nothing in `committed` may be answered.
@@ -57,8 +58,8 @@ pub trait StateMachine {
         tracing::error!(?group, %reason, "a replica is set aside");
     }
 
-    /// Called after [`apply`](Self::apply) has failed: returns the groups with an entry that can never be applied, and why. Their
-    /// replicas are [set aside](Self::set_aside), and the entries of the other groups are submitted again.
+    /// Called after [`apply`](Self::apply) has failed: returns the groups with an entry that can never be applied, and
+    /// why. Their replicas are [set aside](Self::set_aside), and the entries of the other groups are submitted again.
     fn unusable(&mut self, _committed: &[Committed]) -> Vec<(GroupId, String)> {
         Vec::new()
     }
@@ -67,19 +68,19 @@ pub trait StateMachine {
     /// [under a lease](Self::lease).
     fn serving(&mut self, group: GroupId);
 
-    /// No other replica can lead the group before `until`; `None`: as long as this one serves, because it is the only member. A
-    /// later call replaces an earlier one, and may shorten the lease.
+    /// No other replica can lead the group before `until`; `None`: as long as this one serves, because it is the only
+    /// member. A later call replaces an earlier one, and may shorten the lease.
     fn lease(&mut self, _group: GroupId, _until: Option<Moment>) {}
 
-    /// The state reflects everything that the group had committed at that time. `None` means now, and until the next call. Called on
-    /// every tick while the group is active, and once when it hibernates.
+    /// The state reflects everything that the group had committed at that time. `None` means now, and until the next
+    /// call. Called on every tick while the group is active, and once when it hibernates.
     fn fresh(&mut self, _group: GroupId, _as_of: Option<Moment>) {}
 
     /// A replica was elected to lead the group, this one or another.
     fn leader(&mut self, _group: GroupId, _term: u64, _leader: ReplicaId) {}
 
-    /// This replica led the group and leads no longer. Effects that were evaluated and not applied must be forgotten; they may come
-    /// back as committed entries.
+    /// This replica led the group and leads no longer. Effects that were evaluated and not applied must be forgotten;
+    /// they may come back as committed entries.
     fn stepped_down(&mut self, _group: GroupId) {}
 
     /// Whether nobody has read from the group since the last call.
@@ -87,16 +88,16 @@ pub trait StateMachine {
         true
     }
 
-    /// A replica lacks entries that the log no longer has. Returns a snapshot: a log index and the state of the group at that index,
-    /// now or through [`crate::Inbox::offer_snapshot`] later. Called again until there is one.
+    /// A replica lacks entries that the log no longer has. Returns a snapshot: a log index and the state of the group
+    /// at that index, now or through [`crate::Inbox::offer_snapshot`] later. Called again until there is one.
     fn snapshot(&mut self, _group: GroupId) -> Option<(u64, Vec<u8>)> {
         None
     }
 
-    /// A snapshot of another replica has arrived for the group. An empty snapshot means that the state stays as it is and counts as
-    /// that of `index` from now on: see [`crate::Inbox::force_recover`]. Returns true if [`prepare`](Self::prepare) needs nothing
-    /// more. Otherwise the content is being fetched, replacing what was fetched for an earlier snapshot, and
-    /// [`crate::Inbox::fetched`] reports the end.
+    /// A snapshot of another replica has arrived for the group. An empty snapshot means that the state stays as it is
+    /// and counts as that of `index` from now on: see [`crate::Inbox::force_recover`]. Returns true if
+    /// [`prepare`](Self::prepare) needs nothing more. Otherwise the content is being fetched, replacing what was
+    /// fetched for an earlier snapshot, and [`crate::Inbox::fetched`] reports the end.
     fn fetch(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
         true
     }
@@ -105,7 +106,8 @@ pub trait StateMachine {
     fn discard(&mut self, _group: GroupId) {}
 
     /// The group is about to install the snapshot, and pauses until its state is replaced. Returns true if
-    /// [`restore`](Self::restore) will replace it, and false if another thread does so and [`crate::Inbox::prepared`] reports the end.
+    /// [`restore`](Self::restore) will replace it, and false if another thread does so and [`crate::Inbox::prepared`]
+    /// reports the end.
     fn prepare(&mut self, _group: GroupId, _index: u64, _snapshot: &[u8]) -> bool {
         true
     }
@@ -123,12 +125,13 @@ pub trait StateMachine {
 /// The outcome of evaluating a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Evaluated<T> {
-    /// The command has an effect, which is appended to the payload. With `sync` the entry must be fsynced before it counts as
-    /// persisted on this replica. With `leader_acked` the command is answered when this replica has persisted the entry; a majority
-    /// decides later whether it takes effect.
+    /// The command has an effect, which is appended to the payload. With `sync` the entry must be fsynced before it
+    /// counts as persisted on this replica. With `leader_acked` the command is answered when this replica has persisted
+    /// the entry; a majority decides later whether it takes effect.
     Replicate { reply: T, sync: bool, leader_acked: bool },
-    /// Nothing changes, but the answer may depend on entries that are not applied yet, so it waits for those. With `confirm`
-    /// it also waits until a majority has confirmed, after the command came, that this replica leads, whatever its lease says.
+    /// Nothing changes, but the answer may depend on entries that are not applied yet, so it waits for those. With
+    /// `confirm` it also waits until a majority has confirmed, after the command came, that this replica leads,
+    /// whatever its lease says.
     NoChange { reply: T, confirm: bool },
     /// The machine has refused the command.
     Refused,

@@ -3,8 +3,8 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment of the clock that counts since the machine was started, and goes on while it sleeps (`CLOCK_BOOTTIME`). The one
-/// behind [`std::time::Instant`] stands still then, and so would a lease, while others elect another leader.
+/// A moment of the clock that counts since the machine was started, and goes on while it sleeps (`CLOCK_BOOTTIME`). The
+/// one behind [`std::time::Instant`] stands still then, and so would a lease, while others elect another leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 

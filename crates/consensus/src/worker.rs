@@ -1,9 +1,10 @@
 //! The loop that drives the groups of one worker.
 //!
-//! **One pass** takes everything that is queued: commands, messages, and reports of the log. Commands are evaluated one by one, and
-//! all effects on a group in the pass become one entry. Then every group that was touched outputs what Raft has ready; all
-//! records go to the log as one batch; committed entries are applied in one call; and pending replies are sent. Nothing ever waits
-//! for more to come: while a pass runs or the disk syncs, the work of the next pass gathers.
+//! **One pass** takes everything that is queued: commands, messages, and reports of the log. Commands are evaluated one
+//! by one, and all effects on a group in the pass become one entry. Then every group that was touched outputs what Raft
+//! has ready; all records go to the log as one batch; committed entries are applied in one call; and pending replies
+//! are sent. Nothing ever waits for more to come: while a pass runs or the disk syncs, the work of the next pass
+//! gathers.
 //!
 //! Only the loop touches groups and state machine, so neither needs a lock. It runs as a task on the
 //! same thread as the connections of its core: a command sent from there costs no wake-up of another thread, and all
@@ -25,7 +26,8 @@ use std::time::{Duration, Instant};
 /// The loop checks the log's health, and retries what failed, once in this many ticks.
 const DISK_TICKS: u32 = 4;
 
-/// How long a leader whose disk refuses writes waits for another replica to take over, before it reports the disk to clients.
+/// How long a leader whose disk refuses writes waits for another replica to take over, before it reports the disk to
+/// clients.
 const DISK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a stopping worker waits for the disk before it answers waiting commands with an unknown outcome.
@@ -297,8 +299,8 @@ impl<M: StateMachine> Worker<M> {
         };
         self.touched.retain(|touched| *touched != id);
         self.unapplied.retain(|committed| committed.group != id);
-        // The record must be queued before the machine is told: whoever then starts another replica syncs the log, and with it this
-        // record.
+        // The record must be queued before the machine is told: whoever then starts another replica syncs the log, and
+        // with it this record.
         if let Some(log) = self.log.as_ref().filter(|_| persistent) {
             log.submit(LogBatch { records: vec![LogRecord::Removed { group: id }], ..Default::default() });
         }
@@ -400,8 +402,8 @@ impl<M: StateMachine> Worker<M> {
         touch(&mut self.touched, group);
     }
 
-    /// Hands records to the log. The Readies in `awaiting_stage` are persisted as soon as the records survive the process, those in
-    /// `awaiting_fsync` when the log has the records, fsynced if `sync`.
+    /// Hands records to the log. The Readies in `awaiting_stage` are persisted as soon as the records survive the
+    /// process, those in `awaiting_fsync` when the log has the records, fsynced if `sync`.
     fn append(
         &mut self,
         records: Vec<LogRecord>,

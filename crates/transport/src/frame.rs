@@ -1,4 +1,4 @@
-//! What is on the wire after the handshake: frames, all numbers little-endian.
+//! Frames: what is on the wire after the handshake. All numbers are little-endian.
 //!
 //! ```text
 //! u32 length of what follows | u8 type | ...
@@ -12,23 +12,23 @@
 //!   7 end      | bytes
 //! ```
 //!
-//! A frame is no longer than [`FRAME_BYTES`]. What is longer is cut into pieces, which follow one another, with an end as
-//! the last one; put together they are a type and what belongs to it.
+//! A frame is no longer than [`FRAME_BYTES`]. A longer one is cut into pieces, which follow one another and finish with
+//! an end; put together, they are a type and its content.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::io;
 use tessera_types::UnixMillis;
 
-/// Longest frame, without its length.
+/// The length of the longest frame, not counting its length field.
 pub(crate) const FRAME_BYTES: usize = 16 << 20;
-/// Longest message, request or response when its pieces are put together. One write to a partition may have a gibibyte
-/// (`Limits::WRITE_BYTES_CEILING`), and what travels with it has to find room.
+/// The longest message, request or response when its pieces are put together. One write to a partition may have a
+/// gibibyte (`Limits::WRITE_BYTES_CEILING`), and this leaves room for what travels with it.
 pub(crate) const WHOLE_BYTES: usize = (1 << 30) + (64 << 20);
-/// Longest frame of a node without identity, which has no pieces either. It only asks to be let in.
+/// The longest frame of a node without identity, which may not send pieces. It only asks to be let in.
 pub(crate) const STRANGER_BYTES: usize = 64 << 10;
 /// How much is read from a connection at once.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes that a frame has beside its payload, at most.
+/// The largest number of bytes that a frame has in addition to its payload.
 pub(crate) const HEAD: usize = 16;
 
 const MESSAGE: u8 = 1;
@@ -125,35 +125,36 @@ pub(crate) fn alive(out: &mut BytesMut) {
     });
 }
 
-/// What comes in over a connection, and how much of it may be one frame.
+/// The input of a connection, with the limit of a frame.
 pub(crate) struct Input {
     pub(crate) bytes: BytesMut,
-    /// What has come in pieces so far.
+    /// The pieces that have arrived so far.
     pieces: BytesMut,
     frame_bytes: usize,
     whole_bytes: usize,
 }
 
 impl Input {
-    /// From a node of the cluster.
+    /// The input from a node of the cluster.
     pub(crate) fn of_node() -> Self {
         Self::new(FRAME_BYTES, WHOLE_BYTES)
     }
 
-    /// From a node without identity.
+    /// The input from a node without identity.
     pub(crate) fn of_stranger() -> Self {
         Self::new(STRANGER_BYTES, 0)
     }
 
     fn new(frame_bytes: usize, whole_bytes: usize) -> Self {
-        // Whenever its frames have been taken and it is made anew it gets as much as it was made with, and so much is read at once.
+        // Whenever its frames have been taken and it is made anew it gets as much as it was made with, and so much is
+        // read at once.
         Self { bytes: BytesMut::with_capacity(READ_BYTES), pieces: BytesMut::new(), frame_bytes, whole_bytes }
     }
 
     /// Takes a whole frame from the front, if there is one.
     ///
     /// # Errors
-    /// If that is no frame, or too long a one.
+    /// If the input is no frame, or the frame is too long.
     pub(crate) fn take(&mut self) -> io::Result<Option<Frame>> {
         loop {
             let Some(body) = self.take_body()? else { return Ok(None) };
@@ -187,7 +188,7 @@ impl Input {
             )));
         }
         if self.bytes.len() < 4 + length {
-            // A little at a time: what was announced need not come.
+            // The buffer grows little by little, because the announced bytes may never come.
             self.bytes.reserve((4 + length - self.bytes.len()).min(1 << 20));
             return Ok(None);
         }

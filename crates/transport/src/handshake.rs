@@ -1,5 +1,6 @@
-//! Who may talk to whom. Before anything else is read or answered, both ends prove that they know the cluster's secret,
-//! each by an HMAC over random numbers of both, so that what somebody overheard is of no use later or in the other direction:
+//! The handshake decides which nodes may talk to each other. Before anything else is read or answered, both ends prove
+//! that they know the cluster's secret, each by an HMAC over random numbers of both. So an overheard proof is of no use
+//! later or in the other direction:
 //!
 //! ```text
 //! the one that dials   "TESSERA" | u8 version | u128 cluster | u32 its node | u32 the node it means to reach
@@ -11,23 +12,23 @@
 //! the one that dials   u8 0
 //! ```
 //!
-//! **Versions.** The one that dials says which version the connection is to have; the other one takes it or refuses. A node takes its own version
-//! and the one before, and dials with the latter what has refused the former, so nodes of two versions that follow one another work
-//! together, and a cluster is upgraded node by node. Whoever changes what travels counts the version up, and sends over a connection of the version before
-//! what that version reads. Version 7 has log entries and checkpoints with records of ordered spaces; version 6 reads all others.
+//! **Versions.** The node that dials names the version of the connection; the other one accepts or refuses it. A node
+//! accepts its own version and the one before. If its own version is refused, it dials again with the one before. So
+//! nodes of two successive versions work together, and a cluster is upgraded node by node. A change of what travels
+//! increases the version; over a connection of the version before, only what that version reads may be sent. Version 7
+//! has log entries and checkpoints with records of ordered spaces; version 6 reads all others.
 //!
-//! Instead of a zero the other one may send a one, a u16 length, and the reason in words, and close. In place of the second zero it
-//! may send a three, a u16 length, the reason, and a proof over what comes before it: the one that dials was removed from the
-//! cluster. Each may say in its last
-//! message that the generation of the other one has been overtaken: a two in place of the zero, and a later number, in place
-//! of its own generation. Until it has seen the
-//! proof it says nothing of itself but which version it speaks. A node without identity, which wants to join, sends zeros
-//! for the cluster and for both nodes. Where no secret is set, the empty one proves nothing, and the cluster's id, which has
-//! 128 random bits, is what a node must know.
+//! Instead of a zero the other node may send a one, a u16 length and the reason in words, and close the connection.
+//! Instead of the second zero it may send a three, a u16 length, the reason, and a proof over these: the node that
+//! dials was removed from the cluster. Each node may say in its last message that the generation of the other one has
+//! been overtaken: it sends a two instead of the zero, and a later number instead of its own generation. Until a node
+//! has seen the proof it reveals nothing of itself but its version. A node without identity, which wants to join, sends
+//! zeros for the cluster and for both nodes. Without a secret the proof proves nothing, and a node must know the
+//! cluster's id, which has 128 random bits.
 //!
-//! So a node that was installed anew under an old address is not taken for the old one, and nodes of two clusters that
-//! were given one another's addresses refuse each other. What travels after the handshake is neither encrypted nor signed:
-//! whoever can change it on its way can take a connection over.
+//! So a node that was installed anew under an old address is not mistaken for the old one, and nodes of two clusters
+//! that were configured with each other's addresses refuse each other. What travels after the handshake is neither
+//! encrypted nor signed: somebody who can change it on its way can take a connection over.
 
 use crate::secret::{self, LENGTH, Secret};
 use crate::{Generation, Handler, Identity, Refusal};
@@ -44,10 +45,10 @@ pub(crate) const VERSIONS: RangeInclusive<u8> = 6..=7;
 /// Bytes of the first message.
 const HELLO: usize = 48 + LENGTH;
 
-/// That somebody may go on, and that somebody's generation has been overtaken.
+/// Verdicts: the other node may go on; its generation has been overtaken.
 const GO_ON: u8 = 0;
 const OVERTAKEN: u8 = 2;
-/// That somebody is refused, and that the reason is that it was removed from the cluster.
+/// Verdicts: the other node is refused; it is refused because it was removed from the cluster.
 const REFUSED: u8 = 1;
 const REMOVED: u8 = 3;
 
@@ -77,7 +78,7 @@ pub(crate) async fn introduce(
     stream.write_all(&hello).await?;
     let nonce = match read_answer::<LENGTH>(stream).await? {
         Answer::GoesOn { said, .. } => said,
-        // Nothing but the version is refused before the proof.
+        // Before the proof only the version is a reason to refuse.
         Answer::Refuses { reason, .. } => return Err(io::Error::new(io::ErrorKind::Unsupported, reason)),
     };
     stream.write_all(&secret.prove(&[DIALS, &hello, &nonce])).await?;
@@ -126,7 +127,7 @@ fn overtaken(by: NodeId) -> io::Error {
 
 async fn admit(handler: &Arc<dyn Handler>, node: NodeId, generation: Generation) -> Result<(), Refusal> {
     let handler = handler.clone();
-    // What is news is written to the disk first.
+    // A new generation of the other node is stored first.
     let admitted = tokio::task::spawn_blocking(move || handler.admits(node, generation)).await;
     admitted.unwrap_or_else(|error| Err(Refusal::Failed(error.to_string())))
 }
@@ -137,7 +138,7 @@ enum Answer<const BYTES: usize> {
     Refuses { verdict: u8, reason: String },
 }
 
-/// Reads a verdict, and what belongs to it or the reason for a refusal.
+/// Reads a verdict with its content, or the reason for a refusal.
 async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<Answer<BYTES>> {
     let verdict = stream.read_u8().await?;
     if [GO_ON, OVERTAKEN].contains(&verdict) {
@@ -150,7 +151,7 @@ async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<A
     Ok(Answer::Refuses { verdict, reason: String::from_utf8_lossy(&reason).into_owned() })
 }
 
-/// Hears who dials. Returns the node, `None` for one without identity.
+/// Accepts a handshake. Returns the node that dials; `None` for a node without identity.
 pub(crate) async fn receive(
     stream: &mut TcpStream,
     secret: &Secret,
@@ -159,7 +160,7 @@ pub(crate) async fn receive(
     handler: &Arc<dyn Handler>,
 ) -> io::Result<Option<NodeId>> {
     let mut hello = [0; HELLO];
-    // Another program's first words may be fewer.
+    // The first message of another program may be shorter.
     stream.read_exact(&mut hello[..8]).await?;
     if hello[..7] != *MAGIC {
         return refuse(stream, "this port is for other nodes of the cluster; clients use others".into()).await;
@@ -231,7 +232,7 @@ pub(crate) async fn receive(
     Ok(Some(from))
 }
 
-/// What is said of a node that the catalog has not any more: numbers of nodes are given once.
+/// The reason for refusing a node that the catalog no longer has; numbers of nodes are given only once.
 pub(crate) fn removed(node: NodeId) -> String {
     format!("node {node} was removed from this cluster; with an empty data directory it may join as a new one")
 }

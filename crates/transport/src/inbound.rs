@@ -15,17 +15,17 @@ use tokio::sync::{Notify, Semaphore};
 
 /// How long a node may take to introduce itself.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long a node without identity may take for all that it wants.
+/// How long the connection of a node without identity may last.
 const STRANGER: Duration = Duration::from_secs(60);
-/// A node that has been silent for so long on a connection is not at its other end; one that lives says so far more often.
+/// A connection that was silent for this long has no live node at its other end; a live node reports far more often.
 const IDLE: Duration = Duration::from_secs(10);
-/// Connections at one time of those who have not introduced themselves, or are strangers.
+/// The largest number of connections that have not introduced themselves or have no identity.
 const STRANGERS: usize = 64;
-/// Connections at one time of nodes of the cluster.
+/// The largest number of connections from nodes of the cluster.
 const CONNECTIONS: usize = 1_024;
-/// Bytes of answers that may wait for a node to read them; until then no more of its requests are read.
+/// When this many bytes of answers wait for a node to read them, no more of its requests are read.
 const ANSWER_BYTES: usize = 256 << 20;
-/// How long to wait when no connection can be taken, such as for lack of file descriptors.
+/// How long to wait when no connection can be accepted, for example because there are no file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
@@ -82,7 +82,7 @@ struct Answers {
     wake: Notify,
     /// Requests that are not answered yet.
     under_way: AtomicUsize,
-    /// Told when there are fewer answers, or fewer requests without one.
+    /// Notified when there are fewer waiting answers, or fewer unanswered requests.
     room: Notify,
 }
 
@@ -97,7 +97,8 @@ impl Answers {
     }
 }
 
-/// An answer that somebody waits for. If whatever makes it ends without one, as a panic does, it says so.
+/// An answer that another node waits for. If its future ends without an answer, because of a panic for example, the
+/// other node is told that it failed.
 struct Owed {
     answers: Arc<Answers>,
     number: u64,
@@ -134,7 +135,7 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
         let mut input = if from.is_some() { Input::of_node() } else { Input::of_stranger() };
         let mut messages = Vec::new();
         loop {
-            // A stranger's time is limited as a whole.
+            // The connection of a node without identity has a limited time as a whole.
             let idle = if from.is_some() { IDLE } else { STRANGER };
             let read = tokio::time::timeout(idle, reader.read_buf(&mut input.bytes)).await;
             if read.map_err(|_| timed_out())?? == 0 {
@@ -153,7 +154,7 @@ async fn connection(transport: Arc<Transport>, stream: TcpStream, from: Option<N
                     }
                     (Frame::Alive { clock }, from) => {
                         if let Some(node) = from {
-                            // It hears why when it dials again.
+                            // The node is told why when it dials again.
                             if !transport.handler.is_known(node) {
                                 return Err(io::Error::other(handshake::removed(node)));
                             }

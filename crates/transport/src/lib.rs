@@ -1,7 +1,8 @@
 //! Connections between the nodes of a cluster: messages that may get lost, and requests that are answered.
 //!
-//! Every node dials every other one, and sends all it has for it over that one connection; answers come back on it. What
-//! has queued while a write was under way goes out with the next one. What travels is opaque here.
+//! Every node dials every other one, and sends everything for that node over this one connection, on which the answers
+//! come back. Frames that queue while a write is under way go out with the next write. The content of messages is
+//! opaque here.
 //!
 //! Read first: [`Transport`], then [`frame`] (what is on the wire) and [`handshake`] (who may talk to whom).
 
@@ -30,41 +31,42 @@ use tessera_types::monotonic_millis;
 use tessera_types::{ClusterId, NodeId};
 use tokio::net::TcpListener;
 
-/// Requests of one node to another that may be without an answer at one time; who wants to ask more is told that it was not
-/// asked.
+/// The largest number of requests of one node to another that may be unanswered at a time; further ones fail with
+/// [`RequestFailure::NotSent`].
 const REQUESTS_UNDER_WAY: usize = 65_536;
-/// How long an answer is waited for. Longer than the longest thing that a node does for another one, which is to count which
-/// keys are asked for; a request of which nothing can come any more fails at once.
+/// How long a node waits for an answer. It is longer than the longest thing that a node does for another one, which is
+/// to count hot keys. A request that can no longer be answered fails at once.
 const ANSWER: Duration = Duration::from_secs(180);
 
-/// How often it is looked whether a node that is about to go has answered everything.
+/// How often a node checks whether another one, which is about to stop, has answered everything.
 const LAST_ANSWERS: Duration = Duration::from_millis(2);
 
-/// An answer that is on its way.
+/// The future of an answer.
 pub type Answer = Pin<Box<dyn Future<Output = Bytes> + Send>>;
 
-/// What a node does with what others send it.
+/// Handles what other nodes send.
 pub trait Handler: Send + Sync + 'static {
-    /// Takes the messages that came at one time, each with its kind. Must not wait.
+    /// Takes messages that arrived together, each with its kind. It must not wait.
     fn messages(&self, from: NodeId, messages: &mut Vec<(u8, Bytes)>);
 
-    /// Whether a node may be one of this cluster, as far as is known here. One that is not is told that it was removed, and
-    /// stops serving.
+    /// Whether a node may belong to this cluster, as far as this node knows. A node that does not is told that it was
+    /// removed, and stops serving.
     fn is_known(&self, node: NodeId) -> bool;
 
-    /// What there is to say to a node of that other cluster, beside that this is not its own.
+    /// An explanation for a node of that other cluster, in addition to that this is not its own.
     fn word_for(&self, _cluster: ClusterId) -> Option<String> {
         None
     }
 
-    /// Whether a node may come with a generation, which is on disk when this returns, so that no earlier one may come later.
-    /// Blocks.
+    /// Whether a node may connect with this generation. The generation is on disk when this returns, so that the node
+    /// cannot connect with an earlier one later. Blocks.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Why it may not connect.
     fn admits(&self, node: NodeId, generation: Generation) -> Result<(), Refusal>;
 
-    /// Another node knows a later generation of this one than it has: what this node has on its disk is older than what it had.
+    /// Another node has seen a later generation of this node than its present one: this node's disk is older than the
+    /// data that it had.
     fn is_overtaken(&self, by: NodeId, known: u64);
 
     /// Another node says that this one was removed from the cluster.
@@ -73,14 +75,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
 
-    /// A node has told what its clock says; see [`Transport::clock_distance`].
+    /// A node has reported its clock; see [`Transport::clock_distance`].
     fn clock_heard(&self) {}
 
     /// A node can be reached now, after it could not.
     fn connected(&self, _node: NodeId) {}
 }
 
-/// Why a node may not come.
+/// Why a node may not connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A generation of that number was here, and this one does not come after it.
@@ -88,16 +90,17 @@ pub enum Refusal {
         /// The number of the latest start that was seen.
         known: u64,
     },
-    /// It could not be written down.
+    /// Its generation could not be stored.
     Failed(String),
 }
 
-/// Which start of a node this is. Starts are counted in the data directory, so an older copy of it counts from where it was.
+/// A generation: the number of a node's start. Starts are counted in the data directory, so an older copy of it
+/// continues from an earlier number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Generation {
     /// How many starts there were, this one included.
     pub number: u64,
-    /// A random number: two starts that go on from the same copy have the same number.
+    /// A random number, which tells apart two starts from the same copy, because these have equal numbers.
     pub start: u64,
 }
 
@@ -107,7 +110,7 @@ impl Generation {
     }
 
     /// # Panics
-    /// If these are not 16 bytes.
+    /// If the slice does not have 16 bytes.
     fn of_bytes(bytes: &[u8]) -> Self {
         let word = u128::from_le_bytes(bytes.try_into().expect("sixteen bytes"));
         Self { number: word as u64, start: (word >> 64) as u64 }
@@ -129,19 +132,20 @@ pub struct Identity {
 pub struct Transport {
     identity: Identity,
     secret: Secret,
-    /// Of the protocol between nodes, those that this node speaks.
+    /// The versions of the protocol between nodes that this node speaks.
     versions: RangeInclusive<u8>,
     handler: Arc<dyn Handler>,
-    /// How long an answer is waited for.
+    /// How long this node waits for an answer.
     patience: Duration,
     peers: RwLock<HashMap<NodeId, Arc<Peer>>>,
-    /// Where connections live.
+    /// The runtime on which the connections live.
     runtime: OnceLock<tokio::runtime::Handle>,
     began: Instant,
 }
 
 impl Transport {
-    /// A transport without connections, which takes what comes to `handler`. All nodes of the cluster know the same `secret`.
+    /// A transport without connections, which passes what arrives to `handler`. All nodes of the cluster know the same
+    /// `secret`.
     pub fn new(identity: Identity, secret: Secret, handler: Arc<dyn Handler>) -> Arc<Self> {
         Arc::new(Self::with_patience(identity, secret, handler, ANSWER))
     }
@@ -157,17 +161,17 @@ impl Transport {
         self.identity
     }
 
-    /// Takes connections from other nodes until the future is dropped, and makes those to them on the same runtime.
+    /// Accepts connections from other nodes until the future is dropped, and dials other nodes on the same runtime.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If it is called outside of a tokio runtime.
     pub fn serve(self: Arc<Self>, listener: TcpListener) -> impl Future<Output = ()> + Send {
         let _ = self.runtime.set(tokio::runtime::Handle::current());
         inbound::serve(self, listener)
     }
 
-    /// Makes the nodes that this one talks to those given, each under its address `HOST:PORT`. A node that comes back
-    /// under another address is dialled there from now on. Does nothing yet before it serves.
+    /// Sets the other nodes, each with its address `HOST:PORT`. A node whose address has changed is dialled at the new
+    /// one from now on. Takes effect only once the transport serves.
     pub fn set_peers(self: &Arc<Self>, addresses: &HashMap<NodeId, String>) {
         let Some(runtime) = self.runtime.get() else { return };
         let mut peers = self.peers.write();
@@ -194,7 +198,7 @@ impl Transport {
         self.peers.read().get(&node).cloned()
     }
 
-    /// Sends messages of one kind, each of which `write` appends. They may get lost, but none stays behind a later one.
+    /// Sends messages of one kind, each of which `write` appends. They may get lost, but they are not reordered.
     pub fn send<M>(&self, to: NodeId, kind: u8, messages: &[M], write: impl Fn(&M, &mut BytesMut)) {
         if let Some(peer) = self.peer(to) {
             peer.send(kind, messages, write);
@@ -208,8 +212,8 @@ impl Transport {
         }
     }
 
-    /// Asks a node nothing more, until it is connected anew: further requests are [`RequestFailure::NotSent`]. Returns when those
-    /// that it was asked are answered or lost.
+    /// Sends a node no more requests until it is connected again: further requests fail with
+    /// [`RequestFailure::NotSent`]. Returns when the earlier ones are answered or lost.
     pub async fn ask_no_more(&self, node: NodeId) {
         let Some(peer) = self.peer(node) else { return };
         peer.ask_no_more();
@@ -218,7 +222,7 @@ impl Transport {
         }
     }
 
-    /// Asks another node.
+    /// Sends a request to another node and waits for the answer.
     ///
     /// Cancellation: the request may still be carried out.
     ///
@@ -229,12 +233,13 @@ impl Transport {
         peer.request(service, payload).await
     }
 
-    /// How long ago another node was last heard of; `None` for one that was not heard of since this one started.
+    /// How long ago another node was last heard from; `None` if it was not heard from since this one started.
     pub fn silence(&self, node: NodeId) -> Option<Duration> {
         self.peer(node)?.silence()
     }
 
-    /// By how many milliseconds another node's clock is ahead of [`monotonic_millis`] of this process, as far as was heard.
+    /// By how many milliseconds another node's clock is ahead of this process' [`monotonic_millis`], by what the node
+    /// has reported.
     pub fn clock_distance(&self, node: NodeId) -> Option<i64> {
         self.peer(node)?.clock_distance()
     }
@@ -246,8 +251,8 @@ impl Transport {
         }
     }
 
-    /// The version of the protocol that this node and another one speak: that of the older of the two. `None` if it could not be
-    /// reached yet.
+    /// The version of the protocol that this node and another one speak: that of the older of the two. `None` if it
+    /// could not be reached yet.
     pub fn version_with(&self, node: NodeId) -> Option<u8> {
         self.peer(node)?.version()
     }
@@ -264,10 +269,10 @@ impl Transport {
     }
 }
 
-/// Asks a node of a cluster that this node does not belong to yet.
+/// Sends a request to a node of a cluster to which this node does not belong yet.
 ///
 /// # Errors
-/// If the node cannot be reached, or refuses, or does not know the secret.
+/// If the node cannot be reached, refuses, or does not know the secret.
 pub async fn ask_stranger(address: &str, secret: &Secret, service: u8, payload: &[u8]) -> Result<Bytes, String> {
     outbound::ask_stranger(address, secret, service, payload).await
 }

@@ -15,17 +15,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 
-/// Bytes that may wait for a node; what is sent beyond is lost.
+/// Bytes that may wait for a node; further messages are dropped.
 const QUEUE_BYTES: usize = 256 << 20;
 /// How long dialling and the handshake may take.
 const DIAL: Duration = Duration::from_secs(2);
 /// How long to wait before a node that could not be reached is dialled again.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often another node is told that this one lives, and says so of itself.
+/// How often two nodes report to each other that they are alive.
 const ALIVE: Duration = Duration::from_millis(500);
-/// How many of the latest messages about a node's clock are kept. The one that took the least time to come counts.
+/// How many of a node's latest reports of its clock are kept. The one that took the least time to arrive counts.
 const CLOCKS: usize = 4;
-/// A connection on which nothing has come for so long is of no use: whoever waits for an answer is told.
+/// A connection on which nothing has arrived for this long is dead: requests that wait for an answer fail.
 const DEAD: Duration = Duration::from_secs(2);
 
 /// Why a request has no answer.
@@ -44,17 +44,17 @@ pub(crate) struct Peer {
     secret: Secret,
     versions: RangeInclusive<u8>,
     node: NodeId,
-    /// How long an answer is waited for.
+    /// How long a request waits for its answer.
     patience: Duration,
     state: Mutex<State>,
     wake: Notify,
     began: Instant,
     was_tried: AtomicBool,
-    /// The version of the connection that there was last; zero before the first.
+    /// The version of the latest connection; zero before the first one.
     version: AtomicU8,
-    /// When it was last heard of, in milliseconds after `began`, plus one.
+    /// When the node was last heard from, in milliseconds after `began`, plus one.
     heard: AtomicU64,
-    /// How far its clock was from this process' monotonic one, the last few times that it told.
+    /// How far the node's clock was ahead of this process' monotonic clock, in its last few reports.
     clocks: Mutex<VecDeque<i64>>,
 }
 
@@ -65,10 +65,10 @@ struct State {
     next_number: u64,
     /// Requests below this number have been handed to the connection.
     handed_over: u64,
-    /// The next number at some times, oldest first: requests below it are at least that old.
+    /// The next request number at some times, oldest first: requests below such a number are at least that old.
     ages: VecDeque<(Instant, u64)>,
     is_connected: bool,
-    /// It is about to go, and is asked nothing more over this connection.
+    /// Whether the node is about to stop, and gets no more requests over this connection.
     is_leaving: bool,
     is_closed: bool,
 }
@@ -109,7 +109,7 @@ impl Peer {
         }
     }
 
-    /// Asks nothing more until there is another connection.
+    /// Sends no more requests until there is another connection.
     pub(crate) fn ask_no_more(&self) {
         self.state.lock().is_leaving = true;
     }
@@ -157,7 +157,8 @@ impl Peer {
 
     pub(crate) fn send<M>(&self, kind: u8, messages: &[M], write: impl Fn(&M, &mut BytesMut)) {
         let mut state = self.state.lock();
-        // Nothing is kept for a node that cannot be reached: it is told the news when it can.
+        // Messages for a node that cannot be reached are dropped; it is brought up to date when it can be reached
+        // again.
         if !state.is_connected || state.queue.len() > QUEUE_BYTES {
             return;
         }
@@ -190,7 +191,7 @@ impl Peer {
         receiver.await.unwrap_or(Err(RequestFailure::Lost))
     }
 
-    /// Ends the waiting of those whose answers have not come for too long.
+    /// Fails requests that have waited too long for their answers.
     fn lose_what_is_old(&self) {
         let mut state = self.state.lock();
         let now = (Instant::now(), state.next_number);
@@ -199,7 +200,7 @@ impl Peer {
         while let Some((_, number)) = state.ages.pop_front_if(|(at, _)| at.elapsed() >= self.patience) {
             first_in_time = number;
         }
-        // Whoever waits hears of it when the other end of the channel goes.
+        // Dropping the sender fails the request.
         state.waiting.retain(|number, _| *number >= first_in_time);
     }
 
@@ -211,7 +212,7 @@ impl Peer {
         state.is_connected = true;
     }
 
-    /// Tells all who wait what is known of their requests.
+    /// Fails all waiting requests, and says of each whether it may have been carried out.
     fn disconnected(&self) {
         let mut state = self.state.lock();
         state.is_connected = false;
@@ -309,7 +310,7 @@ async fn talk(peer: &Peer, stream: TcpStream, handler: &dyn Handler) -> io::Resu
     };
     let write = async {
         let mut output = BytesMut::new();
-        // Before all else: whoever hears a vote of this node has heard its clock.
+        // The clock is reported first, so that a node which receives a vote of this node knows its clock.
         frame::alive(&mut output);
         writer.write_all(&output).await?;
         output.clear();

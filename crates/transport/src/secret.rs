@@ -1,4 +1,5 @@
-//! The secret that the nodes of a cluster share, and how one proves to another that it knows it without telling it.
+//! The secret that the nodes of a cluster share, and how a node proves to another one that it knows the secret, without
+//! revealing it.
 
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -7,7 +8,7 @@ use std::{fmt, io};
 /// Bytes of a nonce, and of a proof.
 pub(crate) const LENGTH: usize = 32;
 
-/// What all nodes of a cluster know and nobody else does. Where there is none, the empty one takes its place, which
+/// The secret, which all nodes of a cluster know and nobody else does. Without one, the empty secret is used, which
 /// everybody knows.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
@@ -18,7 +19,8 @@ impl Secret {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// HMAC-SHA256 over all parts, one behind the other. Their lengths are fixed, so no two lists of parts look alike.
+    /// HMAC-SHA256 over all parts in sequence. Their lengths are fixed, so different lists of parts have different
+    /// bytes.
     pub(crate) fn prove(&self, parts: &[&[u8]]) -> [u8; LENGTH] {
         let tag = hmac::sign(&self.0, &parts.concat());
         tag.as_ref().try_into().expect("an HMAC-SHA256 has 32 bytes")
@@ -36,7 +38,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A number that was never used before and that nobody can guess.
+/// A random number that was never used before and that nobody can guess.
 pub(crate) fn nonce() -> io::Result<[u8; LENGTH]> {
     let mut nonce = [0; LENGTH];
     SystemRandom::new().fill(&mut nonce).map_err(|_| io::Error::other("the system gives no random numbers"))?;

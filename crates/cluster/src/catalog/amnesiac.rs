@@ -1,16 +1,17 @@
 //! Amnesiac replicas: those that may have forgotten their votes and promises, and what becomes of them.
 //!
-//! Such a replica takes part in nothing until the catalog has decided, and the content of its disk stays. As soon as another
-//! replica leads and serves, that one has everything that counts, and a new replica takes the amnesiac's place. If the other
-//! replicas are no majority, no one can have more than all amnesiac replicas have together:
+//! Such a replica takes part in nothing until the catalog has decided, and the content of its disk stays. As soon as
+//! another replica leads and serves, that one has everything that counts, and a new replica takes the amnesiac's place.
+//! If the other replicas are no majority, no one can have more than all amnesiac replicas have together:
 //!
 //! - a table without a log begins anew, empty;
 //! - in a table with a log, as many amnesiac replicas as a majority lacks are readmitted with what their disks hold: data
 //!   replicas before witnesses, and of these the ones with the longest logs. No more are readmitted, so that the replicas that
 //!   have not forgotten anything have a say in who leads.
 //!
-//! A replica from an older copy of its node's data lacks what it had acknowledged, however durable that was. It is never
-//! readmitted automatically: the group waits until other replicas come, or until an operator says that the older data counts.
+//! A replica from an older copy of its node's data lacks what it had acknowledged, however durable that was. It is
+//! never readmitted automatically: the group waits until other replicas come, or until an operator says that the older
+//! data counts.
 
 use super::{Catalog, Placement};
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,8 @@ impl Placement {
         self.amnesiac.iter().any(|amnesiac| amnesiac.is_overtaken)
     }
 
-    /// Whether a leader decides about this replica. One that is about to be removed is not replaced, and waits until it is removed.
+    /// Whether a leader decides about this replica. One that is about to be removed is not replaced, and waits until it
+    /// is removed.
     fn is_decided_by_leader(&self, amnesiac: &Amnesiac) -> bool {
         amnesiac.is_readmitted || self.target.contains(&amnesiac.replica)
     }

@@ -15,7 +15,8 @@ pub enum CatalogCommand {
         name: String,
         schema: TableSchema,
         settings: TableSettings,
-        /// Nodes that are not there now, as the node knows that leads the catalog: the table gets no replicas on them yet.
+        /// Nodes that are not there now, as the node knows that leads the catalog: the table gets no replicas on them
+        /// yet.
         #[serde(default)]
         absent: BTreeSet<NodeId>,
     },
@@ -121,7 +122,8 @@ pub enum CatalogCommand {
     RemoveNode {
         node: NodeId,
     },
-    /// Wants a partition's replicas on these nodes; the first is to lead. Two replicas may have a witness for the third vote.
+    /// Wants a partition's replicas on these nodes; the first is to lead. Two replicas may have a witness for the third
+    /// vote.
     Place {
         table: TableId,
         partition: u32,

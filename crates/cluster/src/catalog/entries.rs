@@ -1,21 +1,22 @@
-//! What is known of nodes, tables and partitions.
+//! The catalog's entries: nodes, tables and placements.
 
 use super::{Amnesiac, Indexes, SharedList, Split};
 use crate::rules::{Rule, holds};
 use serde::{Deserialize, Serialize};
 use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
 
-/// Where a node is: addresses, each as `HOST:PORT`, and what it shares its fate with.
+/// Where a node is: its addresses, each as `HOST:PORT`, and its zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// For other nodes.
+    /// The address for other nodes.
     pub peer: String,
     pub redis: String,
     pub admin: String,
-    /// For clients of Apache Pegasus; empty if there is no such port.
+    /// The address for clients of Apache Pegasus; empty if there is no such port.
     #[serde(default)]
     pub pegasus: String,
-    /// A rack, a room, a data centre: replicas are kept apart by it. Empty for a zone of its own.
+    /// A rack, a room or a data centre: nodes of one zone are likely to fail together, so replicas are kept in
+    /// different zones. Empty for a zone of its own.
     #[serde(default)]
     pub zone: String,
 }
@@ -24,18 +25,19 @@ pub struct Site {
 pub struct NodeEntry {
     pub id: NodeId,
     pub site: Site,
-    /// Its replicas are to move elsewhere.
+    /// Whether the node is being drained: its replicas move to other nodes.
     #[serde(default)]
     pub is_draining: bool,
-    /// It was let in and has not been heard of since. It gets no replicas, and its copy of the catalog no vote.
+    /// Whether it was let in and has not been heard from since. It gets no replicas, and its copy of the catalog gets
+    /// no vote.
     #[serde(default)]
     pub is_expected: bool,
-    /// What it asked to be let in with, as long as it is expected.
+    /// The token with which it asked to be let in, as long as it is expected.
     #[serde(default)]
     pub(super) token: Option<JoinToken>,
 }
 
-/// What a node that wants to join makes up, so that it gets the same number when it has to ask again.
+/// A random token of a node that wants to join, by which it gets the same number if it has to ask again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JoinToken(pub String);
@@ -55,8 +57,8 @@ pub struct Placement {
     /// [Amnesiac](super::amnesiac) replicas, as long as the group has no leader.
     #[serde(default, rename = "lost")]
     pub(super) amnesiac: Vec<Amnesiac>,
-    /// Replicas that a move would have made members, before it was given up. Until the group's leader has reported its members,
-    /// these replicas may be members, so their nodes keep them.
+    /// Replicas that a move would have made members, before it was given up. Until the group's leader has reported its
+    /// members, these replicas may be members, so their nodes keep them.
     #[serde(default)]
     pub(super) given_up: Vec<ReplicaId>,
     /// Counts the changes of `target`.
@@ -77,8 +79,8 @@ impl Placement {
         target != current || !self.given_up.is_empty()
     }
 
-    /// A leader that knew this version of the placement reports the group's members. If the target has changed since, the group may
-    /// have other members by now, and the report is ignored.
+    /// A leader that knew this version of the placement reports the group's members. If the target has changed since,
+    /// the group may have other members by now, and the report is ignored.
     pub(super) fn moved(&mut self, members: &[ReplicaId], version: u64) {
         if version != self.version {
             return;
@@ -116,7 +118,7 @@ pub struct TableEntry {
     pub schema: TableSchema,
     pub settings: TableSettings,
     pub state: TableState,
-    /// By partition.
+    /// The placements of its partitions, in their order.
     pub placement: SharedList<Placement>,
     #[serde(default)]
     pub split: Option<Split>,
@@ -146,9 +148,9 @@ impl TableEntry {
 #[serde(rename_all = "lowercase", tag = "is")]
 pub enum TableState {
     Active,
-    /// Takes what another one is split into, and its place when it has all; out of reach until then.
+    /// Another table is being split into this one. Clients cannot reach it until it replaces that table.
     Growing,
-    /// Out of reach, with its records kept until `purge_at`.
+    /// Clients cannot reach it; its records are kept until `purge_at`.
     Dropped {
         purge_at: UnixMillis,
     },

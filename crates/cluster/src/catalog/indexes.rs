@@ -1,11 +1,12 @@
-//! The secondary indexes of a table of documents: which there are to be. How far the partitions are with them they know themselves.
+//! The secondary indexes that a table of documents should have. How far an index is built is known to the partitions
+//! themselves.
 
 use super::CatalogError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tessera_types::Space;
 
-/// The most indexes that a table may have at one time. Each write looks at all of them.
+/// The largest number of indexes of a table. Each write looks at all of them.
 const MOST: usize = 128;
 /// The longest definition, in bytes of its text.
 const DEFINITION_BYTES: usize = 1 << 20;
@@ -13,7 +14,8 @@ const DEFINITION_BYTES: usize = 1 << 20;
 /// See the [module](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Indexes {
-    /// How many were ever made: none gets the number of an earlier one, whose entries may still be somewhere.
+    /// How many indexes were ever made: no index gets the number of an earlier one, whose entries may still exist in
+    /// some partition.
     #[serde(default)]
     made: u32,
     #[serde(default)]
@@ -24,12 +26,12 @@ pub struct Indexes {
 pub struct IndexEntry {
     /// The space of each partition that has the index.
     pub space: u32,
-    /// What it holds of a document, as whoever evaluates it writes that down.
+    /// What the index holds of a document, in the form of the code that evaluates it.
     pub definition: String,
 }
 
 impl Indexes {
-    /// Whether there never was one.
+    /// Whether the table never had an index.
     pub fn is_unused(&self) -> bool {
         self.made == 0
     }
@@ -42,7 +44,8 @@ impl Indexes {
         self.by_name.iter().map(|(name, index)| (name.as_str(), index))
     }
 
-    /// Whether the index with this space is known to have been dropped. One that was made later than what is known here is not.
+    /// Whether the index with this space is known to have been dropped. An index that this copy of the catalog does not
+    /// know yet is not.
     pub fn is_dropped(&self, space: Space) -> bool {
         space.0 < Space::FIRST_INDEX.0 + self.made && !self.by_name.values().any(|index| index.space == space.0)
     }

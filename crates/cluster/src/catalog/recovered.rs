@@ -1,30 +1,30 @@
-//! How the catalog goes on when nodes that made up a majority are gone for good, by an operator's word. What is decided, and why,
-//! is in [`crate::recovery`].
+//! How the catalog continues without nodes that are gone for good, when an operator has decided so. [`crate::recovery`]
+//! makes the decisions and explains them.
 
 use super::{Catalog, Placement};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use tessera_types::{ClusterId, NodeId, ReplicaId, TableId, UnixMillis};
 
-/// That somebody had the cluster go on without nodes that are lost, and what came of it.
+/// A recovery: without which nodes an operator let the cluster continue, and the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryNote {
     pub at: UnixMillis,
     pub lost: Vec<NodeId>,
-    /// The name that the cluster had before. Who still has it was not there.
+    /// The name that the cluster had before. A node that still has this name did not take part in the recovery.
     pub from: ClusterId,
-    /// Partitions that went on with one replica, since most of the others were lost.
+    /// The number of partitions that continued with one replica, because most of the others were lost.
     pub alone: usize,
-    /// How many of these may lack what was acknowledged.
+    /// How many of these may lack acknowledged writes.
     pub may_lack: usize,
-    /// Partitions of which nothing was left.
+    /// The number of partitions of which no records were left.
     pub begun_anew: usize,
 }
 
-/// What becomes of a partition.
+/// The outcome for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// A majority of its replicas is left.
+    /// A majority of its replicas remains.
     Keeps,
     /// This replica is its only member from now on.
     Alone(ReplicaId),
@@ -32,7 +32,7 @@ pub(crate) enum Fate {
     Anew(NodeId),
 }
 
-/// Incarnations that are left out, since the nodes that are lost may have heard of some that are not known here.
+/// How many incarnations are skipped, because the lost nodes may have heard of some that are not known here.
 const UNKNOWN_INCARNATIONS: u32 = 1 << 16;
 
 impl Placement {
@@ -40,7 +40,7 @@ impl Placement {
         Self { version: self.version + 1, ..Self::of_initial_members(vec![replica]) }
     }
 
-    /// Wants nothing on nodes that are lost. Those that lead the group make that so.
+    /// Removes lost nodes from the target members; the group's leader then changes its members accordingly.
     fn without(&mut self, lost: &BTreeSet<NodeId>) {
         let is_left = |replica: &ReplicaId| !lost.contains(&replica.node);
         let mut target: Vec<_> = self.target.iter().copied().filter(is_left).collect();
@@ -56,8 +56,8 @@ impl Placement {
 }
 
 impl Catalog {
-    /// Forgets nodes that are lost, and has each partition go on as was decided, in the order of tables and partitions.
-    /// `incarnation` is that of the catalog's replicas from now on.
+    /// Removes the lost nodes, and applies the decision for each partition, in the order of tables and partitions. The
+    /// catalog's replicas have `incarnation` from now on.
     pub(crate) fn go_on_without(
         &mut self,
         lost: &BTreeSet<NodeId>,
@@ -83,7 +83,7 @@ impl Catalog {
         self.recoveries.push(note);
     }
 
-    /// What operators had the cluster go on without, the latest last.
+    /// The recoveries that operators decided, the latest last.
     pub fn recoveries(&self) -> &[RecoveryNote] {
         &self.recoveries
     }

@@ -1,8 +1,8 @@
-//! A list whose copies share what is equal in them.
+//! A list whose copies share their equal parts.
 //!
-//! Whoever follows the catalog keeps a copy of it, and every command changes it: mostly one partition of one table, of which there
-//! may be thousands. So a copy costs a pointer for each [`CHUNK`] of elements, and a change copies the chunk that it is in, if
-//! others have that too. Lists that share their chunks are compared without looking into them.
+//! Code that follows the catalog keeps a copy of it, and every command changes the catalog: mostly one partition of one
+//! table, which may have thousands. So a copy costs a pointer for each [`CHUNK`] of elements, and a change copies only
+//! its chunk, if another list shares that. Shared chunks are compared without looking into them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::iter::FlatMap;
@@ -10,13 +10,14 @@ use std::ops::Index;
 use std::slice;
 use std::sync::Arc;
 
-/// Elements of a chunk: as many as there are chunks in a list of 4,096, so that copying one of either costs about the same.
+/// Elements of a chunk: as many as there are chunks in a list of 4,096, so that copying one of either costs about the
+/// same.
 const CHUNK: usize = 64;
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedList<T> {
-    /// All have [`CHUNK`] elements but the last one, which has at least one.
+    /// All chunks have [`CHUNK`] elements, except the last one, which has at least one.
     chunks: Vec<Arc<Vec<T>>>,
 }
 

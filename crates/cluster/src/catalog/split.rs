@@ -1,13 +1,14 @@
 //! Splitting a table into twice as many partitions, under load.
 //!
-//! Beside the table another one grows that nobody can reach yet. The keys of an old partition belong to two new ones. Its
-//! leader copies what it has, and what is written meanwhile, and says so when it has caught up. When all have, every old
-//! partition is *sealed*: a record in its log says that it takes no requests any more, whoever leads it. When the last of
-//! them has copied all that it ever took, the new table takes the old one's place, name and number.
+//! Beside the table another one grows, which no client can reach yet. The keys of an old partition belong to two new
+//! ones. The leader of the old partition copies its records, and what is written meanwhile, and reports when it has
+//! caught up. When all leaders have caught up, every old partition is *sealed*: a record in its log says that it takes
+//! no more requests, whoever leads it. When the last of them has copied everything that it ever accepted, the new table
+//! takes the old one's place, name and number.
 //!
-//! The catalog decides who copies. A leader that begins says so first; from then on no earlier one can end. One that ends
-//! says so; from then on none can begin, which would clear what is there. For the copying itself see `tessera_store`'s
-//! module `split`.
+//! The catalog decides which leader copies. A leader reports before it begins to copy; from then on no earlier leader
+//! can report the end. A leader reports when it has copied everything; from then on no other one can begin, which would
+//! clear the new partitions. The copying itself is in the module `split` beside the driver.
 
 use super::{Catalog, CatalogError, SharedList, TableEntry, TableState};
 use serde::{Deserialize, Serialize};
@@ -15,17 +16,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tessera_types::{Limits, NodeId, Partitioner, REDIS_SLOTS, TableId, TableSchema};
 
-/// A table on its way to twice the partitions.
+/// A table that is being split into twice as many partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     pub into: TableId,
-    /// By partition of the old table.
+    /// The state of each partition of the old table.
     pub copies: SharedList<CopyState>,
-    /// Partitions are being sealed: there is no way back.
+    /// Whether the partitions are being sealed; then the split can no longer be cancelled.
     pub takes_effect: bool,
 }
 
-/// How far a partition is copied.
+/// How far the copy of a partition is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyState {
@@ -35,13 +36,13 @@ pub enum CopyState {
     Done,
 }
 
-/// What a partition's leader says of its copy.
+/// The report of a partition's leader about its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyReport {
     Begun,
     CaughtUp,
-    /// The partition is sealed, and all it took is copied.
+    /// The partition is sealed, and everything that it accepted is copied.
     Done,
 }
 
@@ -118,7 +119,7 @@ impl Catalog {
         Ok(id)
     }
 
-    /// The table that has grown takes the place of the one that was split.
+    /// The new table replaces the one that was split.
     fn take_place(&mut self, old: TableId) {
         let Some(old) = self.tables.remove(&old) else { return };
         let Some(into) = old.split.as_ref().and_then(|split| self.get_mut(split.into)) else { return };

@@ -240,8 +240,8 @@ fn what_a_move_added_does_not_keep_what_it_replaces() {
     assert_eq!(next_step(&group, &placement, &present([1, 2, 3])), remove, "there were two copies before");
 }
 
-/// A group takes in no witness while a voter stays that lacks entries: it once waited for ever for one that was never to come back,
-/// since a leader that goes kept all that were to go with it.
+/// A group takes in no witness while a voter stays that lacks entries: it once waited for ever for one that was never
+/// to come back, since a leader that goes kept all that were to go with it.
 #[test]
 fn who_is_not_there_goes_before_a_leader_that_goes() {
     // The first node's replica has forgotten its votes, and another one is to take its place; node 2 leads and is to go.

@@ -1,18 +1,18 @@
-//! Evening out what counts do not: bytes on nodes, and the work of leading.
+//! Balances bytes and leader load once the counts of replicas and leaders are even.
 //!
-//! Two partitions of a table trade places, so that every count stays as it is and nothing that counts decided is undone.
-//! Leaders trade first: that moves no records. Whoever calls this lets a trade take effect, and partitions be weighed anew,
-//! before the next one.
+//! Two partitions of a table trade places, so that every count stays the same and no decision by counts is undone.
+//! Leaders trade first, because that moves no records. The caller lets a trade take effect, and weighs the partitions
+//! again, before the next one.
 
 use super::{Loads, Nodes, place};
 use crate::{Catalog, CatalogCommand};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, TableId};
 
-/// What a partition weighs.
+/// The weight of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Of each replica's records.
+    /// Bytes of the records of each replica.
     pub bytes: u64,
     /// Capacity units per second that its leader reads and writes.
     pub load: u64,
@@ -20,13 +20,13 @@ pub struct Weight {
 
 pub type Weights = BTreeMap<(TableId, u32), Weight>;
 
-/// Nodes are even enough if no two of them differ by more than a fifth of what a node has on average, and by more than this. A
-/// trade must bring them nearer by half of it.
+/// Nodes are even enough if no two of them differ both by more than a fifth of the average of a node and by more than
+/// this. A trade must bring them nearer by at least half of that.
 const EVEN: f64 = 0.2;
 const EVEN_BYTES: u64 = 256 << 20;
 const EVEN_LOAD: u64 = 1_000;
 
-/// A partition with its nodes and what it weighs.
+/// A partition with its nodes and its weight.
 struct Weighed {
     table: TableId,
     partition: u32,
@@ -41,8 +41,8 @@ enum Trade {
     Replicas,
 }
 
-/// The two placements that even out leaders, or else replicas, best; nothing if all is even enough. To be called when nothing
-/// moves. `unfit` nodes take no part.
+/// The two placements that balance leaders best, or else replicas; empty if the nodes are even enough. To be called
+/// when nothing is moving. `unfit` nodes take no part.
 pub fn next_trade(catalog: &Catalog, unfit: &BTreeSet<NodeId>, weights: &Weights) -> Vec<CatalogCommand> {
     let loads = Loads::of(catalog, unfit);
     let trade = |trade, weigh: fn(&Weight) -> u64, enough| {
@@ -87,7 +87,7 @@ fn best(loads: &Loads, partitions: &[Weighed], trade: Trade, enough: u64) -> Opt
             give.table == take.table && give.weight > take.weight && leads(give, *heavy) == leads(take, *light)
         };
         let left = |(give, take): &(&Weighed, &Weighed)| gap.abs_diff(2 * (give.weight - take.weight));
-        // Of equal ones, the one that moves least.
+        // Among equal trades, the one that moves least wins.
         let best = pairs.filter(is_fair).min_by_key(|pair| (left(pair), pair.0.weight));
         if let Some((give, take)) = best.filter(|pair| left(pair) + enough / 2 <= gap) {
             return Some(vec![gone(give, *heavy, *light, trade), gone(take, *light, *heavy, trade)]);

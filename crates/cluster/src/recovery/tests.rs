@@ -13,7 +13,8 @@ fn lost(nodes: &[u32]) -> BTreeSet<NodeId> {
     nodes.iter().map(|node| NodeId(*node)).collect()
 }
 
-/// A cluster of some nodes with a table `t` of so many replicas, by the disks of all its nodes: every log ends at (2, 10).
+/// A cluster of some nodes with a table `t` of so many replicas, by the disks of all its nodes: every log ends at (2,
+/// 10).
 struct World {
     catalog: Catalog,
     surveys: Vec<Survey>,

@@ -1,5 +1,5 @@
-//! A consensus group as its members' changes see it: who has which part of the log, and what a majority can do. Elections,
-//! terms and messages are left to the simulation of `tessera_consensus`.
+//! A consensus group as its members' changes see it: who has which part of the log, and what a majority can do.
+//! Elections, terms and messages are left to the simulation of `tessera_consensus`.
 
 use std::collections::BTreeMap;
 use tessera_consensus::{GroupId, GroupView, MemberChange, MemberView};

@@ -1,9 +1,9 @@
-//! Clusters whose nodes come, die, lose their disks, lag, are drained and removed, all from a seed: the driver's decisions,
-//! the catalog and placement as they are, above groups that are [modelled](group).
+//! Clusters whose nodes come, die, lose their disks, lag, are drained and removed, all from a seed: the driver's
+//! decisions, the catalog and placement as they are, above groups that are [modelled](group).
 //!
-//! Nodes are killed only as long as every group can bear it. So these must be so all along: every group has a majority; no
-//! change leaves a group that bears less, or has a complete copy less; no node drops a replica that votes. And in the end,
-//! when all who can have come back: every partition has all its replicas, and nothing moves.
+//! Nodes are killed only as long as every group can bear it. So these must be so all along: every group has a majority;
+//! no change leaves a group that bears less, or has a complete copy less; no node drops a replica that votes. And in
+//! the end, when all who can have come back: every partition has all its replicas, and nothing moves.
 //!
 //! How one replica takes the place of another on one node is [simulated](succession) write by write.
 //!
@@ -103,7 +103,8 @@ fn lose_voters_of_the_catalog() {
     assert!(group.voters.iter().all(|voter| world.is_up(voter.node)), "{group:?}");
 }
 
-/// A fourth node joins, and whenever it has been there for a moment it is gone again. All partitions keep their three copies.
+/// A fourth node joins, and whenever it has been there for a moment it is gone again. All partitions keep their three
+/// copies.
 fn join_and_never_stay() {
     let mut world = settled(3);
     let node = world.join(true).expect("it is let in");

@@ -1,9 +1,10 @@
-//! A node on which one replica of a partition takes the place of another, time and again, and which is killed, or loses power,
-//! between any two writes on the way. What decides the order of these writes is the node's own code ([`succession`]); the
-//! list, the log and the engine that it writes are modelled: what of each is on disk, and what is not yet.
+//! A node on which one replica of a partition takes the place of another, time and again, and which is killed, or loses
+//! power, between any two writes on the way. What decides the order of these writes is the node's own code
+//! ([`succession`]); the list, the log and the engine that it writes are modelled: what of each is on disk, and what is
+//! not yet.
 //!
-//! All along: no replica begins with votes or records of another one; one that begins again has all that it had said, since the
-//! others count on its votes; nothing is removed under a replica that runs.
+//! All along: no replica begins with votes or records of another one; one that begins again has all that it had said,
+//! since the others count on its votes; nothing is removed under a replica that runs.
 
 use super::world::Dice;
 use crate::rules::{Rule, without};

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tessera_consensus::{GroupView, MemberChange};
 use tessera_types::{Durability, EngineKind, Limits, NodeId, ReplicaId, TableId, TableSettings};
 
-/// Rounds of silence after which a node counts as [`Standing::Silent`], [`Away`](Standing::Away), [`Lost`](Standing::Lost),
-/// and rounds of presence after which it is [`Steady`](Standing::Steady). A round is half a second.
+/// Rounds of silence after which a node counts as [`Standing::Silent`], [`Away`](Standing::Away),
+/// [`Lost`](Standing::Lost), and rounds of presence after which it is [`Steady`](Standing::Steady). A round is half a
+/// second.
 pub(super) const QUIET: u64 = 4;
 pub(super) const AWAY: u64 = 20;
 pub(super) const LOST: u64 = 200;

@@ -1,9 +1,10 @@
 //! Checks of messages before Raft sees them.
 //!
-//! Raft trusts its peers: if a message contradicts its own state, it ends the process, because one of the two must be wrong and
-//! nothing shows which. So a node that errs, or somebody who has taken its place, could end every process that it reaches.
-//! Therefore everything that Raft asserts of messages, or relies on, is checked here first. A message that fails a check is
-//! dropped, which Raft copes with. A sound replica sends no such message, unless its disk, or this one's, has lost what was durable.
+//! Raft trusts its peers: if a message contradicts its own state, it ends the process, because one of the two must be
+//! wrong and nothing shows which. So a node that errs, or somebody who has taken its place, could end every process
+//! that it reaches. Therefore everything that Raft asserts of messages, or relies on, is checked here first. A message
+//! that fails a check is dropped, which Raft copes with. A sound replica sends no such message, unless its disk, or
+//! this one's, has lost what was durable.
 
 use super::members::read_change;
 use super::message::{PeerMessage, split_snapshot};
@@ -49,8 +50,8 @@ impl<T> Group<T> {
             }
             MessageType::MsgSnapshot => self.accepts_snapshot(message),
             MessageType::MsgTimeoutNow if !self.may_campaign() => Err("this replica's log is not on its disk yet"),
-            // Requests for votes are sent when the log is on disk, and the log stays the same until there is an answer. Raft ignores
-            // answers that come after the election is over.
+            // Requests for votes are sent when the log is on disk, and the log stays the same until there is an answer.
+            // Raft ignores answers that come after the election is over.
             MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
                 if log.persisted != last && matches!(raft.state, StateRole::Candidate | StateRole::PreCandidate) =>
             {
@@ -68,17 +69,18 @@ impl<T> Group<T> {
         }
     }
 
-    /// Whether a leader's message reveals that this replica has lost entries that it had acknowledged as durable. If so, returns why it
-    /// cannot go on.
+    /// Whether a leader's message reveals that this replica has lost entries that it had acknowledged as durable. If
+    /// so, returns why it cannot go on.
     ///
-    /// A heartbeat commits no more than this replica acknowledged *to that leader, in its term*: Raft sends the lower one of the
-    /// acknowledged and the committed index. Before the replica acknowledged anything in a term, it had that term on disk. So a
-    /// replica that is still in an earlier term has lost the term. A replica in the same term has lost entries, because in that term
-    /// nothing replaced the entries that it had acknowledged. In a later term the message proves nothing. It does not matter when the
-    /// message was sent, how often it comes and what overtook it: what the replica had then, it must have for good.
+    /// A heartbeat commits no more than this replica acknowledged *to that leader, in its term*: Raft sends the lower
+    /// one of the acknowledged and the committed index. Before the replica acknowledged anything in a term, it had that
+    /// term on disk. So a replica that is still in an earlier term has lost the term. A replica in the same term has
+    /// lost entries, because in that term nothing replaced the entries that it had acknowledged. In a later term the
+    /// message proves nothing. It does not matter when the message was sent, how often it comes and what overtook it:
+    /// what the replica had then, it must have for good.
     ///
-    /// This holds only where everything acknowledged is on disk. Otherwise a replica whose machine lost power may go on with less than
-    /// it had, if most others lost power too.
+    /// This holds only where everything acknowledged is on disk. Otherwise a replica whose machine lost power may go on
+    /// with less than it had, if most others lost power too.
     pub(super) fn reveals_loss(&self, message: &Message) -> Option<Inconsistent> {
         let raft = &self.node.raft;
         let (had, has) = (message.commit, raft.raft_log.last_index());
@@ -110,8 +112,8 @@ impl<T> Group<T> {
         Ok(())
     }
 
-    /// Whether Raft can call an election: it reads all entries that it does not know to be applied, so after a snapshot the log must
-    /// have the snapshot first. A replica that needs no other votes must have all of its log on disk.
+    /// Whether Raft can call an election: it reads all entries that it does not know to be applied, so after a snapshot
+    /// the log must have the snapshot first. A replica that needs no other votes must have all of its log on disk.
     pub(super) fn may_campaign(&self) -> bool {
         let raft = &self.node.raft;
         let log = &raft.raft_log;

@@ -11,9 +11,11 @@ use prost::Message as _;
 use raft::eraftpb::{Entry, Snapshot};
 use std::time::Duration;
 
-/// Bytes of applied entries that a leader, or a witness, keeps for replicas that lag. A replica that lags more receives a snapshot.
+/// Bytes of applied entries that a leader, or a witness, keeps for replicas that lag. A replica that lags more receives
+/// a snapshot.
 pub const KEPT_FOR_LAGGARDS: usize = 16 << 20;
-/// Bytes of applied entries that a leader keeps while a replica receives a snapshot: afterwards the replica needs the later entries.
+/// Bytes of applied entries that a leader keeps while a replica receives a snapshot: afterwards the replica needs the
+/// later entries.
 const KEPT_FOR_COMERS: usize = 8 * KEPT_FOR_LAGGARDS;
 /// Bytes of applied entries that a follower keeps, in case it becomes the leader.
 const FOLLOWER_KEEPS_BYTES: usize = 256 << 10;
@@ -27,7 +29,8 @@ pub(super) struct Appended {
 }
 
 impl<T> Group<T> {
-    /// The record that the log must have before the state is replaced by a snapshot; `None` if there is no log, or no state.
+    /// The record that the log must have before the state is replaced by a snapshot; `None` if there is no log, or no
+    /// state.
     pub(crate) fn restoring(&self, message: &PeerMessage) -> Option<LogRecord> {
         let snapshot = message.message.get_snapshot();
         let (metadata, (members_index, _)) = (snapshot.get_metadata(), split_snapshot(snapshot)?);
@@ -141,7 +144,8 @@ impl<T> Group<T> {
         self.report_applied();
     }
 
-    /// Reports the applied index to Raft. A snapshot is applied before it is persisted, and Raft accepts the report only afterwards.
+    /// Reports the applied index to Raft. A snapshot is applied before it is persisted, and Raft accepts the report
+    /// only afterwards.
     pub(super) fn report_applied(&mut self) {
         let log = &self.node.raft.raft_log;
         let applied = self.applied.min(log.persisted).min(log.committed);

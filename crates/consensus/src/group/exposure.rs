@@ -1,4 +1,5 @@
-//! A group that hears anything: bytes say what, and in which order with what a worker does. Nothing of it may end the process.
+//! A group that hears anything: bytes say what, and in which order with what a worker does. Nothing of it may end the
+//! process.
 
 use super::message::{Payload, PeerMessage};
 use super::*;

@@ -1,8 +1,9 @@
-//! Freshness: the last time at which a replica's state reflected everything that the leader had committed. So the time since then
-//! bounds how far the replica is behind.
+//! Freshness: the last time at which a replica's state reflected everything that the leader had committed. So the time
+//! since then bounds how far the replica is behind.
 //!
-//! A leader's messages carry its committed index. Times are those of the last tick, so they are too early rather than too late.
-//! While a group hibernates nothing is committed; when its node misses the leader's node, the replica wakes and counts from then.
+//! A leader's messages carry its committed index. Times are those of the last tick, so they are too early rather than
+//! too late. While a group hibernates nothing is committed; when its node misses the leader's node, the replica wakes
+//! and counts from then.
 
 use super::Group;
 use std::time::Duration;

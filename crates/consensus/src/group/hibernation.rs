@@ -1,10 +1,11 @@
-//! Groups that nobody uses hibernate: they have no ticks, no heartbeats and no lease. So a node can have thousands of them.
+//! Groups that nobody uses hibernate: they have no ticks, no heartbeats and no lease. So a node can have thousands of
+//! them.
 //!
-//! A leader hibernates when it has had nothing to do for [`HIBERNATE_TICKS`] and all members have all entries. It announces
-//! that with a last heartbeat; a follower that receives it and has all entries stops its ticks too. Any message, command or
-//! read wakes a replica. So does its node when it has not heard from the leader's node for a while, because a hibernating
-//! replica notices nothing by itself. Hibernation can only make a replica wait longer than necessary before it calls an
-//! election. So whatever depends on elections being slow, such as leases, is safe.
+//! A leader hibernates when it has had nothing to do for [`HIBERNATE_TICKS`] and all members have all entries. It
+//! announces that with a last heartbeat; a follower that receives it and has all entries stops its ticks too. Any
+//! message, command or read wakes a replica. So does its node when it has not heard from the leader's node for a while,
+//! because a hibernating replica notices nothing by itself. Hibernation can only make a replica wait longer than
+//! necessary before it calls an election. So whatever depends on elections being slow, such as leases, is safe.
 
 use super::Group;
 use raft::eraftpb::MessageType;
@@ -90,7 +91,8 @@ impl<T> Group<T> {
         self.is_hibernating() && self.is_leader() && message.msg_type() == MessageType::MsgHeartbeat
     }
 
-    /// After a message was taken: hibernates with the leader, or wakes. The answer to a leader's last heartbeat wakes nobody.
+    /// After a message was taken: hibernates with the leader, or wakes. The answer to a leader's last heartbeat wakes
+    /// nobody.
     pub(super) fn hibernate_or_wake(&mut self, kind: MessageType, from: u64, announces_hibernation: bool) {
         let raft = &self.node.raft;
         if announces_hibernation && raft.leader_id == from && raft.raft_log.last_index() == raft.raft_log.committed {

@@ -1,9 +1,9 @@
 //! In-doubt proposals: what a leader had proposed, and not yet committed, when it stepped down.
 //!
-//! Whether such an entry takes effect is for the next leader to decide. It shows when the entry's index is committed: if the
-//! entry there has the same term, it is the same entry; if it has another term, the proposal never takes effect. So most
-//! commands that were under way when the leader changed get a definite answer a moment later. Only those that stay open for
-//! [`PATIENCE`] are answered as unknown.
+//! Whether such an entry takes effect is for the next leader to decide. It shows when the entry's index is committed:
+//! if the entry there has the same term, it is the same entry; if it has another term, the proposal never takes effect.
+//! So most commands that were under way when the leader changed get a definite answer a moment later. Only those that
+//! stay open for [`PATIENCE`] are answered as unknown.
 
 use super::Group;
 use crate::Failure;
@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 const PATIENCE: u32 = 60;
 
 pub(super) struct InDoubt<T> {
-    /// Index and term of each proposed entry, with the pending reply. A leader that leads again may step down again, so there may
-    /// be several terms.
+    /// Index and term of each proposed entry, with the pending reply. A leader that leads again may step down again, so
+    /// there may be several terms.
     waiting: VecDeque<(u64, u64, T)>,
     /// Ticks since the last proposals were taken in.
     ticks: u32,

@@ -1,23 +1,24 @@
 //! Reads under a lease, and answers that a majority has confirmed.
 //!
-//! Every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS) a leader asks its peers to confirm that it leads. Each peer that answers has
-//! heard from the leader after the question was sent, and a replica that has heard from a leader takes part in no election for
-//! [`ELECTION_TICKS`] of its own clock. Neither does a replica that has just started, because it may have answered before its
-//! restart. So if a majority answers, nobody else can lead from the question on for the length of [`LEASE`], as long as no clock
-//! runs more than a tenth faster than another. During that time a leader that has applied the entry that opened its term may
-//! answer reads by itself.
+//! Every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS) a leader asks its peers to confirm that it leads. Each peer that
+//! answers has heard from the leader after the question was sent, and a replica that has heard from a leader takes part
+//! in no election for [`ELECTION_TICKS`] of its own clock. Neither does a replica that has just started, because it may
+//! have answered before its restart. So if a majority answers, nobody else can lead from the question on for the length
+//! of [`LEASE`], as long as no clock runs more than a tenth faster than another. During that time a leader that has
+//! applied the entry that opened its term may answer reads by itself.
 
 use super::{ELECTION_TICKS, Group, PassOutput};
 use std::time::Duration;
 
-/// How long a confirmed leader may answer reads. It is one tick less than the election time, because a follower counts from the
-/// first tick after it heard from the leader, and a tenth less for clocks that run at different speeds.
+/// How long a confirmed leader may answer reads. It is one tick less than the election time, because a follower counts
+/// from the first tick after it heard from the leader, and a tenth less for clocks that run at different speeds.
 const LEASE: Duration = Duration::from_millis((ELECTION_TICKS as u64 - 1) * 50 * 9 / 10);
 
 impl<T> Group<T> {
-    /// Keeps the pending reply of a command that changes nothing. Returns it if it can be answered at once: no entry that the
-    /// answer could depend on is on its way, and the lease shows that nobody else leads. With `confirm` a majority must confirm
-    /// that instead of the lease. `now` returns the time since the worker began; it is called only if the time matters.
+    /// Keeps the pending reply of a command that changes nothing. Returns it if it can be answered at once: no entry
+    /// that the answer could depend on is on its way, and the lease shows that nobody else leads. With `confirm` a
+    /// majority must confirm that instead of the lease. `now` returns the time since the worker began; it is called
+    /// only if the time matters.
     pub(crate) fn follow(&mut self, reply: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
         if !self.building.is_empty() {
             // When the entry that is being built is committed, that shows that nobody else led.

@@ -1,8 +1,8 @@
 //! Replicas that do not run, as their logs describe them, and how an operator's decision changes their members.
 //!
-//! Raft changes members by entries that a majority agrees to. If a majority is gone for good, there can be no such entry. Then, and
-//! only then, new members are written into the log of a remaining replica, at the index of its last entry. Changes of members that
-//! its log holds up to there no longer count; everything else in it does.
+//! Raft changes members by entries that a majority agrees to. If a majority is gone for good, there can be no such
+//! entry. Then, and only then, new members are written into the log of a remaining replica, at the index of its last
+//! entry. Changes of members that its log holds up to there no longer count; everything else in it does.
 
 use super::{Inconsistent, from_raft, to_raft};
 use crate::GroupId;
@@ -16,8 +16,8 @@ use tessera_types::ReplicaId;
 /// A replica as its log on disk describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedReplica {
-    /// Term and index of its last entry. Of two logs of a group, the one with the higher end has every committed entry that the other
-    /// one has.
+    /// Term and index of its last entry. Of two logs of a group, the one with the higher end has every committed entry
+    /// that the other one has.
     pub end: (u64, u64),
     /// Everything up to this index is known to be committed. More may be.
     pub committed: u64,
@@ -98,8 +98,9 @@ fn weigh(voters: &[ReplicaId], is_left: &dyn Fn(&ReplicaId) -> bool) -> (bool, b
 
 /// Decides which replica continues when only these remain, and what it may lack.
 ///
-/// If every majority that could have agreed to an entry includes a remaining replica, the log that ends last, by term and index, has
-/// every committed entry: it would win an election among the remaining replicas, and Raft's proof holds for it.
+/// If every majority that could have agreed to an entry includes a remaining replica, the log that ends last, by term
+/// and index, has every committed entry: it would win an election among the remaining replicas, and Raft's proof holds
+/// for it.
 pub fn heir(left: &[Left<'_>]) -> Heir {
     // A replica that has not heard of any members has no state either.
     let informed = || left.iter().enumerate().filter(|(_, it)| !it.logged.voters.is_empty());
@@ -136,8 +137,8 @@ fn encoded(voters: &[ReplicaId], learners: &[ReplicaId]) -> Bytes {
     ConfState { voters: ids(voters), learners: ids(learners), ..ConfState::default() }.encode_to_vec().into()
 }
 
-/// Makes `replica` the only member of a group that does not run, and keeps everything that its log holds. Returns the records to write
-/// to the log on disk; to write them twice has the same effect as once.
+/// Makes `replica` the only member of a group that does not run, and keeps everything that its log holds. Returns the
+/// records to write to the log on disk; to write them twice has the same effect as once.
 pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: ReplicaId) -> Vec<LogRecord> {
     let members = encoded(&[replica], &[]);
     let index = recovered.entries.back().map_or(recovered.truncated.0, |last| last.index);
@@ -145,7 +146,8 @@ pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: Repl
     recovered.members = (index, members.clone());
     let mut records = vec![LogRecord::Members { group, index, members: members.clone() }];
     if let Some(taken) = recovered.restoring.take() {
-        // If the state turns out to have been replaced, the snapshot's members count, and the log continues after the snapshot.
+        // If the state turns out to have been replaced, the snapshot's members count, and the log continues after the
+        // snapshot.
         let snapshot = StoredSnapshot { members_index: taken.index, members, ..taken };
         recovered.restoring = Some(snapshot.clone());
         records.push(LogRecord::Restoring { group, snapshot });
@@ -153,8 +155,8 @@ pub fn leave_alone(group: GroupId, recovered: &mut RecoveredGroup, replica: Repl
     records
 }
 
-/// The log of a group that continues from a state at an index and a term, with these members, whatever the log held before. Also
-/// returns the records to write to the log on disk.
+/// The log of a group that continues from a state at an index and a term, with these members, whatever the log held
+/// before. Also returns the records to write to the log on disk.
 pub fn begin_at(
     group: GroupId,
     (term, index): (u64, u64),
@@ -204,8 +206,8 @@ mod tests {
         StoredEntry { index, term: 3, kind: kind as u8, payload: Bytes::copy_from_slice(payload) }
     }
 
-    /// The log of one of two voters: three writes, of which nobody told it that they are committed, and a change of members that
-    /// did not take effect.
+    /// The log of one of two voters: three writes, of which nobody told it that they are committed, and a change of
+    /// members that did not take effect.
     fn log() -> RecoveredGroup {
         let change = raft::eraftpb::ConfChangeV2 {
             changes: vec![raft::eraftpb::ConfChangeSingle {

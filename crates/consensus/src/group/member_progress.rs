@@ -1,15 +1,16 @@
 //! What a leader knows of the other members. Those who decide on the group's members, and on its next leader, use it.
 //!
-//! Raft's own book-keeping says which entries a member has, but not whether the member is alive: a member that was never heard
-//! from looks like one that lacks as many entries as the log has, which may be few. So the leader also remembers when it last
-//! heard from each member in its term, and which index was committed a second or two ago: a member that has that index keeps up.
+//! Raft's own book-keeping says which entries a member has, but not whether the member is alive: a member that was
+//! never heard from looks like one that lacks as many entries as the log has, which may be few. So the leader also
+//! remembers when it last heard from each member in its term, and which index was committed a second or two ago: a
+//! member that has that index keeps up.
 
 use super::standby::{is_on_standby, takes_snapshot};
 use super::{Group, from_raft};
 use tessera_types::ReplicaId;
 
-/// A member that the leader has not heard from for this many ticks counts as down. A live member answers heartbeats, and there is
-/// one every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS).
+/// A member that the leader has not heard from for this many ticks counts as down. A live member answers heartbeats,
+/// and there is one every [`HEARTBEAT_TICKS`](super::HEARTBEAT_TICKS).
 const HEARD_TICKS: u32 = 8;
 /// The leader notes the committed index once in this many ticks.
 const MARK_TICKS: u32 = 20;
@@ -18,13 +19,16 @@ const MARK_TICKS: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberView {
     pub replica: ReplicaId,
-    /// Whether the leader heard from it in the last few ticks. Always true while the group hibernates, because nobody sends then.
+    /// Whether the leader heard from it in the last few ticks. Always true while the group hibernates, because nobody
+    /// sends then.
     pub is_heard: bool,
-    /// The index up to which its log is known to be the leader's; zero for one that has said nothing in the leader's term.
+    /// The index up to which its log is known to be the leader's; zero for one that has said nothing in the leader's
+    /// term.
     pub matched: u64,
     /// Entries that it lacks.
     pub lag: u64,
-    /// Bytes of the entries that it lacks; `u64::MAX` if it does not keep up, or lacks more than the leader holds in memory.
+    /// Bytes of the entries that it lacks; `u64::MAX` if it does not keep up, or lacks more than the leader holds in
+    /// memory.
     pub lag_bytes: u64,
     /// Whether it has everything that was committed a second or two ago.
     pub keeps_up: bool,
@@ -72,8 +76,8 @@ impl<T> Group<T> {
         }
     }
 
-    /// Forgets what an earlier leader knew, and what this leader knew before its ticks were paused. Until the leader has noted more,
-    /// a member keeps up if it has the whole log as it is now.
+    /// Forgets what an earlier leader knew, and what this leader knew before its ticks were paused. Until the leader
+    /// has noted more, a member keeps up if it has the whole log as it is now.
     pub(super) fn reset_member_progress(&mut self) {
         let last = self.node.raft.raft_log.last_index();
         self.member_progress =

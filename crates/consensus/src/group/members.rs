@@ -17,7 +17,8 @@ pub enum MemberChange {
     Remove(ReplicaId),
 }
 
-/// Decodes an entry that changes members. Kinds of changes that are not known are errors here; Raft would end the process.
+/// Decodes an entry that changes members. Kinds of changes that are not known are errors here; Raft would end the
+/// process.
 pub(super) fn read_change(bytes: &[u8]) -> Result<ConfChangeV2, String> {
     let change = ConfChangeV2::decode(bytes).map_err(|error| error.to_string())?;
     let is_known = |single: &ConfChangeSingle| ConfChangeType::from_i32(single.change_type).is_some();
@@ -86,9 +87,10 @@ impl<T> Group<T> {
         self.is_joint() || self.node.raft.has_pending_conf()
     }
 
-    /// Makes all these changes at once; several changes of voters use joint consensus. Returns whether the change was begun. Only a
-    /// leader that stays a voter begins one, if no other change is under way and [no entry could be lost](Self::would_keep_records).
-    /// A hibernating leader does not know which members are alive: it wakes, and must be asked again.
+    /// Makes all these changes at once; several changes of voters use joint consensus. Returns whether the change was
+    /// begun. Only a leader that stays a voter begins one, if no other change is under way and [no entry could be
+    /// lost](Self::would_keep_records). A hibernating leader does not know which members are alive: it wakes, and must
+    /// be asked again.
     pub(crate) fn change_members(&mut self, changes: &[MemberChange]) -> bool {
         let own = self.replica();
         let is_own = |change: &MemberChange| matches!(change, MemberChange::Learner(id) | MemberChange::Remove(id) if *id == own);
@@ -126,8 +128,9 @@ impl<T> Group<T> {
         }
     }
 
-    /// Asks another replica to lead; it does so if it catches up soon. Returns whether it was asked. In that case this replica's lease
-    /// ends now, and it gets no other lease in this term, because the other replica need not wait for a lease to end.
+    /// Asks another replica to lead; it does so if it catches up soon. Returns whether it was asked. In that case this
+    /// replica's lease ends now, and it gets no other lease in this term, because the other replica need not wait for a
+    /// lease to end.
     pub(crate) fn transfer_leadership(&mut self, to: ReplicaId) -> bool {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {

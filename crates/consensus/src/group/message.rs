@@ -19,8 +19,8 @@ pub struct PeerMessage {
     pub group: GroupId,
     /// Whether this is the last heartbeat of a leader that hibernates.
     pub(crate) hibernates: bool,
-    /// From a leader to a witness: the index up to which every data replica has the log. From a leader to another replica: the
-    /// committed index. Otherwise zero.
+    /// From a leader to a witness: the index up to which every data replica has the log. From a leader to another
+    /// replica: the committed index. Otherwise zero.
     pub(crate) progress: u64,
     pub(crate) message: Message,
     /// One payload for each entry of the message.

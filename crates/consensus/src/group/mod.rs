@@ -1,7 +1,8 @@
 //! One group: Raft's state, and beside it the state that Raft need not touch.
 //!
-//! A group is a step function. Messages, ticks and reports of the log go in; what must be logged, sent and applied comes out
-//! ([`PassOutput`]). The group does no I/O and reads no clock, so the same code runs in the worker's loop and in simulation.
+//! A group is a step function. Messages, ticks and reports of the log go in; what must be logged, sent and applied
+//! comes out ([`PassOutput`]). The group does no I/O and reads no clock, so the same code runs in the worker's loop and
+//! in simulation.
 
 mod acceptance;
 mod entries;
@@ -54,18 +55,19 @@ const SNAPSHOT_TICKS: usize = 100;
 /// How a group is stored, and from where it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSettings {
-    /// Whether its log is on disk. If not, a replica whose process ended must not come back as itself: it has forgotten its votes.
+    /// Whether its log is on disk. If not, a replica whose process ended must not come back as itself: it has forgotten
+    /// its votes.
     pub persistent: bool,
-    /// Whether every entry is fsynced before it counts as persisted. If not, an entry that does not ask for an fsync may count
-    /// earlier, and a replica whose machine went down before the log was synced must not come back as itself.
+    /// Whether every entry is fsynced before it counts as persisted. If not, an entry that does not ask for an fsync
+    /// may count earlier, and a replica whose machine went down before the log was synced must not come back as itself.
     pub synced: bool,
     /// The log index that the state machine already reflects. A witness has no state machine.
     pub applied: u64,
     /// The term of that entry, if the state machine remembers it.
     pub applied_term: Option<u64>,
     pub replica: ReplicaId,
-    /// The members with which the group begins, the same on each of them; the first one calls the first election. Empty for a
-    /// replica that joins later: it knows nothing until it receives a snapshot.
+    /// The members with which the group begins, the same on each of them; the first one calls the first election. Empty
+    /// for a replica that joins later: it knows nothing until it receives a snapshot.
     pub initial_members: Vec<ReplicaId>,
 }
 
@@ -103,7 +105,8 @@ pub(crate) struct Group<T> {
     pending: VecDeque<(u64, T)>,
     /// Proposals of a term in which this replica led, and leads no longer.
     in_doubt: in_doubt::InDoubt<T>,
-    /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this replica first.
+    /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this
+    /// replica first.
     leader_acked: VecDeque<(u64, T)>,
     /// The payload of the entry that is being built in this pass.
     pub(crate) building: BytesMut,
@@ -119,8 +122,8 @@ pub(crate) struct Group<T> {
     released: Vec<Message>,
     /// Time since the worker began, at the last tick.
     now: Duration,
-    /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that has not ended
-    /// yet. See [`lease`].
+    /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that
+    /// has not ended yet. See [`lease`].
     silent_ticks: usize,
     heartbeat_ticks: usize,
     /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
@@ -129,12 +132,13 @@ pub(crate) struct Group<T> {
     serving: Option<u64>,
     /// No other replica can lead before this time. `None`: this is the only member, so the lease never ends.
     lease: Option<Duration>,
-    /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied first, and
-    /// when the command came.
+    /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied
+    /// first, and when the command came.
     unconfirmed: Vec<(u64, Duration, T)>,
     /// When this leader last asked its peers to confirm that it leads.
     asked: Duration,
-    /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so this replica gets no lease in that term.
+    /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so
+    /// this replica gets no lease in that term.
     leadership_transferred_in: u64,
     /// The term and leader that were last reported to the state machine.
     reported_leader: (u64, u64),
@@ -173,7 +177,8 @@ pub struct GroupView {
     pub others: Vec<MemberView>,
     /// On a leader: an estimate of the bytes of entries that some data replica lacks.
     pub unreplicated_bytes: u64,
-    /// On a witness that leads: live data replicas that lack entries which the witness has dropped. They wait for another leader.
+    /// On a witness that leads: live data replicas that lack entries which the witness has dropped. They wait for
+    /// another leader.
     pub unreachable_by_log: Vec<ReplicaId>,
 }
 
@@ -229,8 +234,8 @@ impl<T> Group<T> {
             // Heartbeats go out together with the leader's question for its lease.
             heartbeat_tick: ELECTION_TICKS - 1,
             max_size_per_msg: MESSAGE_BYTES,
-            // Followers learn the committed index from the next entries or the next heartbeat. A separate message would wake each
-            // of them once more for every write.
+            // Followers learn the committed index from the next entries or the next heartbeat. A separate message would
+            // wake each of them once more for every write.
             skip_bcast_commit: true,
             ..Config::new(own)
         };
@@ -281,8 +286,8 @@ impl<T> Group<T> {
         }
         group.is_alone = group.has_no_peers();
         if group.is_alone || is_first_member {
-            // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of a new group
-            // need not wait until the others notice that there is no leader.
+            // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of
+            // a new group need not wait until the others notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");
         } else if !is_new {
             group.silent_ticks = ELECTION_TICKS;
@@ -340,11 +345,12 @@ impl<T> Group<T> {
         is_overdue || self.node.has_ready() || !self.building.is_empty()
     }
 
-    /// The ticks without a leader after which this replica calls an election. The number differs between replicas and terms, as Raft
-    /// requires, but it is not drawn by Raft's random numbers, so that a simulated world can be repeated.
+    /// The ticks without a leader after which this replica calls an election. The number differs between replicas and
+    /// terms, as Raft requires, but it is not drawn by Raft's random numbers, so that a simulated world can be
+    /// repeated.
     fn patience(&self) -> usize {
-        // The numbers are hashed, not used as seeds: the hash hardly depends on some of the seeds, and two replicas with equal
-        // patience in one term would collide in every term.
+        // The numbers are hashed, not used as seeds: the hash hardly depends on some of the seeds, and two replicas
+        // with equal patience in one term would collide in every term.
         let hash = RandomState::with_seeds(1, 2, 3, 4).hash_one((self.id.0, self.node.raft.id, self.node.raft.term));
         // A witness cannot serve, so data replicas go first.
         let base = if self.replica().is_witness() { 2 * ELECTION_TICKS } else { ELECTION_TICKS };
@@ -463,8 +469,8 @@ impl<T> Group<T> {
         self.is_leader() && self.serving == Some(self.node.raft.term)
     }
 
-    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the replica
-    /// cannot go on, and sends nothing more.
+    /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the
+    /// replica cannot go on, and sends nothing more.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
         if let Some(loss) = self.loss.take() {
             return Err(loss);
@@ -500,9 +506,10 @@ impl<T> Group<T> {
             let now = ready.hs().unwrap_or(before).clone();
             let votes = (now.term, now.vote) != (before.term, before.vote);
             sync |= votes;
-            // A change of members is proposed when the one before is committed. A replica that has the later one in its log must
-            // not forget the earlier one: with the members from before both, it could win an election that the others do not
-            // know of. Nor may a state machine's disk have what comes after a change that the log can still lose.
+            // A change of members is proposed when the one before is committed. A replica that has the later one in its
+            // log must not forget the earlier one: with the members from before both, it could win an election that the
+            // others do not know of. Nor may a state machine's disk have what comes after a change that the log can
+            // still lose.
             let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
             sync |= changes_members;
             if self.persistent && (votes || changes_members) {
@@ -514,9 +521,9 @@ impl<T> Group<T> {
             sync |= appended.sync;
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A Ready that is reported as persisted counts for all before it, so none may overtake one that still waits. A replica
-            // must not forget entries that it acknowledged to its leader, even if its process is killed. One that has no peers
-            // acknowledges only payloads, to clients.
+            // A Ready that is reported as persisted counts for all before it, so none may overtake one that still
+            // waits. A replica must not forget entries that it acknowledged to its leader, even if its process is
+            // killed. One that has no peers acknowledges only payloads, to clients.
             let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
             if self.persistent && (sync || is_written || !self.awaiting_log.is_empty()) {
                 if sync {
@@ -557,9 +564,10 @@ impl<T> Group<T> {
         }
     }
 
-    /// The payloads of the entries that a message names. `None` if one of these entries was forgotten or replaced since Raft made the
-    /// message. Its term shows that it was replaced: a message that a leader made just before it stepped down waits for the log, and
-    /// by then the next leader's entry may have the same index. Raft makes another message if one is still needed.
+    /// The payloads of the entries that a message names. `None` if one of these entries was forgotten or replaced since
+    /// Raft made the message. Its term shows that it was replaced: a message that a leader made just before it stepped
+    /// down waits for the log, and by then the next leader's entry may have the same index. Raft makes another message
+    /// if one is still needed.
     fn payloads_of(&self, message: &Message) -> Option<Vec<Payload>> {
         let (Some(first), Some(last)) = (message.entries.first(), message.entries.last()) else {
             return Some(Vec::new());

@@ -1,7 +1,7 @@
 //! The origin of a group after a start: what its log holds, and how far its state machine is.
 //!
-//! Usually the log reaches back at least to the entry that the state reflects, and the later entries are applied again. But the
-//! state may also be *ahead* of the log:
+//! Usually the log reaches back at least to the entry that the state reflects, and the later entries are applied again.
+//! But the state may also be *ahead* of the log:
 //! - A snapshot has replaced the state, and the process ended before the log had recorded that. Before the replacement the log had
 //!   recorded which snapshot is being installed ([`LogRecord::Restoring`]), so term and members are known. An election with a
 //!   guessed term could lose entries that a majority has, and one among former members could make a second leader.
@@ -83,8 +83,9 @@ impl Origin {
         }
         let RecoveredGroup { state, members: (members_index, members), mut truncated, mut entries, .. } = recovered;
         if members.is_empty() && initial_members.is_empty() {
-            // The replica joined, and the process ended after a snapshot had replaced its state and before the log had recorded it. An
-            // earlier version wrote no record before the replacement. Without the members it must receive another snapshot.
+            // The replica joined, and the process ended after a snapshot had replaced its state and before the log had
+            // recorded it. An earlier version wrote no record before the replacement. Without the members it must
+            // receive another snapshot.
             (applied, applied_term, truncated) = (0, None, (0, 0));
             entries.clear();
         }
@@ -104,8 +105,8 @@ impl Origin {
             }
         }
         if entries.front().is_some_and(|first| first.term < before.1) {
-            // A snapshot replaced these entries. A segment of the log begins with the index of the snapshot, and may survive the record
-            // that the snapshot replaced everything.
+            // A snapshot replaced these entries. A segment of the log begins with the index of the snapshot, and may
+            // survive the record that the snapshot replaced everything.
             entries.clear();
             log_knows = false;
         }
@@ -113,8 +114,8 @@ impl Origin {
         let is_of = |term: &u64| before.0 == applied && before.1 == *term;
         match applied_term.filter(|term| (is_ahead || before.0 == applied) && !is_of(term)) {
             Some(term) => {
-                // The state reflects the last entries of the log only as far as they were committed, unless log and state end in the
-                // same term.
+                // The state reflects the last entries of the log only as far as they were committed, unless log and
+                // state end in the same term.
                 let is_replaced = |(index, _): &&(u64, Bytes)| term != before.1 && *index > state.commit;
                 if let Some((index, _)) = changes.iter().find(is_replaced) {
                     return Err(Inconsistent::ReplacedChange { index: *index });
@@ -153,15 +154,15 @@ impl Origin {
     }
 }
 
-/// Term and index of the last entry that a replica has, in its log or in a state that is ahead of the log; zeros if the two
-/// contradict each other.
+/// Term and index of the last entry that a replica has, in its log or in a state that is ahead of the log; zeros if the
+/// two contradict each other.
 pub(crate) fn last_entry(id: GroupId, settings: &GroupSettings, recovered: RecoveredGroup) -> (u64, u64) {
     let Ok(Origin { before, entries, .. }) = Origin::find(id, settings, recovered) else { return (0, 0) };
     entries.back().map_or((before.1, before.0), |last| (last.term, last.index))
 }
 
-/// Whether the state was replaced by the snapshot that was being installed. If it was not, and the state is as far as the snapshot all
-/// the same, the state got there by the log, which then has the snapshot's last entry, or had it.
+/// Whether the state was replaced by the snapshot that was being installed. If it was not, and the state is as far as
+/// the snapshot all the same, the state got there by the log, which then has the snapshot's last entry, or had it.
 fn was_taken(snapshot: &StoredSnapshot, applied: u64, recovered: &RecoveredGroup) -> bool {
     let is_entry = |entry: &&StoredEntry| entry.index == snapshot.index;
     let term = recovered.entries.iter().find(is_entry).map(|entry| entry.term);
@@ -210,8 +211,8 @@ mod tests {
         RecoveredGroup { state, entries: entries((1..=10).map(|index| (index, 5))), restoring, ..Default::default() }
     }
 
-    /// It once took the latest term that it had heard of for that of its last entry, and won elections against replicas that had
-    /// more; and it went on among the members from before.
+    /// It once took the latest term that it had heard of for that of its last entry, and won elections against replicas
+    /// that had more; and it went on among the members from before.
     #[test]
     fn a_snapshot_that_was_taken_and_not_noted_any_more_is_known_by_what_was_noted_before() {
         let origin = Origin::find(ID, &settings(2, 20), log(snapshot(20, 6))).expect("it goes on");
@@ -253,8 +254,8 @@ mod tests {
         assert_eq!((origin.before, origin.entries.len(), origin.members.0, origin.records), ((21, 6), 1, 0, vec![]));
     }
 
-    /// RocksDB writes to its files by itself; then the machine goes down, and the log lacks its end. The latest term that the
-    /// replica had heard of was once taken for that of the state's last entry.
+    /// RocksDB writes to its files by itself; then the machine goes down, and the log lacks its end. The latest term
+    /// that the replica had heard of was once taken for that of the state's last entry.
     #[test]
     fn a_state_that_is_ahead_of_its_log_remembers_the_term_of_its_last_entry() {
         let settings = |applied, term| GroupSettings { applied_term: Some(term), ..settings(2, applied) };
@@ -323,13 +324,14 @@ mod tests {
     fn a_replica_whose_state_is_ahead_of_its_log_takes_nothing_from_a_majority() {
         let settings = |applied_term| GroupSettings { applied_term, ..settings(2, 20) };
         takes_nothing_from_a_majority(settings(Some(5)), log(None));
-        // The latest term that it has heard of is later than that of the others' last entry: it leads, and 21 to 25 are lost.
+        // The latest term that it has heard of is later than that of the others' last entry: it leads, and 21 to 25 are
+        // lost.
         let by_a_guess = std::panic::catch_unwind(|| takes_nothing_from_a_majority(settings(None), log(None)));
         assert!(by_a_guess.is_err());
     }
 
-    /// The second replica has the log up to 20, the others up to 25. They win against it, whatever terms it has heard of; and it
-    /// goes on as their follower.
+    /// The second replica has the log up to 20, the others up to 25. They win against it, whatever terms it has heard
+    /// of; and it goes on as their follower.
     fn takes_nothing_from_a_majority(second: GroupSettings, recovered: RecoveredGroup) {
         let longer = || RecoveredGroup { entries: entries((1..=25).map(|index| (index, 5))), ..log(None) };
         let group = |settings, recovered| Group::<u64>::new(ID, settings, recovered).expect("sound");

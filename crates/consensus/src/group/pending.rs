@@ -11,8 +11,9 @@ const ENTRY_BYTES: usize = 1 << 20;
 const KEPT_BYTES: usize = 64 << 10;
 
 impl<T> Group<T> {
-    /// Keeps the pending reply of the command whose effect was just appended to `building`. With `leader_acked` it is answered
-    /// once this replica has persisted the entry. Returns the entry that was proposed, if `building` has become so long.
+    /// Keeps the pending reply of the command whose effect was just appended to `building`. With `leader_acked` it is
+    /// answered once this replica has persisted the entry. Returns the entry that was proposed, if `building` has
+    /// become so long.
     pub(crate) fn replicate(&mut self, reply: T, sync: bool, leader_acked: bool) -> Option<(u64, Bytes)> {
         self.wake();
         self.building_sync |= sync;
@@ -23,8 +24,8 @@ impl<T> Group<T> {
         if self.building.len() >= ENTRY_BYTES { self.propose() } else { None }
     }
 
-    /// Proposes the entry that was built. Returns its index and payload. Returns `None` if there is nothing to propose, and if the
-    /// replica leads no longer, which the next [`Self::collect`] reports.
+    /// Proposes the entry that was built. Returns its index and payload. Returns `None` if there is nothing to propose,
+    /// and if the replica leads no longer, which the next [`Self::collect`] reports.
     pub(crate) fn propose(&mut self) -> Option<(u64, Bytes)> {
         // Raft would pass a follower's proposal on to the leader, without its payload, and report that it was proposed.
         if self.building.is_empty() || !self.is_serving() || self.node.propose(vec![], vec![]).is_err() {
@@ -70,8 +71,8 @@ impl<T> Group<T> {
             || !self.leader_acked.is_empty()
     }
 
-    /// This replica leads no longer. Returns the pending replies of commands that were not proposed; those are not done. Proposed
-    /// entries may still take effect: their replies wait as [in-doubt proposals](super::in_doubt).
+    /// This replica leads no longer. Returns the pending replies of commands that were not proposed; those are not
+    /// done. Proposed entries may still take effect: their replies wait as [in-doubt proposals](super::in_doubt).
     pub(crate) fn step_down(&mut self) -> Vec<T> {
         self.building.clear();
         self.building_sync = false;

@@ -1,10 +1,10 @@
 //! A witness is on standby as long as nobody needs it: it receives heartbeats and no entries.
 //!
-//! While the data replicas keep up they are a majority, and all that a [witness](super::witness) would do with an entry is to
-//! forget it. The leader sends entries again when a data replica has lacked something for [`PATIENCE_TICKS`], when members
-//! change, and before the group hibernates. This takes nothing from Raft's safety: a message to a witness may always be sent
-//! later, and what is committed without the witness is on all data replicas, whichever of them leads next.
-//! docs/decisions/0016 has what this saves.
+//! While the data replicas keep up they are a majority, and all that a [witness](super::witness) would do with an entry
+//! is to forget it. The leader sends entries again when a data replica has lacked something for [`PATIENCE_TICKS`],
+//! when members change, and before the group hibernates. This takes nothing from Raft's safety: a message to a witness
+//! may always be sent later, and what is committed without the witness is on all data replicas, whichever of them leads
+//! next. docs/decisions/0016 has what this saves.
 
 use super::{Group, from_raft, to_raft};
 use raft::{Progress, ProgressState};
@@ -25,7 +25,8 @@ const PATIENCE_TICKS: usize = 2;
 const NEEDED_TICKS: u32 = 20;
 /// After this many ticks without anything to do a standby witness receives what it lacks.
 const IDLE_TICKS: u32 = 10;
-/// Raft sends no entries to a member that is being sent a snapshot. A standby witness is such a member, with this index as that of its snapshot.
+/// Raft sends no entries to a member that is being sent a snapshot. A standby witness is such a member, with this index
+/// as that of its snapshot.
 const STANDBY: u64 = u64::MAX;
 
 pub(super) fn is_on_standby(progress: &Progress) -> bool {
@@ -38,7 +39,8 @@ pub(super) fn takes_snapshot(progress: &Progress) -> bool {
 }
 
 impl<T> Group<T> {
-    /// Puts witnesses that nobody needs on standby, and sends all entries to those that are needed. Called on each tick of a leader.
+    /// Puts witnesses that nobody needs on standby, and sends all entries to those that are needed. Called on each tick
+    /// of a leader.
     pub(super) fn update_standby_witnesses(&mut self) {
         if !self.node.raft.prs().iter().any(|(id, _)| from_raft(*id).is_witness()) {
             return;

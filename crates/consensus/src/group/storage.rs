@@ -20,8 +20,8 @@ pub(crate) struct GroupStorage {
     payload_bytes: usize,
     /// Bytes of all payloads that were ever appended.
     bytes_seen: u64,
-    /// The first index of each term, as index and term, ascending. It gives the term of entries that were dropped. It grows by one
-    /// per election.
+    /// The first index of each term, as index and term, ascending. It gives the term of entries that were dropped. It
+    /// grows by one per election.
     term_starts: Vec<(u64, u64)>,
     /// Index, term and state of what was [offered](Self::offer_snapshot).
     snapshot: Option<(u64, u64, Vec<u8>)>,
@@ -173,7 +173,8 @@ impl GroupStorage {
         self.snapshot = None;
     }
 
-    /// Gives Raft the snapshot that it [asked for](Self::wants_snapshot): the state as it was when `index` had been applied.
+    /// Gives Raft the snapshot that it [asked for](Self::wants_snapshot): the state as it was when `index` had been
+    /// applied.
     pub(crate) fn offer_snapshot(&mut self, index: u64, state: Vec<u8>) {
         self.snapshot = Some((index, self.term_at(index).unwrap_or_default(), state));
         self.wants_snapshot.set(false);
@@ -187,7 +188,8 @@ impl GroupStorage {
         self.force_recovered = to;
     }
 
-    /// A snapshot with the present members, not those at `index`. Its data begins with the index of the entry that made these members.
+    /// A snapshot with the present members, not those at `index`. Its data begins with the index of the entry that made
+    /// these members.
     fn snapshot_of(&self, index: u64, term: u64, state: &[u8]) -> Snapshot {
         let metadata = SnapshotMetadata { conf_state: Some(self.members.clone()), index, term };
         Snapshot { data: [&self.members_index.to_le_bytes(), state].concat(), metadata: Some(metadata) }

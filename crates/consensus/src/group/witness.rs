@@ -1,14 +1,15 @@
 //! Witnesses: replicas that vote and keep the log, but have no state machine.
 //!
-//! With two data replicas and a witness, any one of the three may be lost: an entry is committed when a data replica and the
-//! witness have it. The witness keeps each entry until both data replicas have it, so that the remaining one can receive what
-//! it lacks. If only the witness has everything, it wins the election, sends the data replica what that lacks, and transfers
-//! leadership to it. It serves nothing meanwhile.
+//! With two data replicas and a witness, any one of the three may be lost: an entry is committed when a data replica
+//! and the witness have it. The witness keeps each entry until both data replicas have it, so that the remaining one
+//! can receive what it lacks. If only the witness has everything, it wins the election, sends the data replica what
+//! that lacks, and transfers leadership to it. It serves nothing meanwhile.
 //!
-//! For a data replica that stays away the witness keeps as many entries as a leader does, and no more. A replica that lags
-//! further is [unreachable by log](Group::unreachable_by_log) for the witness. It waits until the other data replica leads,
-//! which replaces it by a new replica that receives a snapshot. If there is no other one, because all others have forgotten
-//! what the witness counted on, the catalog decides so, and the leader [force-recovers](Group::force_recover) the replica.
+//! For a data replica that stays away the witness keeps as many entries as a leader does, and no more. A replica that
+//! lags further is [unreachable by log](Group::unreachable_by_log) for the witness. It waits until the other data
+//! replica leads, which replaces it by a new replica that receives a snapshot. If there is no other one, because all
+//! others have forgotten what the witness counted on, the catalog decides so, and the leader
+//! [force-recovers](Group::force_recover) the replica.
 
 use super::{Group, MemberChange, PassOutput, PeerMessage, from_raft, to_raft};
 use crate::log::LogRecord;
@@ -59,7 +60,8 @@ impl<T> Group<T> {
         }
     }
 
-    /// Truncates the log on disk where it is truncated in memory. A witness has no state that would have to become durable first.
+    /// Truncates the log on disk where it is truncated in memory. A witness has no state that would have to become
+    /// durable first.
     pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
         let (index, term) = self.node.store().truncated();
         let (forgotten, at) = self.witness.forgotten;
@@ -84,8 +86,9 @@ impl<T> Group<T> {
         }
     }
 
-    /// Whether, after these changes, all committed entries survive the loss of any one voter. A majority may consist of this leader
-    /// and a witness, so every other data replica among the voters must have all entries that the witness does not keep.
+    /// Whether, after these changes, all committed entries survive the loss of any one voter. A majority may consist of
+    /// this leader and a witness, so every other data replica among the voters must have all entries that the witness
+    /// does not keep.
     pub(super) fn would_keep_records(&self, changes: &[MemberChange]) -> bool {
         let (voters, _) = self.members();
         let leaves = |change: &MemberChange, id: &ReplicaId| matches!(change, MemberChange::Remove(it) | MemberChange::Learner(it) if it == id);
@@ -122,9 +125,9 @@ impl<T> Group<T> {
         self.members().0.into_iter().filter(is_unreachable).collect()
     }
 
-    /// If this replica is a witness that leads, lets a replica that is [unreachable by log](Self::unreachable_by_log) continue with
-    /// its own state, as if that reflected all entries that the witness has dropped. Those entries are lost; later ones are not. To
-    /// be used only in a group in which no other replica has more than that one any more.
+    /// If this replica is a witness that leads, lets a replica that is [unreachable by log](Self::unreachable_by_log)
+    /// continue with its own state, as if that reflected all entries that the witness has dropped. Those entries are
+    /// lost; later ones are not. To be used only in a group in which no other replica has more than that one any more.
     pub(crate) fn force_recover(&mut self, replica: ReplicaId) {
         if self.unreachable_by_log().contains(&replica) {
             let to = to_raft(replica);
@@ -135,20 +138,22 @@ impl<T> Group<T> {
         }
     }
 
-    /// The index up to which this replica's own log counts. At the snapshot's index the snapshot counts, whatever the log has there.
+    /// The index up to which this replica's own log counts. At the snapshot's index the snapshot counts, whatever the
+    /// log has there.
     fn own_end(&self, recovery: &PeerMessage) -> u64 {
         self.node.raft.raft_log.last_index().min(recovery.snapshot().0.saturating_sub(1))
     }
 
-    /// Whether the message [force-recovers](Self::force_recover) this replica, and its log has entries that must be committed first.
+    /// Whether the message [force-recovers](Self::force_recover) this replica, and its log has entries that must be
+    /// committed first.
     pub(super) fn force_recovery_must_wait(&self, message: &PeerMessage) -> bool {
         message.keeps_state()
             && !self.replica().is_witness()
             && self.own_end(message) > self.node.raft.raft_log.committed
     }
 
-    /// No other replica has more than this one, so the entries in its log count: turns the message into one that commits them. The
-    /// leader sends the message again later.
+    /// No other replica has more than this one, so the entries in its log count: turns the message into one that
+    /// commits them. The leader sends the message again later.
     pub(super) fn commit_own_log(&self, recovery: PeerMessage) -> PeerMessage {
         let (kind, commit) = (MessageType::MsgHeartbeat as i32, self.own_end(&recovery));
         let Message { from, to, term, .. } = recovery.message;

@@ -5,10 +5,11 @@
 //! | zeros
 //! ```
 //!
-//! Integers are little-endian. The salt is a random number, the same in all blocks of a segment: a client that could guess it
-//! could write a value that looks like a block, and after a torn block such a value would vouch for it. Numbers count blocks over all segments from 1. `durable` is the number of the last block
-//! that was durable when this one was written, `batch` that of the last batch whose records are all in this block or before it.
-//! Blocks begin at multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
+//! Integers are little-endian. The salt is a random number, the same in all blocks of a segment: a client that could
+//! guess it could write a value that looks like a block, and after a torn block such a value would vouch for it.
+//! Numbers count blocks over all segments from 1. `durable` is the number of the last block that was durable when this
+//! one was written, `batch` that of the last batch whose records are all in this block or before it. Blocks begin at
+//! multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
 
 use bytes::BufMut;
 use std::hash::{BuildHasher as _, RandomState};
@@ -60,8 +61,8 @@ pub(super) fn new_salt() -> u64 {
     RandomState::new().hash_one(0)
 }
 
-/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`, which has this salt,
-/// if that is known.
+/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`, which has
+/// this salt, if that is known.
 pub(super) fn read(bytes: &[u8], segment: u64, salt: Option<u64>) -> Option<(BlockHeader, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -81,8 +82,8 @@ pub(super) fn is_no_block(page: &[u8]) -> bool {
     !page.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// Where the next whole block of `segment`, with this salt, at or after `from` begins. Only its blocks have both, so no byte is
-/// looked at more often than blocks overlap, which they do not.
+/// Where the next whole block of `segment`, with this salt, at or after `from` begins. Only its blocks have both, so no
+/// byte is looked at more often than blocks overlap, which they do not.
 pub(super) fn find(bytes: &[u8], segment: u64, salt: u64, from: usize) -> Option<usize> {
     (after(from)..bytes.len()).step_by(ALIGNMENT).find(|&at| read(&bytes[at..], segment, Some(salt)).is_some())
 }

@@ -1,9 +1,9 @@
 //! The segment file that is being written.
 //!
-//! A block that is to be durable at once goes past the page cache (`O_DIRECT` and `O_DSYNC`), which is one request to the
-//! disk if its place in the file has been written before. A place that is only allocated takes a second one, since the file
-//! system has to note that it holds data now; so zeros are written ahead of small blocks, a stretch at a time. docs/decisions/0014
-//! has what that saves.
+//! A block that is to be durable at once goes past the page cache (`O_DIRECT` and `O_DSYNC`), which is one request to
+//! the disk if its place in the file has been written before. A place that is only allocated takes a second one, since
+//! the file system has to note that it holds data now; so zeros are written ahead of small blocks, a stretch at a time.
+//! docs/decisions/0014 has what that saves.
 
 use super::block::{self, ALIGNMENT};
 use std::fs::{self, File, OpenOptions};

@@ -5,8 +5,9 @@
 //!
 //! **The design.** One thread owns one sequence of segment files. It takes whatever batches have queued while it was
 //! busy and writes them as one block, durably if any asked for that; that is the whole group commit: it never waits for
-//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk. Batches that need no fsync at once
-//! are [staged](staging) in memory, where they survive the process; they are written together with others, or after a while.
+//! more to come. Batches complete through callbacks, so no worker ever blocks on the disk. Batches that need no fsync
+//! at once are [staged](staging) in memory, where they survive the process; they are written together with others, or
+//! after a while.
 //!
 //! **Recovery** must tell three things apart, since only the first may be repaired silently:
 //! - a *torn tail*: blocks that were being written when the machine died. They were never acknowledged as durable and
@@ -119,8 +120,8 @@ pub(crate) struct Shared {
 }
 
 impl SharedLog {
-    /// Whether the [staging file](LogConfig::staging_directory) of the log in `directory` was lost with its machine or container. Then
-    /// batches may be missing that had counted and had not been fsynced.
+    /// Whether the [staging file](LogConfig::staging_directory) of the log in `directory` was lost with its machine or
+    /// container. Then batches may be missing that had counted and had not been fsynced.
     ///
     /// # Errors
     /// I/O errors.
@@ -176,7 +177,8 @@ impl SharedLog {
         Ok((log, recovered.groups))
     }
 
-    /// Reads what the log in `directory` holds per group, without opening it: nothing on disk is changed. Nobody may use it meanwhile.
+    /// Reads what the log in `directory` holds per group, without opening it: nothing on disk is changed. Nobody may
+    /// use it meanwhile.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -193,8 +195,8 @@ impl SharedLog {
         self.queue(records, sync, |_| completion);
     }
 
-    /// Queues records that may be staged. `completion` is called with whether they, and all records queued before them, already survive
-    /// this process; it returns what to call when they are written, if anything.
+    /// Queues records that may be staged. `completion` is called with whether they, and all records queued before them,
+    /// already survive this process; it returns what to call when they are written, if anything.
     pub fn stage(&self, records: Vec<LogRecord>, sync: bool, completion: impl FnOnce(bool) -> Option<Completion>) {
         if self.stages {
             self.is_staging_wanted.store(true, Ordering::Relaxed);

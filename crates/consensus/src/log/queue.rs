@@ -49,8 +49,9 @@ impl Queued {
 }
 
 impl Queue {
-    /// Adds a batch of `bytes` bytes. It is staged if it is [laid out](super::staging::lay_out) and there is room. `completion` is
-    /// called with whether this batch and all before it now survive the process. Returns whether the log's thread must be woken.
+    /// Adds a batch of `bytes` bytes. It is staged if it is [laid out](super::staging::lay_out) and there is room.
+    /// `completion` is called with whether this batch and all before it now survive the process. Returns whether the
+    /// log's thread must be woken.
     pub(super) fn push(
         &mut self,
         mut batch: Queued,

@@ -100,8 +100,9 @@ struct Torn {
 }
 
 impl Torn {
-    /// Fails if a whole block of `bytes`, a segment with this salt, from `from` on vouches for the missing one. Without a first
-    /// block that tells the salt, what follows does: a segment's first block is on disk before anything else is written to it.
+    /// Fails if a whole block of `bytes`, a segment with this salt, from `from` on vouches for the missing one. Without
+    /// a first block that tells the salt, what follows does: a segment's first block is on disk before anything else is
+    /// written to it.
     fn check_against(&self, bytes: &[u8], segment: u64, salt: Option<u64>, mut from: usize) -> Result<(), LogError> {
         let corrupt = |what| LogError::Corrupt { path: self.path.clone(), offset: self.offset as u64, what };
         let Some(salt) = salt else {

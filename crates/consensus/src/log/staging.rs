@@ -1,20 +1,23 @@
 //! The staging file: a file in memory in which batches survive the process while they wait for the log.
 //!
-//! **The problem.** A batch that needs no fsync at once must survive the process before it counts. Through the log's thread that
-//! costs two switches of threads for each batch, and a wait for the disk, only to have the batch in the page cache. The worker
-//! cannot write to the page cache itself, because such a write may wait for write-back as long as an fsync takes.
+//! **The problem.** A batch that needs no fsync at once must survive the process before it counts. Through the log's
+//! thread that costs two switches of threads for each batch, and a wait for the disk, only to have the batch in the
+//! page cache. The worker cannot write to the page cache itself, because such a write may wait for write-back as long
+//! as an fsync takes.
 //!
-//! **The design.** The thread that queues a batch first writes it to this file, on a file system in memory, where a write is a copy.
-//! The file has two halves: one takes batches, the other one holds those that the log's thread is writing. When that thread
-//! takes the next batches, the halves [swap](Staging::turn). When a half is full, batches wait for the log.
+//! **The design.** The thread that queues a batch first writes it to this file, on a file system in memory, where a
+//! write is a copy. The file has two halves: one takes batches, the other one holds those that the log's thread is
+//! writing. When that thread takes the next batches, the halves [swap](Staging::turn). When a half is full, batches
+//! wait for the log.
 //!
-//! **Recovery.** Batches are numbered, and every block of the log names the last batch that is whole in it and the blocks before it.
-//! Later batches in the file, up to the first gap, are written to the log before anything else.
+//! **Recovery.** Batches are numbered, and every block of the log names the last batch that is whole in it and the
+//! blocks before it. Later batches in the file, up to the first gap, are written to the log before anything else.
 //!
-//! The file [`IN_USE`] in the log's directory names the staging file for as long as that may hold something. If the named file does
-//! not exist, it was lost with its machine or its container.
+//! The file [`IN_USE`] in the log's directory names the staging file for as long as that may hold something. If the
+//! named file does not exist, it was lost with its machine or its container.
 //!
-//! A batch in it, integers little-endian: `u64 number | u32 length | u32 CRC-32C of the records | u32 CRC-32C of those three
+//! A batch in it, integers little-endian: `u64 number | u32 length | u32 CRC-32C of the records | u32 CRC-32C of those
+//! three
 //! | records`.
 
 use super::file::allocate;
@@ -91,7 +94,8 @@ impl Staging {
         true
     }
 
-    /// Swaps the halves: the log's thread now writes the batches of this half to the log, and has written those of the other half.
+    /// Swaps the halves: the log's thread now writes the batches of this half to the log, and has written those of the
+    /// other half.
     pub(super) fn turn(&mut self) {
         if self.held > 0 {
             (self.begin, self.held) = (HALF - self.begin, 0);
@@ -139,7 +143,8 @@ fn read_alone(path: &Path) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Reads whole batches from the beginning of a half, up to the first bytes that are no batch, such as those of an earlier filling.
+/// Reads whole batches from the beginning of a half, up to the first bytes that are no batch, such as those of an
+/// earlier filling.
 fn read_half(mut bytes: Bytes) -> Vec<(u64, Vec<LogRecord>)> {
     let mut batches: Vec<(u64, Vec<LogRecord>)> = Vec::new();
     while let Some((number, records)) = read_batch(&mut bytes)

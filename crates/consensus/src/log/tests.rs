@@ -305,7 +305,8 @@ fn what_is_staged_outlives_the_process_and_goes_on() {
     }
 }
 
-/// As much as does not fit waits for the log, nothing that comes behind it counts before it, and all comes back at any time.
+/// As much as does not fit waits for the log, nothing that comes behind it counts before it, and all comes back at any
+/// time.
 #[test]
 fn more_than_can_be_staged_waits_for_the_log() {
     let directory = TempDir::new().unwrap();
@@ -391,8 +392,8 @@ fn what_was_staged_when_the_disk_failed_is_there_after_the_next_start() {
     assert_eq!(indexes(&groups[&GroupId(1)]), (1..=30).collect::<Vec<_>>());
 }
 
-/// A client's value holds what looks like a block that vouches for everything. Behind a torn one it once made a torn tail damage,
-/// and the node did not start.
+/// A client's value holds what looks like a block that vouches for everything. Behind a torn one it once made a torn
+/// tail damage, and the node did not start.
 #[test]
 fn a_value_that_looks_like_a_block_vouches_for_nothing() {
     let directory = TempDir::new().unwrap();

@@ -192,7 +192,8 @@ impl Writer {
         }
     }
 
-    /// Writes `self.block`, beginning a new segment first if it would not fit. With it, all batches up to number `whole` are.
+    /// Writes `self.block`, beginning a new segment first if it would not fit. With it, all batches up to number
+    /// `whole` are.
     fn write_block(&mut self, durably: bool, whole: u64) -> io::Result<()> {
         if !self.file.is_empty() && !self.file.has_room_for(self.block.len()) {
             let block = std::mem::take(&mut self.block);
@@ -315,7 +316,8 @@ impl Writer {
         }
     }
 
-    /// Refuses everything from now on, beginning with `batches`, which were being written. Calls their completions with the error.
+    /// Refuses everything from now on, beginning with `batches`, which were being written. Calls their completions with
+    /// the error.
     fn fail(&self, error: &io::Error, mut batches: Vec<Queued>) {
         let message = format!("{}: {error}", self.directory.display());
         tracing::error!(%message, "the log failed; writes are refused until the node is restarted");

@@ -1,9 +1,9 @@
-//! The apply backlog: committed entries of groups whose state machine cannot keep up, for example because its engine stalls
-//! writers until the disk has caught up.
+//! The apply backlog: committed entries of groups whose state machine cannot keep up, for example because its engine
+//! stalls writers until the disk has caught up.
 //!
-//! The entries wait here, in order, while the loop goes on: votes, leases and the log need no state machine, and the state
-//! machines of other groups may be quick. When [`LIMIT_BYTES`] wait, commands to these groups are refused, and entries from
-//! their leaders are dropped; a leader treats that as a lost message and sends them again.
+//! The entries wait here, in order, while the loop goes on: votes, leases and the log need no state machine, and the
+//! state machines of other groups may be quick. When [`LIMIT_BYTES`] wait, commands to these groups are refused, and
+//! entries from their leaders are dropped; a leader treats that as a lost message and sends them again.
 
 use super::{StateMachine, Worker};
 use crate::{Committed, GroupId};

@@ -65,8 +65,8 @@ pub struct GroupStart {
 }
 
 impl GroupStart {
-    /// Term and index of the last entry that the replica has, in its log or only in its state; zeros if the two contradict each
-    /// other.
+    /// Term and index of the last entry that the replica has, in its log or only in its state; zeros if the two
+    /// contradict each other.
     pub fn last_entry(self) -> (u64, u64) {
         last_entry(self.id, &self.settings, self.recovered)
     }
@@ -132,8 +132,9 @@ impl<C> Inbox<C> {
         self.push(Message::TransferLeadership(group, to));
     }
 
-    /// If this replica is a witness that leads, lets another replica, which lacks entries that the witness has dropped, continue with
-    /// its own state. The dropped entries are lost, so this may be used only if no other replica has them any more.
+    /// If this replica is a witness that leads, lets another replica, which lacks entries that the witness has dropped,
+    /// continue with its own state. The dropped entries are lost, so this may be used only if no other replica has them
+    /// any more.
     pub fn force_recover(&self, group: GroupId, replica: ReplicaId) {
         self.push(Message::ForceRecover(group, replica));
     }
@@ -148,12 +149,14 @@ impl<C> Inbox<C> {
         self.push(Message::ForgetSnapshot(group));
     }
 
-    /// The content of the [snapshot](crate::StateMachine::fetch) that reflects the log up to `index` was fetched, or cannot be fetched.
+    /// The content of the [snapshot](crate::StateMachine::fetch) that reflects the log up to `index` was fetched, or
+    /// cannot be fetched.
     pub fn fetched(&self, group: GroupId, index: u64, is_there: bool) {
         self.push(Message::Fetched(group, index, is_there));
     }
 
-    /// A group's state has been [replaced](crate::StateMachine::prepare) by the snapshot that reflects the log up to `index`.
+    /// A group's state has been [replaced](crate::StateMachine::prepare) by the snapshot that reflects the log up to
+    /// `index`.
     pub fn prepared(&self, group: GroupId, index: u64) {
         self.push(Message::Prepared(group, index));
     }

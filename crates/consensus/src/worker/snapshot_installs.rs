@@ -1,9 +1,10 @@
 //! The installation of snapshots.
 //!
-//! A leader's message only names a snapshot. The state machine fetches the content, which may take long, while the group
-//! goes on. Then the group pauses: it receives and sends nothing. The log records which snapshot is about to be installed,
-//! because the new state is on disk before the log can say so. Then the state is replaced, which may take long too, while the
-//! loop goes on with other groups. At last Raft receives the message and considers the snapshot as installed.
+//! A leader's message only names a snapshot. The state machine fetches the content, which may take long, while the
+//! group goes on. Then the group pauses: it receives and sends nothing. The log records which snapshot is about to be
+//! installed, because the new state is on disk before the log can say so. Then the state is replaced, which may take
+//! long too, while the loop goes on with other groups. At last Raft receives the message and considers the snapshot as
+//! installed.
 
 use super::inbox::Message;
 use super::{StateMachine, Worker, touch};
@@ -237,7 +238,8 @@ mod tests {
         ReplicaId { node: NodeId(node), incarnation: 0 }
     }
 
-    /// Starts a leader that has ten writes, and a replica that joins it. Returns what the latter's state machine is asked.
+    /// Starts a leader that has ten writes, and a replica that joins it. Returns what the latter's state machine is
+    /// asked.
     fn join() -> (Vec<Queue>, Receiver<Asked>) {
         let inboxes: Vec<Queue> = (0..2).map(|_| Inbox::new(10_000)).collect();
         let transport = Arc::new(Loopback(inboxes.clone()));

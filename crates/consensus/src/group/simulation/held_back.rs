@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A leader makes a message for one replica and steps down because of the next message it receives, both in one pass. Its own message waits
-/// for the log, and once went out with what the next leader's entry of the same index carries.
+/// A leader makes a message for one replica and steps down because of the next message it receives, both in one pass.
+/// Its own message waits for the log, and once went out with what the next leader's entry of the same index carries.
 #[test]
 fn a_message_of_a_former_leader_never_carries_its_successors_entry() {
     let mut world = World::new(1, Kind { nodes: 5, initial_members: 5, ..STEADY });

@@ -1,5 +1,5 @@
-//! Nodes are lost for good at any moment of a world's life, and an operator has those that are left go on: what is said to be
-//! complete has everything that was acknowledged, whatever was under way.
+//! Nodes are lost for good at any moment of a world's life, and an operator has those that are left go on: what is said
+//! to be complete has everything that was acknowledged, whatever was under way.
 
 use super::disk::State;
 use super::world::numbers;

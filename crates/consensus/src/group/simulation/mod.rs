@@ -3,9 +3,9 @@
 //! processes that are stopped for a while and then find messages of several terms, and an operator who moves replicas
 //! from node to node all the while. All of it comes from a seed, so a failure repeats.
 //!
-//! Checked all along: replicas apply the same entries in the same order; an entry carries the same in every message; what was
-//! acknowledged is in every later read under a lease; nobody holds a lease beside another leader. And in the end, when the world is at peace: everything
-//! acknowledged is everywhere.
+//! Checked all along: replicas apply the same entries in the same order; an entry carries the same in every message;
+//! what was acknowledged is in every later read under a lease; nobody holds a lease beside another leader. And in the
+//! end, when the world is at peace: everything acknowledged is everywhere.
 
 mod disk;
 mod held_back;
@@ -225,8 +225,8 @@ fn a_witness_keeps_what_one_replica_lacks_and_lets_it_lead() {
     }
 }
 
-/// A world of two replicas and a witness in which the first one leads and nothing goes wrong, after a second of writes and
-/// two more; and how many of its messages since then brought the witness entries.
+/// A world of two replicas and a witness in which the first one leads and nothing goes wrong, after a second of writes
+/// and two more; and how many of its messages since then brought the witness entries.
 fn standby(seed: u64, log: Log) -> (World, usize) {
     let mut world = World::new(seed, Kind { has_witnesses: true, log, ..STEADY });
     world.loss = 0.0;
@@ -281,8 +281,9 @@ fn what_a_standby_witness_lacks_survives_the_loss_of_either_replica() {
     }
 }
 
-/// Both replicas have forgotten the newest entries, which the witness had dropped since they had them. It waits with the one
-/// that is left until somebody says that nobody has more; then the group goes on, with what only the witness has.
+/// Both replicas have forgotten the newest entries, which the witness had dropped since they had them. It waits with
+/// the one that is left until somebody says that nobody has more; then the group goes on, with what only the witness
+/// has.
 #[test]
 fn a_witness_force_recovers_a_replica_when_all_have_forgotten() {
     for seed in 0..100 {
@@ -340,8 +341,9 @@ fn a_witness_force_recovers_a_replica_when_all_have_forgotten() {
     }
 }
 
-/// A follower's disk is set back to an earlier time, and its process is started again. Raft ignores that such a follower refuses
-/// what it has acknowledged: its leader once counted it among those that have everything, and it never got anything again.
+/// A follower's disk is set back to an earlier time, and its process is started again. Raft ignores that such a
+/// follower refuses what it has acknowledged: its leader once counted it among those that have everything, and it never
+/// got anything again.
 #[test]
 fn a_replica_that_lacks_what_it_acknowledged_is_set_aside_by_its_leaders_next_word() {
     for seed in 0..50 {
@@ -478,8 +480,8 @@ fn a_snapshot_that_the_log_does_not_know_of_is_taken_again() {
     assert_eq!(heard, (true, 0, 9));
 }
 
-/// What it has of an earlier term at the snapshot's index and behind was replaced by what the leader has. It once counted that
-/// too, and could not take the snapshot any more.
+/// What it has of an earlier term at the snapshot's index and behind was replaced by what the leader has. It once
+/// counted that too, and could not take the snapshot any more.
 #[test]
 fn forced_recovery_ends_at_the_snapshots_index_even_if_the_log_is_longer() {
     let id = |node| ReplicaId { node: NodeId(node), incarnation: 0 };

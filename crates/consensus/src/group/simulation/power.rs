@@ -1,5 +1,5 @@
-//! Power fails on all machines at one time. Logs lose their ends, and states may be ahead of what is left of them: RocksDB
-//! writes to its files by itself, and does not wait for the log of a `soft` table.
+//! Power fails on all machines at one time. Logs lose their ends, and states may be ahead of what is left of them:
+//! RocksDB writes to its files by itself, and does not wait for the log of a `soft` table.
 
 use super::world::{Answers, ID, Kind, Log, World};
 use super::*;
@@ -18,8 +18,8 @@ impl World {
         disk.checkpoint.numbers.iter().copied().chain(of_log).collect()
     }
 
-    /// All machines lose power, and with it a part of what they had not fsynced. Returns what was acknowledged and is on the disks
-    /// of a majority, and whether the state of any is ahead of its log.
+    /// All machines lose power, and with it a part of what they had not fsynced. Returns what was acknowledged and is
+    /// on the disks of a majority, and whether the state of any is ahead of its log.
     fn lose_power(&mut self) -> (BTreeSet<u64>, bool) {
         let mut is_ahead = false;
         for at in 0..self.replicas.len() {
@@ -46,8 +46,8 @@ impl World {
         (kept, is_ahead)
     }
 
-    /// A replica that was cut off for a while catches up with a leader of a later term, which does not know yet that what it has is
-    /// committed.
+    /// A replica that was cut off for a while catches up with a leader of a later term, which does not know yet that
+    /// what it has is committed.
     fn catch_up_behind_another_leader(&mut self) {
         let Some(leading) = self.readers.first().copied() else { return };
         let mut others: Vec<usize> = (0..self.replicas.len()).filter(|at| *at != leading).collect();
@@ -94,8 +94,8 @@ impl World {
     }
 }
 
-/// A life with elections that leave different ends of logs behind, up to a power failure; and what must be so afterwards. Returns
-/// whether the state of any replica was ahead of its log.
+/// A life with elections that leave different ends of logs behind, up to a power failure; and what must be so
+/// afterwards. Returns whether the state of any replica was ahead of its log.
 fn live_through_a_power_failure(seed: u64, remembers_terms: bool) -> bool {
     let mut world = World::new(seed, Kind { nodes: 3, initial_members: 3, has_witnesses: false, log: Log::Relaxed });
     (world.remembers_terms, world.syncs_writes, world.sync_chance) = (remembers_terms, false, 0.04);

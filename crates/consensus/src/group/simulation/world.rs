@@ -429,8 +429,8 @@ impl World {
         }
     }
 
-    /// A leader loses most of its peers while it is written to, and is stopped soon after. When it goes on, what those said
-    /// that it still reached waits for it beside what its successor says.
+    /// A leader loses most of its peers while it is written to, and is stopped soon after. When it goes on, what those
+    /// said that it still reached waits for it beside what its successor says.
     pub(super) fn strand_a_leader(&mut self) {
         let Some(at) = self.readers.first().copied() else { return };
         let own = at as u32 + 1;
@@ -648,8 +648,8 @@ impl World {
         let replica = &mut self.replicas[at];
         let log = &replica.disk.log;
         let durable = log.entries.back().map_or(log.truncated.0, |last| last.index);
-        // Where every entry is fsynced before it counts, none is applied that the log could still lose. RocksDB does not wait for
-        // the log of a `soft` table.
+        // Where every entry is fsynced before it counts, none is applied that the log could still lose. RocksDB does
+        // not wait for the log of a `soft` table.
         if replica.state.applied <= durable || self.kind.log == Log::Relaxed {
             replica.disk.checkpoint = replica.state.clone();
         }
