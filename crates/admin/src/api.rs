@@ -65,9 +65,9 @@ async fn authenticate(State(server): State<AdminServer>, request: Request, next:
 }
 
 async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) {
-    if server.store.is_removed() {
+    if server.store().is_removed() {
         (StatusCode::SERVICE_UNAVAILABLE, "removed: this node is not part of its cluster any more\n")
-    } else if server.store.is_serving() {
+    } else if server.store().is_serving() {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "starting: not every partition serves yet\n")
@@ -75,26 +75,26 @@ async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) 
 }
 
 async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
-    let statistics = server.store.statistics();
+    let statistics = server.store().statistics();
     let tables: Vec<TableInfo> = statistics.tables.into_iter().map(TableInfo::from).collect();
     let partitions: u32 = tables.iter().map(|table| table.schema.partitions).sum();
     let serving: u32 = tables.iter().map(|table| table.serving_partitions).sum();
-    let log = server.store.log_status();
-    let cluster = cluster::info(&server.store);
+    let log = server.store().log_status();
+    let cluster = cluster::info(&server.node);
     let mut issues = cluster.issues();
-    issues.extend(server.store.set_aside());
-    issues.extend(comparison::issues(&server.store));
-    if server.store.is_removed() {
+    issues.extend(server.node.set_aside());
+    issues.extend(comparison::issues(&server.node));
+    if server.store().is_removed() {
         issues.push(RequestError::Removed.to_string());
     }
-    if server.store.is_overtaken() {
+    if server.node.is_overtaken() {
         issues.push(
             "the data directory of this node is older than what the node had; it takes part in nothing until other nodes \
              have given it new replicas. `tessera start --accept-older-data` makes what it holds count instead"
                 .into(),
         );
     }
-    if log != tessera_store::LogStatus::Ok {
+    if log != tessera_consensus::LogStatus::Ok {
         issues.push(format!("the log takes no writes: {log:?}"));
     }
     Json(json!({
@@ -114,6 +114,6 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
 }
 
 async fn show_metrics(State(server): State<AdminServer>) -> Response {
-    let text = metrics::render(&server.store, &server.extra_metrics);
+    let text = metrics::render(&server.node, &server.extra_metrics);
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
 }

@@ -11,7 +11,9 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tessera_store::{CatalogCommand, CopyState, PartitionTraffic, Placement, RecoveryNote, Split, Store, TableState};
+use tessera_cluster::{CatalogCommand, CopyState, Placement, RecoveryNote, Split, TableState};
+use tessera_node::{Node, PartitionTraffic, Progress};
+use tessera_store::Store;
 use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
 /// A node not heard of for so long is called silent.
@@ -117,16 +119,13 @@ pub(crate) fn leader(store: &Store, table: TableId, partition: u32) -> Option<No
     store.table(table)?.known_leader(partition)
 }
 
-fn fetches(store: &Store, table: TableId, partition: u32) -> Vec<Fetch> {
-    let fetch = |(node, progress): (NodeId, tessera_store::Progress)| Fetch {
-        node,
-        bytes: progress.bytes,
-        of_bytes: progress.of,
-    };
-    store.fetches(table, partition).into_iter().map(fetch).collect()
+fn fetches(node: &Node, table: TableId, partition: u32) -> Vec<Fetch> {
+    let fetch = |(node, progress): (NodeId, Progress)| Fetch { node, bytes: progress.bytes, of_bytes: progress.of };
+    node.fetches(table, partition).into_iter().map(fetch).collect()
 }
 
-pub(crate) fn info(store: &Store) -> ClusterInfo {
+pub(crate) fn info(node: &Node) -> ClusterInfo {
+    let store = node.store();
     let catalog = store.catalog();
     let silence = |node: NodeId| store.silence(node).map(|silence| silence.as_secs_f64());
     let is_silent = |node: NodeId| node != store.node() && silence(node).is_none_or(|silence| silence > SILENT_SECONDS);
@@ -148,7 +147,7 @@ pub(crate) fn info(store: &Store) -> ClusterInfo {
             split: entry.split.as_ref().map(SplitInfo::of),
             hot: Vec::new(),
         };
-        let partitions = traffic::of_table(store, entry);
+        let partitions = traffic::of_table(node, entry);
         table.hot = traffic::describe_hot(&entry.name, &partitions);
         for (placement, info) in entry.placement.iter().zip(&partitions) {
             let PartitionTraffic { bytes, per_second } = info.traffic.unwrap_or_default();
@@ -277,11 +276,11 @@ impl ClusterInfo {
 }
 
 /// Adds what the node knows of the cluster to the metrics.
-pub(crate) fn measure(store: &Store, scrape: &mut Scrape) {
-    let cluster = info(store);
-    scrape.set("tessera_replicas_held", "Replicas on this node", &[], store.replicas_held() as f64);
+pub(crate) fn measure(node: &Node, scrape: &mut Scrape) {
+    let cluster = info(node);
+    scrape.set("tessera_replicas_held", "Replicas on this node", &[], node.replicas_held() as f64);
     let help = "Replicas on this node whose log and state do not fit together";
-    scrape.set("tessera_replicas_set_aside", help, &[], store.set_aside().len() as f64);
+    scrape.set("tessera_replicas_set_aside", help, &[], node.set_aside().len() as f64);
     let help = "Times that an operator had the cluster go on without nodes that were lost for good";
     scrape.set("tessera_recoveries", help, &[], cluster.recoveries.len() as f64);
     for node in &cluster.nodes {
@@ -307,7 +306,7 @@ pub(crate) fn measure(store: &Store, scrape: &mut Scrape) {
 }
 
 pub(crate) async fn show(State(server): State<AdminServer>) -> Json<ClusterInfo> {
-    Json(info(&server.store))
+    Json(info(&server.node))
 }
 
 #[derive(Deserialize)]
@@ -347,14 +346,14 @@ pub(crate) async fn placement(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
 ) -> Result<Json<serde_json::Value>, Failure> {
-    let catalog = server.store.catalog();
+    let catalog = server.store().catalog();
     let entry = catalog.by_name(&name).ok_or(RequestError::NoSuchTable(name))?;
     let partitions = (0..).zip(&entry.placement).map(|(partition, placement)| PartitionPlacement {
         partition,
-        leader: leader(&server.store, entry.id, partition),
+        leader: leader(server.store(), entry.id, partition),
         placement: placement.clone(),
         is_moving: placement.is_moving(),
-        fetches: fetches(&server.store, entry.id, partition),
+        fetches: fetches(&server.node, entry.id, partition),
     });
     Ok(Json(json!(partitions.collect::<Vec<_>>())))
 }

@@ -8,7 +8,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
 use serde_json::json;
-use tessera_store::{CompactionState, RulesApplied};
+use tessera_node::RulesApplied;
+use tessera_store::CompactionState;
 use tessera_types::{NodeId, RequestError};
 
 /// How far a node is with compacting a table.
@@ -26,13 +27,13 @@ pub(crate) async fn begin(
     Path(name): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    let RulesApplied { deleted, changed } = server.store.compact(&table).await?;
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let RulesApplied { deleted, changed } = server.node.compact(&table).await?;
     Ok(Json(json!({ "deleted_by_rules": deleted, "changed_by_rules": changed })))
 }
 
 pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<Vec<CompactionInfo>> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    let states = server.store.compactions(&table).await;
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let states = server.store().compactions(&table).await;
     Ok(Json(states.into_iter().map(|(node, state)| CompactionInfo { node, state }).collect()))
 }

@@ -7,7 +7,8 @@ use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
-use tessera_store::{CatalogCommand, Comparison, Store};
+use tessera_cluster::CatalogCommand;
+use tessera_node::{Comparison, Node};
 use tessera_types::{ReplicaId, RequestError, UnixMillis};
 
 #[derive(Default, Deserialize)]
@@ -23,8 +24,8 @@ pub(crate) async fn compare(
     Path(name): Path<String>,
     Body(Compare { bytes_per_second }): Body<Compare>,
 ) -> Reply<Comparison> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    Ok(Json(server.store.compare(&table, bytes_per_second).await))
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    Ok(Json(server.node.compare(&table, bytes_per_second).await))
 }
 
 #[derive(Deserialize)]
@@ -39,23 +40,23 @@ pub(crate) async fn replace(
     Path((name, partition)): Path<(String, u32)>,
     Body(Replace { replica }): Body<Replace>,
 ) -> Reply<serde_json::Value> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?.id();
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?.id();
     server.change(CatalogCommand::Replace { table, partition, replica }).await?;
     Ok(Json(serde_json::json!({})))
 }
 
 /// What needs attention, in words.
-pub(crate) fn issues(store: &Store) -> Vec<String> {
-    store.tables().iter().flat_map(|table| store.compared(table).0).collect()
+pub(crate) fn issues(node: &Node) -> Vec<String> {
+    node.store().tables().iter().flat_map(|table| node.compared(table).0).collect()
 }
 
 /// Adds what the node knows of comparisons to the metrics.
-pub(crate) fn measure(store: &Store, scrape: &mut Scrape) {
-    let found = store.differences_found() as f64;
+pub(crate) fn measure(node: &Node, scrape: &mut Scrape) {
+    let found = node.differences_found() as f64;
     scrape.set("tessera_replica_differences_total", "Slices in which this node found replicas to differ", &[], found);
     let now = UnixMillis::now();
-    for table in store.tables() {
-        let (differences, compared) = store.compared(&table);
+    for table in node.store().tables() {
+        let (differences, compared) = node.compared(&table);
         let name = table.name();
         let labels = [("table", name.as_str())];
         let help = "Partitions whose replicas are known to differ";

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
-use tessera_store::CatalogError;
+use tessera_cluster::CatalogError;
 use tessera_types::{Outcome, RequestError};
 
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String, pub(crate) Outcome);

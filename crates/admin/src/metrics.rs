@@ -2,16 +2,17 @@
 
 use crate::scrape::Scrape;
 use crate::server::ExtraMetrics;
-use tessera_store::{LogStatus, Store};
+use tessera_consensus::LogStatus;
+use tessera_node::Node;
 
-pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
+pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
     let mut scrape = Scrape::default();
-    let statistics = store.statistics();
+    let statistics = node.store().statistics();
     let rocksdb = &statistics.rocksdb;
     let plain: &[(&str, &str, f64)] = &[
         ("tessera_memory_used_bytes", "Memory of records of memory tables", statistics.memory_used_bytes as f64),
         ("tessera_memory_limit_bytes", "Memory that records may take", statistics.memory_limit_bytes as f64),
-        ("tessera_elections_won_total", "Partitions that this node began to lead", statistics.elections_won as f64),
+        ("tessera_elections_won_total", "Partitions that this node began to lead", node.elections_won() as f64),
         ("tessera_log_blocks_total", "Blocks written to the log", statistics.log.blocks as f64),
         ("tessera_log_written_bytes_total", "Bytes written to the log", statistics.log.bytes as f64),
         ("tessera_log_syncs_total", "Fsyncs of the log", statistics.log.syncs as f64),
@@ -26,7 +27,7 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
         (
             "tessera_log_healthy",
             "1 while the log takes writes",
-            f64::from(u8::from(store.log_status() == LogStatus::Ok)),
+            f64::from(u8::from(node.store().log_status() == LogStatus::Ok)),
         ),
         ("tessera_block_cache_hits_total", "Blocks found in the cache", rocksdb.block_cache_hits as f64),
         ("tessera_block_cache_misses_total", "Blocks not found in the cache", rocksdb.block_cache_misses as f64),
@@ -86,8 +87,8 @@ pub(crate) fn render(store: &Store, extra: &ExtraMetrics) -> String {
             );
         }
     }
-    crate::cluster::measure(store, &mut scrape);
-    crate::comparison::measure(store, &mut scrape);
+    crate::cluster::measure(node, &mut scrape);
+    crate::comparison::measure(node, &mut scrape);
     crate::process::measure(&mut scrape);
     extra(&mut scrape);
     scrape.text()

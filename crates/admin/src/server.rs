@@ -3,7 +3,9 @@
 use crate::failure::Failure;
 use crate::scrape::Scrape;
 use std::sync::Arc;
-use tessera_store::{CatalogCommand, Changed, Store, TableStatistics};
+use tessera_cluster::{CatalogCommand, Changed};
+use tessera_node::Node;
+use tessera_store::{Store, TableStatistics};
 use tessera_types::RequestError;
 
 /// Answers whether a bearer token is the right one.
@@ -15,7 +17,7 @@ pub type ExtraMetrics = Arc<dyn Fn(&mut Scrape) + Send + Sync>;
 /// The admin face of a node.
 #[derive(Clone)]
 pub struct AdminServer {
-    pub(crate) store: Store,
+    pub(crate) node: Node,
     pub(crate) token: Option<TokenCheck>,
     /// Names under which requests may come.
     pub(crate) hosts: Arc<[String]>,
@@ -29,27 +31,31 @@ impl AdminServer {
     /// under one of the names in `hosts`.
     /// `doors` says which doors of the node are open to whom.
     pub fn new(
-        store: Store,
+        node: Node,
         token: Option<TokenCheck>,
         hosts: Vec<String>,
         doors: Vec<String>,
         extra_metrics: ExtraMetrics,
     ) -> Self {
-        Self { store, token, hosts: hosts.into(), doors: doors.into(), extra_metrics }
+        Self { node, token, hosts: hosts.into(), doors: doors.into(), extra_metrics }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.node.store()
     }
 
     pub(crate) fn table_statistics(&self, name: &str) -> Result<TableStatistics, Failure> {
-        let tables = self.store.statistics().tables;
+        let tables = self.store().statistics().tables;
         let found = tables.into_iter().find(|table| table.name == name);
         found.ok_or_else(|| RequestError::NoSuchTable(name.into()).into())
     }
 
     pub(crate) async fn change(&self, command: CatalogCommand) -> Result<Changed, Failure> {
         let is_new = matches!(command, CatalogCommand::Create { .. });
-        let changed = self.store.change_catalog(command).await??;
+        let changed = self.store().change_catalog(command).await??;
         // Whoever created a table wants to use it.
         if let (Changed::Table(table), true) = (&changed, is_new) {
-            self.store.wait_until_served(*table).await;
+            self.store().wait_until_served(*table).await;
         }
         Ok(changed)
     }

@@ -10,9 +10,9 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
-use tessera_store::{
-    AlterError, CatalogCommand, Counts, EngineStatistics, RocksStatistics, TableEntry, TableStatistics,
-};
+use tessera_cluster::{CatalogCommand, TableEntry};
+use tessera_engine::{EngineStatistics, RocksStatistics};
+use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
     TableSettings, UsageScenario, WhenFull,
@@ -151,7 +151,7 @@ impl From<TableStatistics> for TableInfo {
 }
 
 pub(crate) async fn list(State(server): State<AdminServer>) -> Json<Vec<TableInfo>> {
-    Json(server.store.statistics().tables.into_iter().map(TableInfo::from).collect())
+    Json(server.store().statistics().tables.into_iter().map(TableInfo::from).collect())
 }
 
 pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<String>) -> Reply<TableInfo> {
@@ -183,7 +183,7 @@ pub(crate) async fn alter(
     Path(name): Path<String>,
     Body(change): Body<TableChange>,
 ) -> Reply<TableInfo> {
-    let altered = server.store.alter_table(&name, |settings| {
+    let altered = server.store().alter_table(&name, |settings| {
         change.settings.apply(settings);
         Ok::<(), Infallible>(())
     });
@@ -207,7 +207,7 @@ pub(crate) async fn drop(
     Path(name): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
-    let purge_at = server.store.purge_time();
+    let purge_at = server.store().purge_time();
     let number = server.table_statistics(&name)?.number;
     server.change(CatalogCommand::Drop { name, purge_at }).await?;
     Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at })))
@@ -233,13 +233,13 @@ pub(crate) async fn truncate(
     Path(name): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
-    server.store.truncate(&table).await?;
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    server.store().truncate(&table).await?;
     Ok(Json(json!({})))
 }
 
 pub(crate) async fn list_dropped(State(server): State<AdminServer>) -> Reply<Vec<TableEntry>> {
-    let catalog = server.store.catalog();
+    let catalog = server.store().catalog();
     Ok(Json(catalog.tables().filter(|entry| entry.is_dropped()).cloned().collect()))
 }
 
@@ -256,7 +256,7 @@ pub(crate) async fn recall(
 ) -> Reply<TableInfo> {
     let number = TableNumber(number);
     server.change(CatalogCommand::Recall { number, to: recall.name }).await?;
-    let tables = server.store.statistics().tables;
+    let tables = server.store().statistics().tables;
     let table = tables.into_iter().find(|table| table.number == number);
     let table = table.ok_or_else(|| RequestError::NoSuchTable(number.to_string()))?;
     Ok(Json(table.into()))

@@ -8,7 +8,9 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tessera_store::{HotKeysFound, LONGEST_COUNT, PartitionTraffic, Store, TableEntry, hot_partitions};
+use tessera_cluster::TableEntry;
+use tessera_node::{Node, PartitionTraffic, hot_partitions};
+use tessera_store::{HotKeysFound, LONGEST_COUNT};
 use tessera_types::{NodeId, Outcome, RequestError};
 
 /// What a partition is asked, as its leader told lately.
@@ -29,9 +31,9 @@ impl PartitionInfo {
     }
 }
 
-pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> {
+pub(crate) fn of_table(node: &Node, entry: &TableEntry) -> Vec<PartitionInfo> {
     let partitions = 0..entry.schema.partitions;
-    let traffic: Vec<_> = partitions.map(|partition| store.traffic_of(entry.id, partition)).collect();
+    let traffic: Vec<_> = partitions.map(|partition| node.traffic_of(entry.id, partition)).collect();
     let hot = |units: fn(&PartitionTraffic) -> u64| {
         hot_partitions(&traffic.iter().map(|traffic| traffic.as_ref().map_or(0, units)).collect::<Vec<_>>())
     };
@@ -42,7 +44,7 @@ pub(crate) fn of_table(store: &Store, entry: &TableEntry) -> Vec<PartitionInfo> 
         .zip(reads.into_iter().zip(writes))
         .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
             partition,
-            leader: store.table(entry.id).and_then(|table| table.known_leader(partition)),
+            leader: node.store().table(entry.id).and_then(|table| table.known_leader(partition)),
             traffic: *traffic,
             is_hot_for_reads,
             is_hot_for_writes,
@@ -67,9 +69,9 @@ pub(crate) async fn show(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
 ) -> Result<Json<Vec<PartitionInfo>>, Failure> {
-    let catalog = server.store.catalog();
+    let catalog = server.store().catalog();
     let entry = catalog.by_name(&name).ok_or(RequestError::NoSuchTable(name))?;
-    Ok(Json(of_table(&server.store, entry)))
+    Ok(Json(of_table(&server.node, entry)))
 }
 
 #[derive(Deserialize)]
@@ -84,7 +86,7 @@ pub(crate) async fn hot_keys(
     Body(HotKeysWanted { seconds }): Body<HotKeysWanted>,
 ) -> Reply<HotKeysFound> {
     let refuse = |why: String| Failure(StatusCode::UNPROCESSABLE_ENTITY, why, Outcome::NotDone);
-    let table = server.store.table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
     let (longest, partitions) = (LONGEST_COUNT.as_secs(), table.schema().partitions);
     if !(1..=longest).contains(&seconds) {
         return Err(refuse(format!("requests can be counted for 1 to {longest} seconds, not {seconds}")));
@@ -92,5 +94,5 @@ pub(crate) async fn hot_keys(
     if partition >= partitions {
         return Err(refuse(format!("the table has partitions 0 to {}, not {partition}", partitions - 1)));
     }
-    Ok(Json(server.store.find_hot_keys(&table, partition, Duration::from_secs(seconds)).await?))
+    Ok(Json(server.store().find_hot_keys(&table, partition, Duration::from_secs(seconds)).await?))
 }

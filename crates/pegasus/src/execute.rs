@@ -108,7 +108,7 @@ impl DataCall {
     pub(crate) fn admission(&self) -> Admitted {
         let is_write = matches!(self.request, Request::Write(_));
         let admissions = self.admissions.as_ref();
-        admissions.map_or(Admitted::Now, |all| all.admit(&self.table, is_write, self.frame.bytes.len()))
+        admissions.map_or(Admitted::Now, |all| all.admit(&*self.table, is_write, self.frame.bytes.len()))
     }
 
     /// Appends the reply.

@@ -5,13 +5,13 @@ use crate::calls::Request;
 use crate::execute::{DataCall, Sent, Understood, understand};
 use crate::frame::{self, Frame, Taken, write_error};
 use crate::outbox::Outbox;
-use crate::server::PegasusServer;
+use crate::server::{PegasusServer, SERVICE};
 use crate::status::Failure;
 use bytes::{Bytes, BytesMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_store::{Envelope, Face, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
+use tessera_store::{Envelope, Leader, Outcomes, PATIENCE, Part, PartOutcome, Route, Table};
 use tessera_types::{Admitted, ReadMode, TableNumber};
 
 /// After news of a split, before the table is looked for again.
@@ -23,7 +23,7 @@ struct Forwarding<'a>(&'a Arc<PegasusServer>);
 impl Route for Forwarding<'_> {
     type Work = Box<DataCall>;
 
-    const FACE: Face = Face::Pegasus;
+    const SERVICE: u8 = SERVICE;
 
     fn request(&self, _table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
         // Requests are independent of each other, and travel one by one.

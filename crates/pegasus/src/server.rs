@@ -11,8 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tessera_face::ClientMemory;
-use tessera_store::{Face, Store};
+use tessera_store::Store;
 use tokio::net::TcpStream;
+
+/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
+pub(crate) const SERVICE: u8 = 6;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -57,7 +60,7 @@ impl PegasusServer {
             forwarded: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
         });
-        server.store.serve_face(Face::Pegasus, &server, |server, request| {
+        server.store.serve_face(SERVICE, &server, |server, request| {
             Box::pin(async move { forward::carry_out(&server, request).await })
         });
         server

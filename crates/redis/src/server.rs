@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_face::{ClientMemory, Handshakes};
-use tessera_store::{Face, Store};
+use tessera_store::Store;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 /// TLS handshakes at one time, and how long one may take.
 const HANDSHAKES: usize = 256;
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
+pub(crate) const SERVICE: u8 = 3;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -71,7 +74,7 @@ impl RedisServer {
             read_misses: AtomicU64::new(0),
             tls,
         });
-        server.store.serve_face(Face::Redis, &server, carry_out);
+        server.store.serve_face(SERVICE, &server, carry_out);
         server
     }
 

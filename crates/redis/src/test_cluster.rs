@@ -5,7 +5,9 @@ use crate::server::{RedisConfig, RedisServer};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tessera_store::{CatalogCommand, Site, Store, StoreConfig, Table};
+use tessera_cluster::{CatalogCommand, Site};
+use tessera_node::{Node, NodeConfig};
+use tessera_store::{Store, Table};
 use tessera_types::{Durability, EngineKind, Model, Partitioner, TableSchema, TableSettings};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -13,6 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A node, until dropped.
 pub(crate) struct TestNode {
     pub(crate) store: Store,
+    pub(crate) node: Node,
     pub(crate) server: Arc<RedisServer>,
     peer: String,
     worker: Option<JoinHandle<()>>,
@@ -53,28 +56,29 @@ impl TestNode {
     pub(crate) fn start_with(
         first: Option<&Self>,
         redis: RedisConfig,
-        configure: impl FnOnce(&mut StoreConfig),
+        configure: impl FnOnce(&mut NodeConfig),
     ) -> Self {
         let data = tempfile::TempDir::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let peer = listener.local_addr().unwrap().to_string();
-        let mut config = StoreConfig {
+        let mut config = NodeConfig {
             workers: 1,
             site: Site { peer: peer.clone(), ..Site::default() },
             join: first.map(|first| first.peer.clone()).into_iter().collect(),
-            ..StoreConfig::new(data.path())
+            ..NodeConfig::new(data.path())
         };
         configure(&mut config);
         // It waits for the cluster to let it in, on a runtime of its own.
-        let opened = std::thread::spawn(move || Store::open(config, listener).unwrap());
-        let (store, workers) = opened.join().unwrap();
+        let opened = std::thread::spawn(move || Node::open(config, listener).unwrap());
+        let (node, workers) = opened.join().unwrap();
+        let store = node.store().clone();
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
         };
         let server = RedisServer::new(store.clone(), redis, None);
-        Self { store, server, peer, worker: Some(std::thread::spawn(run)), _data: data }
+        Self { store, node, server, peer, worker: Some(std::thread::spawn(run)), _data: data }
     }
 
     /// A table with one replica of each partition, which serves.
@@ -110,8 +114,8 @@ impl TestNode {
 
 impl Drop for TestNode {
     fn drop(&mut self) {
-        self.store.shut_down();
+        self.node.shut_down();
         let _ = self.worker.take().map(JoinHandle::join);
-        self.store.close();
+        self.node.close();
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::source::{Tables, catalog_outcome, failed};
 use std::time::UNIX_EPOCH;
+use tessera_cluster::{CatalogCommand, CatalogError, Placement};
 use tessera_reql::{
     Env, Error, Process, ReplicaState, Result, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange,
     TableConfig, TableInfo,
 };
-use tessera_store::{AlterError, CatalogCommand, CatalogError, Placement, Table};
+use tessera_store::{AlterError, Table};
 use tessera_types::{Acks, Durability, NodeId, ReplicaId};
 
 /// What drivers and tools look at to know which queries they may send, and who answers them.
@@ -32,7 +33,7 @@ fn parts(address: &str) -> (&str, Option<u16>) {
 impl Tables {
     pub(crate) fn servers_now(&self) -> Vec<ServerStatus> {
         let store = &self.0.store;
-        let status = |node: &tessera_store::NodeEntry| {
+        let status = |node: &tessera_cluster::NodeEntry| {
             let (host, cluster_port) = parts(&node.site.peer);
             let is_here = node.id == store.node();
             ServerStatus {

@@ -2,13 +2,11 @@
 //! another node is the `u32` number of the table, then its parts: for each the `u32` number of the partition,
 //! a byte for who may answer a read, and the work.
 
-use crate::server::Shared;
+use crate::server::{SERVICE, Shared};
 use crate::work::{self, Reply, Work, Writes};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
-use tessera_store::{
-    Envelope, Face, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions,
-};
+use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
 use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableNumber};
 
 /// Most parts of a request between nodes.
@@ -22,7 +20,7 @@ struct Documents<'a>(&'a Arc<Shared>);
 impl Route for Documents<'_> {
     type Work = Work;
 
-    const FACE: Face = Face::Reql;
+    const SERVICE: u8 = SERVICE;
 
     fn request(&self, table: &Table, parts: &[&Part<Work>]) -> Vec<u8> {
         let mut out = Vec::new();

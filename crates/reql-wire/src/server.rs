@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tessera_face::{ClientMemory, ClientShare, Handshakes};
 use tessera_reql::{ErrorKind, Failure, Stage};
-use tessera_store::{Face, Store};
+use tessera_store::Store;
 use tessera_types::RequestError;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle};
@@ -31,6 +31,9 @@ const SCANNERS: usize = 2;
 const LAST_QUERIES: Duration = Duration::from_secs(1);
 /// Clients at one time that have not said yet who they are.
 const HANDSHAKES: usize = 1024;
+
+/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
+pub(crate) const SERVICE: u8 = 13;
 
 /// Settings of the face.
 #[derive(Clone, Debug)]
@@ -167,7 +170,7 @@ impl ReqlServer {
             connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
         });
-        shared.store.serve_face(Face::Reql, &shared, |shared, request| {
+        shared.store.serve_face(SERVICE, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
         if let Some(listener) = listener {

@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
 use tessera_document::{Document, EncodedValue, EntryKey, KeyRange as Keys, Value};
+use tessera_engine::Order as KeyOrder;
 use tessera_reql::{
     DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position,
     ReadMode as Reads, Result, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo,
     TableOptions, Write, Written,
 };
-use tessera_store::{CatalogCommand, CatalogError, IndexEntry, Order as KeyOrder, Table};
+use tessera_store::Table;
 use tessera_types::{
     EngineKind, Model, NodeId, Outcome, Partitioner, ReadMode, RecordKey, RequestError, Space, TableNumber,
     TableSchema, TableSettings,
@@ -46,7 +48,7 @@ pub(crate) fn failed(error: &RequestError) -> Error {
 }
 
 pub(crate) fn catalog_outcome(
-    outcome: std::result::Result<std::result::Result<tessera_store::Changed, CatalogError>, RequestError>,
+    outcome: std::result::Result<std::result::Result<tessera_cluster::Changed, CatalogError>, RequestError>,
 ) -> Result<()> {
     match outcome {
         Ok(Ok(_)) => Ok(()),
@@ -400,7 +402,7 @@ impl Source for Tables {
             return Ok(Some(self.info(database, name, &table)));
         }
         // Somebody who tries a name that Redis clients use is told so.
-        if database.name == tessera_store::Catalog::FIRST_DATABASE {
+        if database.name == tessera_cluster::Catalog::FIRST_DATABASE {
             self.found(name)?;
         }
         Ok(None)

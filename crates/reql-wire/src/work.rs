@@ -11,7 +11,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_document::{EntryChanges, EntryKey};
-use tessera_store::{KeyRange, Operation, Order, PageLimit, Store, Table, Transaction, Verdict, WriteOptions};
+use tessera_engine::{KeyRange, Order, PageLimit};
+use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Acks, Durability, ReadMode, RequestError, Space};
 use tokio::sync::{Notify, oneshot};
 

@@ -3,7 +3,6 @@
 //! A table has so many requests or bytes a second, over all its nodes. A node counts what it carries out as a leader, second
 //! by second, and admits the share of the table's rate that its share of the leaders is.
 
-use crate::table::{Leader, Table};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -19,6 +18,12 @@ impl Counter {
     fn add(&self, units: u64) -> u64 {
         self.0.fetch_add(units, Ordering::Relaxed).saturating_add(units)
     }
+}
+
+/// A table of which this node leads a share.
+pub trait LeadsAShare {
+    /// The share of the partitions that this node leads now, 0 to 1.
+    fn led_share(&self) -> f64;
 }
 
 /// What a table admits, by the settings that it had when this was made.
@@ -45,7 +50,7 @@ impl Admissions {
     }
 
     /// Says what becomes of a request of so many bytes that this node carries out as a leader, and counts it.
-    pub fn admit(&self, table: &Table, is_write: bool, bytes: usize) -> Admitted {
+    pub fn admit(&self, table: &impl LeadsAShare, is_write: bool, bytes: usize) -> Admitted {
         let Admission { deny, write_rate, write_byte_rate, read_rate, read_byte_rate } = &self.settings;
         if if is_write { deny.writes } else { deny.reads } {
             let error = RequestError::Denied { is_write };
@@ -68,15 +73,13 @@ impl Admissions {
         self.read_bytes.add(bytes as u64);
     }
 
-    fn share(&self, table: &Table) -> f64 {
+    fn share(&self, table: &impl LeadsAShare) -> f64 {
         let mut second = self.second.lock();
         if second.0.elapsed() >= Duration::from_secs(1) {
             for counter in [&self.writes, &self.write_bytes, &self.reads, &self.read_bytes] {
                 counter.0.store(0, Ordering::Relaxed);
             }
-            let partitions = table.schema().partitions;
-            let led = (0..partitions).filter(|partition| table.leader_of(*partition) == Leader::Here).count();
-            *second = (Instant::now(), led as f64 / f64::from(partitions));
+            *second = (Instant::now(), table.led_share());
         }
         second.1
     }

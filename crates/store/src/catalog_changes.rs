@@ -1,6 +1,8 @@
 //! Changing the catalog, from any node.
 
-use crate::peers::{self, CatalogAnswer};
+use crate::catalog_answer::CatalogAnswer;
+use crate::operation::failed;
+use crate::services::number;
 use crate::store::Store;
 use crate::table::Table;
 use std::sync::Arc;
@@ -132,12 +134,12 @@ impl Store {
         match self.catalog_leader() {
             Some(leader) if leader != self.node() => {
                 let request = serde_json::to_vec(command).expect("commands have a JSON form");
-                match self.host.transport.request(leader, peers::CATALOG, &request).await {
+                match self.transport().request(leader, number::CATALOG, &request).await {
                     Ok(answer) => match serde_json::from_slice::<CatalogAnswer>(&answer) {
                         Ok(answer) => {
                             // Whoever asked looks at the catalog of this node next.
                             if let CatalogAnswer::ChangedAt(_, index) = answer {
-                                self.catalog_follower.has_come_to(index).await;
+                                self.view().progress().has_come_to(index).await;
                             }
                             answer.into()
                         }
@@ -159,7 +161,7 @@ impl Store {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
         }
         let is_older =
-            |node: &NodeId| self.host.transport.version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS);
+            |node: &NodeId| self.transport().version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS);
         if command.is_about_documents()
             && let Some(node) = self.catalog().nodes().map(|node| node.id).find(is_older)
         {
@@ -167,13 +169,13 @@ impl Store {
         }
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let reply = Box::new(move |outcome| _ = sender.send(outcome));
-        if self.host.catalog_inbox.submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {
+        if self.catalog_inbox().submit(CATALOG_GROUP, CatalogRequest { command, reply }).is_err() {
             return Err(RequestError::Busy);
         }
         match receiver.await {
             Ok(outcome) => {
-                self.catalog_follower.caught_up().await;
-                outcome.map_err(crate::machine::request_error)
+                self.view().progress().caught_up().await;
+                outcome.map_err(failed)
             }
             Err(_) => Err(RequestError::Interrupted),
         }

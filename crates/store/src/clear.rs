@@ -1,7 +1,7 @@
 //! Deleting all records of a table.
 
 use crate::operation::{Operation, Verdict, WriteOptions};
-use crate::peers;
+use crate::services::number;
 use crate::store::Store;
 use crate::table::Table;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Store {
                 continue;
             }
             let request = serde_json::to_vec(&(table.id, partitions)).expect("numbers have a JSON form");
-            match self.host.transport.request(node, peers::CLEAR, &request).await {
+            match self.transport().request(node, number::CLEAR, &request).await {
                 Ok(answer) if &answer[..] == b"ok" => {}
                 Ok(answer) => return Err(RequestError::Engine(String::from_utf8_lossy(&answer).into_owned())),
                 Err(RequestFailure::NotSent) => return Err(RequestError::NotReady),

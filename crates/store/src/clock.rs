@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use tessera_types::{UnixMillis, monotonic_millis};
 
 /// A node's idea of the cluster's time.
-pub(crate) struct ClusterClock {
+pub struct ClusterClock {
     /// Milliseconds of the time above those of the monotonic clock.
     distance: AtomicI64,
     /// What the time was when it was last set back; it is not earlier.
@@ -56,7 +56,7 @@ impl Default for ClusterClock {
 impl ClusterClock {
     /// The time.
     #[inline]
-    pub(crate) fn now(&self) -> UnixMillis {
+    pub fn now(&self) -> UnixMillis {
         self.at(monotonic_millis())
     }
 
@@ -68,13 +68,13 @@ impl ClusterClock {
     /// Whether a majority of the nodes was heard at one time or another. Until then nothing may be taken for expired that
     /// the log does not say has.
     #[inline]
-    pub(crate) fn is_certain(&self) -> bool {
+    pub fn is_certain(&self) -> bool {
         self.is_certain.load(Ordering::Acquire)
     }
 
     /// Takes the median anew. `others` are the distances of the other nodes' clocks from this process' monotonic clock,
     /// `None` for those that were not heard.
-    pub(crate) fn follow(&self, others: &[Option<i64>]) {
+    pub fn follow(&self, others: &[Option<i64>]) {
         self.follow_at(own_distance(), others, monotonic_millis());
     }
 

@@ -1,8 +1,7 @@
 //! Has the leader of a partition count which hash keys are asked most, and tells what it found.
 
-use crate::host::Host;
 use crate::hot_keys::{HotKeys, HotKeysFound};
-use crate::peers;
+use crate::services::number;
 use crate::store::Store;
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
@@ -43,12 +42,12 @@ impl Store {
         time: Duration,
     ) -> Result<HotKeysFound, RequestError> {
         let leader = table.known_leader(partition).ok_or(RequestError::NotReady)?;
-        if leader == self.host.identity.node {
+        if leader == self.node() {
             return count_here(table, partition, time).await;
         }
         let request = Request { table: table.id, partition, time };
         let request = serde_json::to_vec(&request).expect("a request has a JSON form");
-        let answer = self.host.transport.request(leader, peers::HOT_KEYS, &request).await;
+        let answer = self.transport().request(leader, number::HOT_KEYS, &request).await;
         let answer = answer.map_err(|_| RequestError::NotReady)?;
         let found: Option<HotKeysFound> = serde_json::from_slice(&answer).map_err(|_| RequestError::NotReady)?;
         found.ok_or(RequestError::Busy)
@@ -67,8 +66,8 @@ async fn count_here(table: &Table, partition: u32, time: Duration) -> Result<Hot
 }
 
 /// Does what [`Store::find_hot_keys`] asked another node.
-pub(crate) async fn answer(host: &Host, request: &[u8]) -> Option<HotKeysFound> {
+pub(crate) async fn answer(store: &Store, request: &[u8]) -> Option<HotKeysFound> {
     let Request { table, partition, time } = serde_json::from_slice(request).ok()?;
-    let table = host.registry.any(table).filter(|table| partition < table.schema.partitions)?;
+    let table = store.registry().any(table).filter(|table| partition < table.schema.partitions)?;
     count_here(&table, partition, time).await.ok()
 }

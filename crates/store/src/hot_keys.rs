@@ -18,7 +18,7 @@ const HOT: f64 = 0.05;
 
 /// Counts the requests of a partition by hash key, for as long as it is told to.
 #[derive(Default)]
-pub(crate) struct HotKeys {
+pub struct HotKeys {
     is_counting: AtomicBool,
     requests: AtomicU64,
     reads: Mutex<Counters>,
@@ -77,18 +77,18 @@ pub struct HotKeysFound {
 
 impl HotKeys {
     #[inline]
-    pub(crate) fn read(&self, hash_key: &[u8]) {
+    pub fn read(&self, hash_key: &[u8]) {
         if self.is_counting.load(Ordering::Relaxed) {
             self.count(&self.reads, hash_key);
         }
     }
 
     #[inline]
-    pub(crate) fn is_counting(&self) -> bool {
+    pub fn is_counting(&self) -> bool {
         self.is_counting.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn write(&self, hash_key: &[u8]) {
+    pub fn write(&self, hash_key: &[u8]) {
         self.count(&self.writes, hash_key);
     }
 
@@ -102,7 +102,7 @@ impl HotKeys {
     }
 
     /// Begins to count, unless somebody has begun already.
-    pub(crate) fn begin(&self) -> bool {
+    pub fn begin(&self) -> bool {
         if self.is_counting.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -110,12 +110,12 @@ impl HotKeys {
         true
     }
 
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.is_counting.store(false, Ordering::Release);
     }
 
     /// What has been found so far.
-    pub(crate) fn found(&self) -> HotKeysFound {
+    pub fn found(&self) -> HotKeysFound {
         let (reads, writes) = (self.reads.lock(), self.writes.lock());
         HotKeysFound {
             sampled_reads: reads.samples,

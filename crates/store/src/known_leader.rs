@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_types::{NodeId, ReplicaId};
 
 #[derive(Default)]
-pub(crate) struct KnownLeader {
+pub struct KnownLeader {
     /// The term above 32 bits of the leader's node; zero is nobody. Changed under the lock below only.
     word: AtomicU64,
     incarnations: Mutex<Incarnations>,
@@ -33,21 +33,21 @@ fn word(term: u64, node: NodeId) -> u64 {
 
 impl KnownLeader {
     /// Its term and its node; zeros if none is known.
-    pub(crate) fn get(&self) -> (u64, NodeId) {
+    pub fn get(&self) -> (u64, NodeId) {
         let word = self.word.load(Ordering::Relaxed);
         // The low half.
         (word >> 32, NodeId(word as u32))
     }
 
     /// As [`Self::get`], with the replica.
-    pub(crate) fn replica(&self) -> (u64, ReplicaId) {
+    pub fn replica(&self) -> (u64, ReplicaId) {
         let incarnations = self.incarnations.lock();
         let (term, node) = self.get();
         (term, ReplicaId { node, incarnation: incarnations.leader })
     }
 
     /// A replica leads, or led, in this term.
-    pub(crate) fn heard(&self, term: u64, leader: ReplicaId) {
+    pub fn heard(&self, term: u64, leader: ReplicaId) {
         let mut known = self.incarnations.lock();
         let is_of_this_life = leader.incarnation >= known.first;
         let is_itself = leader.node == self.get().1 && leader.incarnation >= known.leader;
@@ -58,7 +58,7 @@ impl KnownLeader {
     }
 
     /// The group's first members are these.
-    pub(crate) fn began_with(&self, founders: &[ReplicaId]) {
+    pub fn began_with(&self, founders: &[ReplicaId]) {
         let incarnations = founders.iter().filter(|founder| !founder.is_witness()).map(|founder| founder.incarnation);
         let Some(first) = incarnations.min() else { return };
         let mut known = self.incarnations.lock();

@@ -1,90 +1,71 @@
 //! What every face calls: records read and written with durability, deadlines and atomicity inside one partition, by
 //! table. The store does not know how a request came in.
 //!
-//! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then [`machine`] (how it becomes state).
+//! Read first: [`Store`], then [`Transaction`] (how a write is evaluated), then the router ([`Route`]: how a request reaches the node that can
+//! carry it out). How a write becomes state, and everything else that a node does, is in the crate `tessera-node`, which uses
+//! [`hosting`].
 
-mod addresses;
 mod admission;
-mod boot;
-mod catalog_aside;
+mod answers;
+mod catalog_answer;
 mod catalog_changes;
-mod catalog_follower;
+mod catalog_progress;
 mod change_set;
 mod clear;
 mod clock;
+mod cluster_view;
+mod compaction_query;
 mod compaction_state;
-mod compactions;
-mod comparison;
-mod config;
-mod data_directory;
-mod driver;
-mod generation;
-mod host;
 mod hot_key_search;
 mod hot_keys;
-mod identity;
 mod known_leader;
 mod lease;
-mod lost;
-mod machine;
-mod maintenance;
 mod meter;
 mod operation;
 mod ordered_keys;
 mod outflow;
 mod overlay;
-mod overtaken;
-mod peers;
-mod presence;
-mod recovery;
-mod removed;
-mod replicas;
+mod partition;
+mod registry;
 mod router;
-mod rules;
-mod slow_writes;
-mod snapshot;
+mod services;
 mod space_writes;
-mod split;
 mod statistics;
 mod store;
 mod table;
 #[cfg(test)]
-mod test_node;
-mod threads;
-mod traffic;
+mod test_table;
 mod transaction;
 mod watch;
 
 pub use admission::Admissions;
 pub use catalog_changes::AlterError;
 pub use compaction_state::CompactionState;
-pub use comparison::{Comparison, ComparisonOutcome, Difference, PartitionComparison, ReplicaDigest};
-pub use config::StoreConfig;
-pub use data_directory::DataDirectoryError;
 pub use hot_key_search::LONGEST as LONGEST_COUNT;
 pub use hot_keys::{HotKey, HotKeysFound};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use operation::{Operation, Verdict, WriteOptions};
-pub use peers::Face;
-pub use recovery::{RecoverError, StoppedNode};
 pub use router::{Envelope, Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
-pub use rules::RulesApplied;
-pub use snapshot::Progress;
 pub use statistics::{StoreStatistics, TableStatistics};
-pub use store::{OpenError, Store, StoreWorker};
-pub use table::{KEYS_AT_ONCE, Leader, Partition, Table};
-pub use tessera_cluster::{
-    Catalog, CatalogCommand, CatalogError, Changed, CopyState, IndexEntry, Indexes, Lack, NodeEntry, Outcome,
-    Placement, RecoveredPartition, Recovery, RecoveryError, RecoveryNote, Site, Split, Survey, TableEntry, TableState,
-    load_json, save_json,
-};
-pub use tessera_consensus::LogStatus;
-pub use tessera_engine::{
-    EngineError, EngineStatistics, KeyRange, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
-    SortKeyRange, Visit,
-};
-pub use tessera_transport::Secret;
-pub use threads::runtime;
-pub use traffic::{PartitionTraffic, hot_partitions};
+pub use store::Store;
+pub use table::{KEYS_AT_ONCE, Leader, Table};
 pub use transaction::{Record, SpaceScan, Transaction};
 pub use watch::Watch;
+
+/// What a node needs that opens tables and runs the loops of their partitions. Faces use none of it.
+pub mod hosting {
+    pub use crate::catalog_answer::CatalogAnswer;
+    pub use crate::catalog_progress::CatalogProgress;
+    pub use crate::clock::ClusterClock;
+    pub use crate::cluster_view::ClusterView;
+    pub use crate::known_leader::KnownLeader;
+    pub use crate::operation::{Ticket, WriteCommand, failed};
+    pub use crate::outflow::{Outflow, Tap};
+    pub use crate::overlay::Overlay;
+    pub use crate::partition::Partition;
+    pub use crate::registry::{Registry, Tables};
+    pub use crate::services::number;
+    pub use crate::store::{QUIET, StoreParts};
+    pub use crate::table::{damaged, group_of, partition_of_group, request_error};
+    pub use crate::transaction::{Changes, Times};
+}

@@ -9,7 +9,7 @@ pub const CAPACITY_UNIT_BYTES: usize = 4096;
 
 /// Counts what a replica is asked since it was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub struct Meter {
     reads: AtomicU64,
     writes: AtomicU64,
     /// Units beyond the first one of each read, and of each write.
@@ -18,29 +18,29 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn begin_read(&self) {
+    pub fn begin_read(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A read that was begun has found so many bytes in all.
-    pub(crate) fn end_read(&self, bytes: usize) {
+    pub fn end_read(&self, bytes: usize) {
         count_more(&self.more_read_units, bytes);
     }
 
-    pub(crate) fn begin_write(&self) {
+    pub fn begin_write(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A write that was begun changes so many bytes in all.
-    pub(crate) fn end_write(&self, bytes: usize) {
+    pub fn end_write(&self, bytes: usize) {
         count_more(&self.more_write_units, bytes);
     }
 
-    pub(crate) fn reads(&self) -> u64 {
+    pub fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let [reads, writes, more_read, more_write] =
             [&self.reads, &self.writes, &self.more_read_units, &self.more_write_units]
                 .map(|count| count.load(Ordering::Relaxed));
@@ -72,7 +72,7 @@ impl Counts {
     }
 
     /// What was counted in some time as a number in a second, rounded.
-    pub(crate) fn in_a_second(self, time: std::time::Duration) -> Self {
+    pub fn in_a_second(self, time: std::time::Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         self.zip(Self { reads: millis, writes: millis, read_units: millis, write_units: millis }, |count, millis| {
             (count * 1_000 + millis / 2) / millis

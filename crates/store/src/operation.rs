@@ -1,8 +1,8 @@
 //! Writes on their way from whoever asks for them to the partition that evaluates them.
 
-use crate::table::Table;
 use crate::transaction::Transaction;
 use std::sync::Arc;
+use tessera_consensus::Failure;
 use tessera_types::{Acks, Durability, RequestError};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
@@ -26,33 +26,33 @@ pub enum Verdict {
 }
 
 /// Part of an operation on its way to a partition.
-pub(crate) struct WriteCommand {
-    pub(crate) sync: bool,
+pub struct WriteCommand {
+    pub sync: bool,
     /// Whether it is answered when the leader has it.
-    pub(crate) early: bool,
+    pub early: bool,
     /// Whether nothing may stand before it in its log entry.
-    pub(crate) begins_entry: bool,
+    pub begins_entry: bool,
     /// Whether a majority must confirm the leader, should it turn out to change nothing.
-    pub(crate) confirm: bool,
-    pub(crate) ticket: Ticket,
+    pub confirm: bool,
+    pub ticket: Ticket,
 }
 
 /// The duty to answer a part of an operation. Dropped, it answers that the outcome is not known.
-pub(crate) struct Ticket {
+pub struct Ticket {
     operation: Option<Arc<dyn Operation>>,
     part: usize,
 }
 
 impl Ticket {
-    pub(crate) fn new(operation: Arc<dyn Operation>, part: usize) -> Self {
+    pub fn new(operation: Arc<dyn Operation>, part: usize) -> Self {
         Self { operation: Some(operation), part }
     }
 
-    pub(crate) fn evaluate(&self, transaction: &mut Transaction<'_>) -> Verdict {
+    pub fn evaluate(&self, transaction: &mut Transaction<'_>) -> Verdict {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
     }
 
-    pub(crate) fn answer(mut self, outcome: Result<(), RequestError>) {
+    pub fn answer(mut self, outcome: Result<(), RequestError>) {
         if let Some(operation) = self.operation.take() {
             operation.answer(self.part, outcome);
         }
@@ -74,11 +74,14 @@ pub struct WriteOptions {
     pub acks: Option<Acks>,
 }
 
-/// Whether a write waits for an fsync, or why it cannot have what it asks for.
-pub(crate) fn sync_for(table: &Table, asked: Option<Durability>) -> Result<bool, RequestError> {
-    let durability = asked.unwrap_or(table.schema.durability);
-    if !table.schema.is_persistent() && durability != Durability::None {
-        return Err(RequestError::DurabilityUnavailable(durability));
+/// What a group did not do, as an error of the request.
+pub fn failed(failure: Failure) -> RequestError {
+    match failure {
+        Failure::NotServing => RequestError::NotReady,
+        Failure::Busy => RequestError::Busy,
+        Failure::DiskFull => RequestError::DiskFull,
+        Failure::DiskFailed(error) => RequestError::DiskFailed(error),
+        Failure::ShuttingDown => RequestError::ShuttingDown,
+        Failure::Interrupted => RequestError::Interrupted,
     }
-    Ok(durability == Durability::Hard)
 }

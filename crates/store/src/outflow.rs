@@ -9,7 +9,7 @@ const TAP_BYTES: usize = 64 << 20;
 
 /// A tap on what a partition applies, and whether it takes anything more. Costs writers two loads while there is none.
 #[derive(Default)]
-pub(crate) struct Outflow {
+pub struct Outflow {
     is_tapped: AtomicBool,
     is_shut: AtomicBool,
     state: Mutex<State>,
@@ -25,7 +25,7 @@ struct State {
 }
 
 /// A tap, which is closed when this is dropped.
-pub(crate) struct Tap<'a> {
+pub struct Tap<'a> {
     outflow: &'a Outflow,
     number: u64,
 }
@@ -37,12 +37,12 @@ impl Outflow {
     }
 
     /// Whether requests are refused.
-    pub(crate) fn is_shut(&self) -> bool {
+    pub fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::Acquire)
     }
 
     /// From when this returns on, what is applied can be [taken](Tap::take).
-    pub(crate) fn tap(&self) -> Tap<'_> {
+    pub fn tap(&self) -> Tap<'_> {
         let mut state = self.state.lock();
         *state = State { tap: state.tap + 1, is_sealed: state.is_sealed, ..State::default() };
         self.update(&state, true);
@@ -50,7 +50,7 @@ impl Outflow {
     }
 
     /// Called when payloads have been applied, not before.
-    pub(crate) fn applied(&self, payloads: &[Bytes]) {
+    pub fn applied(&self, payloads: &[Bytes]) {
         if !self.is_tapped.load(Ordering::Acquire) {
             return;
         }
@@ -63,21 +63,21 @@ impl Outflow {
     }
 
     /// The partition takes nothing any more, or does so as long as it is led here.
-    pub(crate) fn seal(&self) {
+    pub fn seal(&self) {
         let mut state = self.state.lock();
         state.is_sealed = true;
         self.update(&state, self.is_tapped.load(Ordering::Acquire));
     }
 
     /// It is not known whether the seal is in the log, so it will be put there again.
-    pub(crate) fn unseal(&self) {
+    pub fn unseal(&self) {
         let mut state = self.state.lock();
         state.is_sealed = false;
         self.update(&state, self.is_tapped.load(Ordering::Acquire));
     }
 
     /// The partition is led elsewhere, or not here any more at all: whoever copies it here must not go on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let mut state = self.state.lock();
         *state = State { tap: state.tap + 1, ..State::default() };
         self.update(&state, false);
@@ -86,7 +86,7 @@ impl Outflow {
 
 impl Tap<'_> {
     /// What was applied since the last call; `None` if the partition is led here no longer.
-    pub(crate) fn take(&self) -> Option<Vec<Bytes>> {
+    pub fn take(&self) -> Option<Vec<Bytes>> {
         let mut state = self.outflow.state.lock();
         if state.tap != self.number {
             return None;

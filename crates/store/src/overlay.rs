@@ -17,7 +17,7 @@ use tessera_types::{RecordKey, Space};
 
 /// Calls that look into the entry being put together are given its payload as `building`.
 #[derive(Default)]
-pub(crate) struct Overlay {
+pub struct Overlay {
     /// Records under the empty sort key, by hash.
     plain: HashTable<InFlight>,
     /// The others, by key in its ordered form (see [`RecordKey::encode_ordered`]), so that a hash key's are a range.
@@ -194,14 +194,14 @@ impl Overlay {
     }
 
     /// Everything written since the last call is in log entry `index`.
-    pub(crate) fn proposed(&mut self, index: u64, payload: Bytes) {
+    pub fn proposed(&mut self, index: u64, payload: Bytes) {
         self.proposed.push_back(Proposed { index, payload });
         self.batch += 1;
         self.is_building = false;
     }
 
     /// Entries up to `index` are in the engine.
-    pub(crate) fn applied(&mut self, index: u64) {
+    pub fn applied(&mut self, index: u64) {
         while let Some(first) = self.proposed.front().filter(|first| first.index <= index) {
             let applied = self.batch - self.proposed.len() as u64;
             if self.proposed.len() == 1 && !self.is_building {

@@ -1,8 +1,7 @@
 //! What the store tells about itself.
 
-use crate::host::Host;
 use crate::meter::Counts;
-use std::sync::atomic::Ordering;
+use crate::store::Store;
 use std::time::Duration;
 use tessera_cluster::Split;
 use tessera_consensus::log::LogStatistics;
@@ -16,8 +15,6 @@ pub struct StoreStatistics {
     /// Bytes that memory tables take, and may take.
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,
-    /// Partitions that this node began to lead.
-    pub elections_won: u64,
     /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
     pub tables: Vec<TableStatistics>,
@@ -43,33 +40,38 @@ pub struct TableStatistics {
     pub rocksdb: Option<RocksStatistics>,
 }
 
-pub(crate) fn gather(host: &Host) -> StoreStatistics {
-    let tables = &host.registry.tables.load().by_number;
-    let rocksdb = host.rocks.statistics();
-    StoreStatistics {
-        log: host.log.statistics(),
-        memory_used_bytes: host.memory.used_bytes(),
-        memory_limit_bytes: host.memory.limit_bytes(),
-        elections_won: host.elections_won.load(Ordering::Relaxed),
-        rocksdb,
-        tables: tables
-            .values()
-            .map(|table| {
-                let led = |partition: &u32| table.known_leader(*partition).is_some();
-                let serving = (0..table.schema.partitions).filter(led).count();
-                TableStatistics {
-                    number: table.number,
-                    name: table.name.load().to_string(),
-                    schema: host.schema(table),
-                    split: host.catalog.load().get(table.id).and_then(|entry| entry.split.clone()),
-                    settings: (*table.settings.load_full()).clone(),
-                    serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
-                    counts: table.partitions.iter().map(|state| state.meter.counts()).sum(),
-                    lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
-                    engine: table.engine.statistics(),
-                    rocksdb: (table.schema.engine == EngineKind::Rocksdb).then_some(rocksdb),
-                }
-            })
-            .collect(),
+impl Store {
+    pub fn statistics(&self) -> StoreStatistics {
+        let tables = self.registry().tables();
+        let parts = self.parts();
+        let catalog = self.catalog();
+        let rocksdb = parts.rocks.statistics();
+        StoreStatistics {
+            log: parts.log.statistics(),
+            memory_used_bytes: parts.memory.used_bytes(),
+            memory_limit_bytes: parts.memory.limit_bytes(),
+            rocksdb,
+            tables: tables
+                .active()
+                .map(|table| {
+                    let led = |partition: &u32| table.known_leader(*partition).is_some();
+                    let serving = (0..table.schema.partitions).filter(led).count();
+                    TableStatistics {
+                        number: table.number,
+                        name: table.name.load().to_string(),
+                        schema: catalog
+                            .get(table.id)
+                            .map_or_else(|| table.schema.clone(), |entry| entry.schema.clone()),
+                        split: catalog.get(table.id).and_then(|entry| entry.split.clone()),
+                        settings: (*table.settings.load_full()).clone(),
+                        serving_partitions: u32::try_from(serving).unwrap_or(u32::MAX),
+                        counts: table.partitions.iter().map(|state| state.meter.counts()).sum(),
+                        lag: (0..table.schema.partitions).filter_map(|partition| table.lag(partition)).max(),
+                        engine: table.engine.statistics(),
+                        rocksdb: (table.schema.engine == EngineKind::Rocksdb).then_some(rocksdb),
+                    }
+                })
+                .collect(),
+        }
     }
 }

@@ -1,27 +1,25 @@
-//! A table on this node, as readers and writers see it.
+//! A table on this node, as readers and writers see it. What a node does with the tables that it hosts is in [`hosting`].
 
-use crate::admission::{Admissions, Gate};
+mod hosting;
+
+use crate::admission::{Admissions, Gate, LeadsAShare};
 use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
-use crate::hot_keys::HotKeys;
-use crate::known_leader::KnownLeader;
-use crate::lease::Lease;
-use crate::meter::Meter;
 use crate::operation::WriteCommand;
-use crate::outflow::Outflow;
-use crate::watch::{Watch, WatchList};
+use crate::partition::Partition;
+use crate::watch::Watch;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tessera_cluster::Indexes;
-use tessera_consensus::{GroupId, Inbox};
+use tessera_consensus::GroupId;
 use tessera_engine::{Engine, EngineError, EngineStatistics, PageLimit, Position, Visit};
 use tessera_types::{
-    Expiry, Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber, TableSchema,
-    TableSettings, UnixMillis,
+    Durability, Expiry, Limits, NodeId, ReadMode, RecordKey, RequestError, StoredValue, TableId, TableNumber,
+    TableSchema, TableSettings, UnixMillis,
 };
 
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
@@ -48,41 +46,6 @@ pub struct Table {
     pub(crate) node: NodeId,
 }
 
-/// A partition of a table on this node.
-pub struct Partition {
-    pub(crate) inbox: Arc<Inbox<WriteCommand>>,
-    pub(crate) watched: Arc<WatchList>,
-    /// Whether the replica here leads.
-    pub(crate) is_leading: AtomicBool,
-    /// Whether it also takes requests.
-    pub(crate) is_serving: AtomicBool,
-    /// What leaves when the table is split.
-    pub(crate) outflow: Outflow,
-    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
-    pub(crate) copied_by: AtomicU64,
-    /// Until when this node may answer reads.
-    pub(crate) lease: Lease,
-    /// Whether the replica here, if there is one, has records that may be read although it does not lead, once it has applied
-    /// what it had [before](Self::readable_from).
-    pub(crate) is_readable: AtomicBool,
-    /// The log index up to which the replica here knew entries to be committed when it was started: what a process before this
-    /// one has shown is there again from this index on.
-    pub(crate) readable_from: AtomicU64,
-    /// As of when it has all records.
-    pub(crate) as_of: Lease,
-    /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
-    pub(crate) answered_early: AtomicU64,
-    /// Who compares the replicas, as far as the one here was told: [a number of the comparison](crate::comparison); zero is nobody.
-    pub(crate) compared_by: AtomicU64,
-    /// Whether the group was told that somebody wants to read, and has no lease.
-    pub(crate) is_waking: AtomicBool,
-    pub(crate) leader: KnownLeader,
-    pub(crate) meter: Meter,
-    pub(crate) hot_keys: HotKeys,
-    /// Counts up before and after each change of the partition's records.
-    pub(crate) version: AtomicU64,
-}
-
 /// Where requests for a partition go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
@@ -91,46 +54,20 @@ pub enum Leader {
     Unknown,
 }
 
-impl Partition {
-    pub(crate) fn new(inbox: Arc<Inbox<WriteCommand>>) -> Self {
-        Self {
-            inbox,
-            watched: Arc::default(),
-            is_leading: AtomicBool::new(false),
-            is_serving: AtomicBool::new(false),
-            outflow: Outflow::default(),
-            copied_by: AtomicU64::new(0),
-            lease: Lease::default(),
-            is_readable: AtomicBool::new(false),
-            readable_from: AtomicU64::new(0),
-            as_of: Lease::default(),
-            answered_early: AtomicU64::new(0),
-            compared_by: AtomicU64::new(0),
-            is_waking: AtomicBool::new(false),
-            leader: KnownLeader::default(),
-            meter: Meter::default(),
-            hot_keys: HotKeys::default(),
-            version: AtomicU64::new(0),
-        }
-    }
-
-    /// The replica here does not lead, or not any more. For the partition's loop, which takes no command for it from then on:
-    /// a seal that goes before would let some in.
-    pub(crate) fn stop_leading(&self) {
-        self.is_leading.store(false, Ordering::Release);
-        self.is_serving.store(false, Ordering::Release);
-        self.outflow.end();
-        self.copied_by.store(0, Ordering::Release);
+impl LeadsAShare for Table {
+    fn led_share(&self) -> f64 {
+        let led = (0..self.schema.partitions).filter(|partition| self.leader_of(*partition) == Leader::Here).count();
+        led as f64 / f64::from(self.schema.partitions)
     }
 }
 
 /// The group of a table's partition: the table's number plus one (zero is the catalog's) above 32 bits of partition.
-pub(crate) fn group_of(table: TableId, partition: u32) -> GroupId {
+pub fn group_of(table: TableId, partition: u32) -> GroupId {
     GroupId((u64::from(table.0) + 1) << 32 | u64::from(partition))
 }
 
 /// The inverse of [`group_of`].
-pub(crate) fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
+pub fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
     let table = u32::try_from(group.0 >> 32).ok()?.checked_sub(1)?;
     // The low half is the partition by construction.
     Some((TableId(table), group.0 as u32))
@@ -199,13 +136,13 @@ impl Table {
         let state = &self.partitions[partition as usize];
         let may_serve = match reads {
             ReadMode::Outdated => self.is_readable(partition),
-            _ => state.is_serving.load(Ordering::Acquire),
+            _ => state.is_serving(),
         };
         if !may_serve || self.is_dropped.load(Ordering::Relaxed) {
             return Err(self.not_serving());
         }
         // What was acknowledged before the read must be there when it begins: it may be applied right after the record was read.
-        let early = state.answered_early.load(Ordering::Acquire);
+        let early = state.answered_early();
         if early > 0 && reads != ReadMode::Outdated && early > self.engine.applied_index(partition) {
             return Err(RequestError::NotReady);
         }
@@ -216,8 +153,7 @@ impl Table {
     /// has shown before.
     fn is_readable(&self, partition: u32) -> bool {
         let state = &self.partitions[partition as usize];
-        let needed = || self.engine.settled_from(partition).max(state.readable_from.load(Ordering::Acquire));
-        state.is_readable.load(Ordering::Acquire) && self.engine.applied_index(partition) >= needed()
+        state.is_readable_at(self.engine.applied_index(partition), || self.engine.settled_from(partition))
     }
 
     /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
@@ -238,7 +174,7 @@ impl Table {
     /// The group may rest; then it has no lease.
     fn wake(&self, partition: u32) {
         let state = &self.partitions[partition as usize];
-        if state.is_serving.load(Ordering::Relaxed) && !state.is_waking.swap(true, Ordering::AcqRel) {
+        if state.begins_to_wake() {
             state.inbox.wake(group_of(self.id, partition));
         }
     }
@@ -246,7 +182,7 @@ impl Table {
     /// The node that leads a partition, as far as this one knows. It may rest.
     pub fn known_leader(&self, partition: u32) -> Option<NodeId> {
         let state = &self.partitions[partition as usize];
-        if state.is_serving.load(Ordering::Acquire) {
+        if state.is_serving() {
             return Some(self.node);
         }
         // This node was elected and does not serve yet, or no longer.
@@ -282,7 +218,7 @@ impl Table {
     /// Where a request for a partition goes now. Wakes a group that rests here.
     pub fn leader_of(&self, partition: u32) -> Leader {
         let state = &self.partitions[partition as usize];
-        if state.is_serving.load(Ordering::Acquire) {
+        if state.is_serving() {
             // Without a lease it may have been overtaken.
             if state.lease.holds() {
                 return Leader::Here;
@@ -303,9 +239,9 @@ impl Table {
 
     /// The time at which a reader sees a partition's records: what had expired by then is hidden. The replica that leads goes
     /// by the clock as well as by the log, others by the log only, which they have from the leader.
-    pub(crate) fn seen_at(&self, partition: u32, reads: ReadMode, now: UnixMillis) -> UnixMillis {
+    pub fn seen_at(&self, partition: u32, reads: ReadMode, now: UnixMillis) -> UnixMillis {
         let told = self.engine.time(partition);
-        let leads = || self.partitions[partition as usize].is_serving.load(Ordering::Acquire);
+        let leads = || self.partitions[partition as usize].is_serving();
         let goes_by_clock = self.clock.is_certain() && (reads != ReadMode::Outdated || leads());
         if goes_by_clock { told.max(now) } else { told }
     }
@@ -390,12 +326,12 @@ impl Table {
         let mut reads = Vec::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
-            let Partition { meter, hot_keys, version, .. } = self.check_serving(partition, mode)?;
+            let state = self.check_serving(partition, mode)?;
             if let Some(noted) = versions.get_mut(at) {
-                *noted = version.load(Ordering::Acquire);
+                *noted = state.version();
             }
-            meter.begin_read();
-            hot_keys.read(key.hash_key);
+            state.meter.begin_read();
+            state.hot_keys.read(key.hash_key);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
@@ -422,7 +358,7 @@ impl Table {
     /// A number that stays the same as long as no record of the partition changes; `None` while one does. Two equal ones
     /// around several reads say that these were made at one instant.
     pub fn version(&self, partition: u32) -> Option<u64> {
-        let version = self.partitions[partition as usize].version.load(Ordering::Acquire);
+        let version = self.partitions[partition as usize].version();
         version.is_multiple_of(2).then_some(version)
     }
 
@@ -487,11 +423,20 @@ impl Table {
         self.partitions[partition as usize].watched.watch(Bytes::copy_from_slice(hash_key))
     }
 
+    /// Whether a write waits for an fsync, or why it cannot have what it asks for.
+    pub(crate) fn sync_for(&self, asked: Option<Durability>) -> Result<bool, RequestError> {
+        let durability = asked.unwrap_or(self.schema.durability);
+        if !self.schema.is_persistent() && durability != Durability::None {
+            return Err(RequestError::DurabilityUnavailable(durability));
+        }
+        Ok(durability == Durability::Hard)
+    }
+
     /// Queues a write for the partition's owner.
     ///
     /// # Errors
     /// Gives the command back with the reason when it was not even queued.
-    pub(crate) fn submit(&self, partition: u32, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
+    pub fn submit(&self, partition: u32, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
         let state = &self.partitions[partition as usize];
         if self.is_dropped.load(Ordering::Acquire) {
             let error = self.not_serving();
@@ -502,14 +447,14 @@ impl Table {
     }
 }
 
-pub(crate) fn request_error(error: EngineError) -> RequestError {
+pub fn request_error(error: EngineError) -> RequestError {
     match error {
         EngineError::Corruption(what) => RequestError::Corruption(what),
         other => RequestError::Engine(other.to_string()),
     }
 }
 
-pub(crate) fn damaged(key: &RecordKey<'_>) -> RequestError {
+pub fn damaged(key: &RecordKey<'_>) -> RequestError {
     RequestError::Corruption(format!("the record under hash key '{}'", key.hash_key.escape_ascii()))
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The watched hash keys of a partition. Costs writers one load while nothing is watched.
 #[derive(Default)]
-pub(crate) struct WatchList {
+pub struct WatchList {
     watched: AtomicUsize,
     keys: Mutex<HashMap<Bytes, Watched>>,
 }
@@ -26,7 +26,7 @@ pub struct Watch {
 }
 
 impl WatchList {
-    pub(crate) fn watch(self: &Arc<Self>, hash_key: Bytes) -> Watch {
+    pub fn watch(self: &Arc<Self>, hash_key: Bytes) -> Watch {
         let mut keys = self.keys.lock();
         // Raised before the caller reads what it watches: a writer that it does not see will see this.
         self.watched.fetch_add(1, Ordering::SeqCst);
@@ -35,18 +35,18 @@ impl WatchList {
         Watch { list: self.clone(), hash_key, version: watched.version }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.watched.load(Ordering::SeqCst) == 0
     }
 
     /// Called both when a write is evaluated and when it is applied: a watcher may have read in between.
-    pub(crate) fn touch(&self, hash_key: &[u8]) {
+    pub fn touch(&self, hash_key: &[u8]) {
         if let Some(watched) = self.keys.lock().get_mut(hash_key) {
             watched.version += 1;
         }
     }
 
-    pub(crate) fn touch_all(&self) {
+    pub fn touch_all(&self) {
         for watched in self.keys.lock().values_mut() {
             watched.version += 1;
         }

@@ -13,11 +13,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tessera_admin::{AdminListener, AdminServer};
+use tessera_cluster::Site;
 use tessera_face::ClientMemory;
+use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
 use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics, ReqlUser};
-use tessera_store::{OpenError, Secret, Site, Store, StoreConfig, StoreWorker};
+use tessera_store::Store;
+use tessera_transport::Secret;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,8 +66,8 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let client_memory = ClientMemory::new(config.clients.memory_limit_bytes);
     let pegasus_config = pegasus_config(config, &site, client_memory.clone());
 
-    let (store, store_workers) =
-        Store::open(StoreConfig { secret, accept_older_data, ..store_config(config, workers, site) }, peer_listener)
+    let (node, node_workers) =
+        Node::open(NodeConfig { secret, accept_older_data, ..node_config(config, workers, site) }, peer_listener)
             .map_err(|error| match error {
                 OpenError::DataDirectory(error) => ExitError::DataDirectory(error.to_string()),
                 error @ (OpenError::Join(_) | OpenError::Transport(_) | OpenError::Thread(_)) => {
@@ -72,6 +75,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
                 }
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
             })?;
+    let store = node.store().clone();
     let redis = RedisServer::new(
         store.clone(),
         redis_config(config, redis_address.port(), client_memory.clone()),
@@ -80,7 +84,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
     let reql =
         ReqlServer::start(store.clone(), reql_config(config, client_memory.clone()), reql_listener).map_err(other)?;
-    let threads: Vec<JoinHandle<()>> = store_workers
+    let threads: Vec<JoinHandle<()>> = node_workers
         .into_iter()
         .zip(redis_listeners.into_iter().zip(pegasus_listeners))
         .enumerate()
@@ -102,7 +106,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory);
         let words = doors.into_iter().map(|door| door.words).collect();
-        let admin = AdminServer::new(store.clone(), token_check(config), admin_hosts(config), words, metrics);
+        let admin = AdminServer::new(node.clone(), token_check(config), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -120,15 +124,15 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let mut starts_again = false;
         tokio::select! {
             () = serving => {}
-            () = store.must_start_again() => starts_again = true,
+            () = node.must_start_again() => starts_again = true,
             _ = interrupt.recv() => tracing::info!("interrupted, stopping"),
             _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
         }
         if !starts_again {
-            store.hand_over().await;
+            node.hand_over().await;
         }
         reql.stop().await;
-        store.shut_down();
+        node.shut_down();
         let _ = stop.send(());
         // An admin request that does not end must not keep the node.
         let _ = tokio::time::timeout(Duration::from_secs(1), admin).await;
@@ -138,7 +142,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let _ = thread.join();
     }
     drop(reql);
-    store.close();
+    node.close();
     tracing::info!("stopped");
     if outcome? { Err(start_again()) } else { Ok(()) }
 }
@@ -161,7 +165,7 @@ fn other(error: impl std::fmt::Display) -> ExitError {
 }
 
 fn runtime() -> Result<Runtime, ExitError> {
-    tessera_store::runtime().map_err(other)
+    tessera_node::runtime().map_err(other)
 }
 
 /// A node that has lost a worker leads what nobody can use, and says that it lives. Without it others take over, and whoever
@@ -180,7 +184,7 @@ impl Drop for EndTogether {
 fn start_worker(
     number: usize,
     store: Store,
-    worker: StoreWorker,
+    worker: NodeWorker,
     (redis, redis_listener): (Arc<RedisServer>, TcpListener),
     (pegasus, pegasus_listeners): (Arc<PegasusServer>, Vec<TcpListener>),
 ) -> Result<JoinHandle<()>, ExitError> {
@@ -309,8 +313,8 @@ fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: Option<u16>
     }
 }
 
-fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
-    StoreConfig {
+fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
+    NodeConfig {
         workers,
         site,
         join: config.cluster.join.clone(),
@@ -328,7 +332,7 @@ fn store_config(config: &Config, workers: usize, site: Site) -> StoreConfig {
         staging_directory: Some(config.log.staging_directory.clone()).filter(|place| !place.as_os_str().is_empty()),
         drop_retention: Duration::from_secs(config.tables.drop_retention_seconds),
         flush_age: Duration::from_secs(config.tables.flush_age_seconds),
-        ..StoreConfig::new(&config.data_dir)
+        ..NodeConfig::new(&config.data_dir)
     }
 }
 

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tessera_store::{
-    Catalog, Lack, Outcome, RecoverError, RecoveredPartition, Recovery, StoppedNode, Survey, load_json, save_json,
-};
+use tessera_cluster::{Catalog, Lack, Outcome, RecoveredPartition, Recovery, Survey, load_json, save_json};
+use tessera_node::{RecoverError, StoppedNode};
 use tessera_types::{Acks, NodeId};
 
 pub const HELP: &str = "\

@@ -10,7 +10,8 @@ use crate::status::{INCOMPLETE, INVALID_ARGUMENT, NOT_FOUND, OK};
 use crate::stored_key;
 use crate::wire::Blob;
 use std::ops::Bound;
-use tessera_store::{Order, Record, Transaction};
+use tessera_engine::Order;
+use tessera_store::{Record, Transaction};
 use tessera_types::RequestError;
 
 /// Most records that one MULTI_GET looks at, and most bytes that it returns, as in Pegasus.

@@ -15,7 +15,8 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
-use tessera_store::{Order, PageLimit, Table, Transaction, Visit};
+use tessera_engine::{Order, PageLimit, Visit};
+use tessera_store::{Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, TableId, UnixMillis};
 
 /// The context of a scan that has come to its end.
@@ -299,8 +300,8 @@ fn in_partition(
     now: UnixMillis,
 ) -> Result<Option<Position>, RequestError> {
     let mut from = match &after {
-        Some((hash_key, sort_key)) => tessera_store::Position::behind(&RecordKey::new(hash_key, sort_key)),
-        None => tessera_store::Position::START,
+        Some((hash_key, sort_key)) => tessera_engine::Position::behind(&RecordKey::new(hash_key, sort_key)),
+        None => tessera_engine::Position::START,
     };
     let (mut last, mut has_last) = ((Vec::new(), Vec::new()), false);
     loop {

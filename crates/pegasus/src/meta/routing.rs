@@ -3,7 +3,8 @@
 use super::messages::{PartitionConfiguration, QueryConfigRequest, QueryConfigResponse};
 use crate::server::PegasusServer;
 use crate::wire::{Address, ErrorCode, Gpid};
-use tessera_store::{Catalog, Placement, Table};
+use tessera_cluster::{Catalog, Placement};
+use tessera_store::Table;
 use tessera_types::{NodeId, Partitioner};
 
 pub(super) async fn query(server: &PegasusServer, request: &QueryConfigRequest) -> QueryConfigResponse {

@@ -7,7 +7,7 @@ use super::routing::id;
 use super::tables::{OK, Refusal, change, plain};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
-use tessera_store::{CatalogCommand, CopyState};
+use tessera_cluster::{CatalogCommand, CopyState};
 
 /// States of a partition.
 const NOT_SPLIT: i32 = 0;

@@ -8,7 +8,7 @@ use super::messages::{
 use super::routing::id;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
-use tessera_store::{CatalogCommand, CatalogError, Changed, TableEntry, TableState};
+use tessera_cluster::{CatalogCommand, CatalogError, Changed, TableEntry, TableState};
 use tessera_types::{Model, Partitioner, RequestError, TableNumber, TableSchema, TableSettings, UnixMillis};
 
 /// States of a table.

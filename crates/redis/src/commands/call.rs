@@ -6,7 +6,8 @@ use crate::number::parse_integer;
 use crate::resp::Reply;
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_store::{Order, Record, Transaction};
+use tessera_engine::Order;
+use tessera_store::{Record, Transaction};
 use tessera_types::Expiry;
 
 /// One run of a command.

@@ -5,7 +5,8 @@ use super::options::is;
 use crate::glob;
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_store::{Order, Record};
+use tessera_engine::Order;
+use tessera_store::Record;
 
 /// Fields come in the order of their names, and a cursor is the first bytes of the name to go on with that not all have, as a
 /// number: it needs no memory in the server and stays right while other fields come and go.

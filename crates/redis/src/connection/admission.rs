@@ -13,7 +13,7 @@ impl Connection {
         let (reads, is_write) = (command.flags.read, command.flags.write);
         let Some(table) = self.session.table.as_ref().filter(|_| reads || is_write) else { return true };
         let Some(admissions) = table.admissions() else { return true };
-        let (error, pause) = match admissions.admit(table, is_write, frame.bytes()) {
+        let (error, pause) = match admissions.admit(&**table, is_write, frame.bytes()) {
             Admitted::Now => return true,
             Admitted::After(pause) => (None, pause),
             Admitted::Refused(error, pause) => (Some(error), pause),

@@ -7,7 +7,8 @@ use crate::commands::CommandError;
 use crate::resp::Reply;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
-use tessera_store::{Leader, NodeEntry, Table};
+use tessera_cluster::NodeEntry;
+use tessera_store::{Leader, Table};
 use tessera_types::{NodeId, Partitioner, REDIS_SLOTS, redis_slot};
 
 /// The slots of a partition; none if there are more partitions than slots.

@@ -6,7 +6,8 @@ use crate::commands::{Command, CommandError};
 use crate::resp::Reply;
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_store::{Order, READ_TRIES, Table, Transaction};
+use tessera_engine::Order;
+use tessera_store::{READ_TRIES, Table, Transaction};
 use tessera_types::UnixMillis;
 
 /// Fields of a page, at most.

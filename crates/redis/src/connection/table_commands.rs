@@ -9,7 +9,8 @@ use crate::glob;
 use crate::number::parse_integer;
 use rand::Rng;
 use std::sync::Arc;
-use tessera_store::{PageLimit, Table, Visit};
+use tessera_engine::{PageLimit, Visit};
+use tessera_store::Table;
 use tessera_types::{RequestError, TableNumber, UnixMillis};
 
 /// Keys that KEYS lists at most.
@@ -66,7 +67,7 @@ fn page(
         Visit::NextHashKey
     };
     let cut = |hash: u64| hash >> (64 - CURSOR_HASH_BITS);
-    let (mut from, mut limit) = (tessera_store::Position::of_hash(position.hash), PageLimit::of_records(count));
+    let (mut from, mut limit) = (tessera_engine::Position::of_hash(position.hash), PageLimit::of_records(count));
     let next = loop {
         match table.scan(position.partition, &from, limit, now, visit)? {
             // A cursor keeps the leading bits of a hash only: go on until those have grown, or the next page would begin here

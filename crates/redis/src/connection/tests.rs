@@ -7,7 +7,8 @@ use crate::test_cluster::{TestNode, config, wait_for};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tessera_store::{CatalogCommand, Leader, Table};
+use tessera_cluster::CatalogCommand;
+use tessera_store::{Leader, Table};
 use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, TableSchema, TableSettings, WhenFull};
 
 /// A connection whose replies stay in its output.

@@ -21,9 +21,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tessera_cluster::Indexes;
 use tessera_document::{EncodedValue, Value};
+use tessera_engine::{Order, PageLimit};
 use tessera_reql::{Env, IndexDefinition, Pacer};
-use tessera_store::{Indexes, Leader, Operation, Order, PageLimit, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Leader, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Acks, Durability, Model, ReadMode, RequestError, Space, TableId};
 
 /// Between two looks at what there is to do.

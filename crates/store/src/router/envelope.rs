@@ -4,6 +4,8 @@
 
 use super::PartOutcome;
 use bytes::{Buf, BufMut, Bytes};
+use std::future::Future;
+use std::pin::Pin;
 use tessera_types::Outcome;
 
 const NOT_DONE: u32 = u32::MAX - 1;
@@ -19,6 +21,10 @@ pub struct Envelope {
     /// For each part the length of its reply, [`NOT_DONE`] or [`UNKNOWN`].
     marks: Vec<u32>,
 }
+
+/// What becomes of the parts of a request, one outcome for each; none if the node could not read the request at all, or does not
+/// know the table yet, and so did nothing.
+pub type Outcomes = Pin<Box<dyn Future<Output = Envelope> + Send>>;
 
 impl Envelope {
     /// The replies to the parts that were done, one after the other; the outcomes, with the lengths of these replies, are the

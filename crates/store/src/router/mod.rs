@@ -13,17 +13,14 @@ mod envelope;
 mod instant;
 mod part;
 
-pub use envelope::Envelope;
+pub use envelope::{Envelope, Outcomes};
 pub use instant::READ_TRIES;
 pub use part::{Part, PartOutcome};
 
-use crate::peers::Face;
 use crate::store::Store;
 use crate::table::{Leader, Table};
 use bytes::Bytes;
 use part::{by_leader, keep_order, take_outcomes};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transport::RequestFailure;
@@ -35,17 +32,13 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// What becomes of the parts of a request, one outcome for each; none if the node could not read the request at all, or does not
-/// know the table yet, and so did nothing.
-pub type Outcomes = Pin<Box<dyn Future<Output = Envelope> + Send>>;
-
 /// What a face adds to the router: how parts are put into words, and how they are carried out.
 pub trait Route {
     /// What is to be done to one partition.
     type Work;
 
-    /// The face that takes the request on the other node.
-    const FACE: Face;
+    /// The number of the face's [service](crate::Store::serve_face), which takes the request on the other node.
+    const SERVICE: u8;
 
     /// The request that has another node carry out these parts.
     fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8>;
@@ -97,7 +90,7 @@ impl Store {
                     Some(node) => {
                         route.note_forwarded();
                         let (store, request) = (self.clone(), route.request(table, &these));
-                        tokio::spawn(async move { store.ask_face(R::FACE, node, &request).await })
+                        tokio::spawn(async move { store.ask_face(R::SERVICE, node, &request).await })
                     }
                 };
                 asked.push((which, answer));
@@ -127,15 +120,15 @@ impl Store {
     }
 
     /// Has another node carry out parts of a request that a client made here.
-    async fn ask_face(&self, face: Face, node: NodeId, request: &[u8]) -> Result<Vec<PartOutcome>, RequestFailure> {
-        let answer: Bytes = self.host.transport.request(node, face.service(), request).await?;
+    async fn ask_face(&self, service: u8, node: NodeId, request: &[u8]) -> Result<Vec<PartOutcome>, RequestFailure> {
+        let answer: Bytes = self.transport().request(node, service, request).await?;
         // What cannot be read says nothing about what was done.
         envelope::decode(answer).ok_or(RequestFailure::Lost)
     }
 
     /// Waits until a partition may have got a leader, or a lease, or `pause` has passed.
-    pub(crate) async fn another_leader(&self, pause: Duration) {
-        let _ = tokio::time::timeout(pause, self.host.opened.notified()).await;
+    pub async fn another_leader(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.leader_news().notified()).await;
     }
 
     /// Where a read that may be outdated goes: to a replica here, or to the leader, or to any other replica that is heard of.

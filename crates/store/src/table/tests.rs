@@ -1,14 +1,10 @@
-use crate::test_node::TestNode;
+use crate::test_table::TestTable;
 use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tessera_cluster::CatalogCommand;
 use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, mutation};
-use tessera_types::{
-    Durability, EngineKind, Expiry, Model, Partitioner, ReadMode, RecordKey, RequestError, StoredValue, TableSchema,
-    TableSettings, UnixMillis,
-};
+use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
 
 fn put(key: &RecordKey<'_>, value: &[u8]) -> bytes::Bytes {
     let mut payload = BytesMut::new();
@@ -16,28 +12,10 @@ fn put(key: &RecordKey<'_>, value: &[u8]) -> bytes::Bytes {
     payload.freeze()
 }
 
-#[tokio::test]
-async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applied_while_it_reads() {
-    let node = TestNode::start(|_| ());
-    let schema = TableSchema {
-        engine: EngineKind::Rocksdb, // its visitors may write
-        partitions: 1,
-        partitioner: Partitioner::default(),
-        model: Model::default(),
-        primary_key: None,
-        durability: Durability::Soft,
-        replicas: 1,
-    };
-    node.change(CatalogCommand::Create {
-        name: "t".into(),
-        schema,
-        settings: TableSettings::default(),
-        absent: Default::default(),
-    })
-    .await;
-    let table = node
-        .wait_for("the table serves", |store| store.table_named("t").filter(|table| table.known_leader(0).is_some()));
-    let table = table.await;
+#[test]
+fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applied_while_it_reads() {
+    // Its visitors may write.
+    let table = TestTable::open(EngineKind::Rocksdb);
     let key = RecordKey::new(b"key", b"");
     let apply = |value: &[u8]| {
         let index = table.engine.applied_index(0) + 1;
@@ -49,7 +27,7 @@ async fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applie
     assert_eq!(table.read(&key, ReadMode::Single, UnixMillis::now(), &mut |_| ()), Ok(true));
 
     let acknowledged = table.engine.applied_index(0) + 1;
-    table.partitions[0].answered_early.store(acknowledged, Ordering::Release);
+    table.partitions[0].note_answered_early(acknowledged);
     let mut found = Vec::new();
     let outcome = table.read(&key, ReadMode::Single, UnixMillis::now(), &mut |value| {
         found = value.payload.to_vec();
@@ -94,10 +72,9 @@ fn checkpoint_beside_a_writer(path: &Path) -> u64 {
     })
 }
 
-#[tokio::test]
-async fn outdated_reads_do_not_go_back_after_a_checkpoint_is_loaded() {
-    let node = TestNode::start(|_| ());
-    let table = node.create_table("t", 1).await;
+#[test]
+fn outdated_reads_do_not_go_back_after_a_checkpoint_is_loaded() {
+    let table = TestTable::open(EngineKind::Memory);
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("checkpoint");
     let index = checkpoint_beside_a_writer(&path);
@@ -116,7 +93,7 @@ async fn outdated_reads_do_not_go_back_after_a_checkpoint_is_loaded() {
     assert_eq!(read(), Ok(true));
 
     // After a restart, what was known to be committed has to be applied again.
-    table.partitions[0].readable_from.store(settled + 1, Ordering::Release);
+    table.partitions[0].start_replica(settled + 1, true);
     assert_eq!(read(), Err(RequestError::NotReady));
     table.engine.write(&[Applied { partition: 0, index: settled + 1, term: 1, payloads: &[] }]).unwrap();
     assert_eq!(read(), Ok(true));

@@ -3,7 +3,7 @@
 use super::{Times, Transaction};
 use crate::Table;
 use crate::overlay::Overlay;
-use crate::test_node::TestNode;
+use crate::test_table::TestTable;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::path::Path;
 use tessera_engine::{Applied, PageLimit, Position, Visit};
 use tessera_types::{EngineKind, Expiry, StoredValue, UnixMillis};
 
-/// Far in the future, so that the node that lends its tables finds nothing expired.
+/// Far in the future, so that nothing has expired by the clock of this machine.
 const BEGIN: u64 = 10_000_000_000_000;
 const HOUR: u64 = 3_600_000;
 const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -209,11 +209,7 @@ impl World<'_> {
 /// what was deleted or taken for expired by a write; and both replicas have the same records after the same log.
 #[test]
 fn replicas_agree_on_what_has_expired_whatever_their_clocks_say() {
-    let node = TestNode::start(|_| {});
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let tables = runtime.block_on(async {
-        [node.create_table("one", 1).await, node.create_table_in("two", 1, EngineKind::Rocksdb).await]
-    });
+    let tables = [EngineKind::Memory, EngineKind::Rocksdb].map(TestTable::open);
     let directory = tempfile::TempDir::new().unwrap();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(150));
     runner

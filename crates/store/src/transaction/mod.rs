@@ -12,8 +12,9 @@ mod tests;
 use crate::change_set::ChangeSet;
 use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
+use crate::partition::Partition;
 use crate::space_writes::SpaceWrites;
-use crate::table::{Partition, Table, damaged, request_error};
+use crate::table::{Table, damaged, request_error};
 use bytes::{Bytes, BytesMut};
 pub use spaces::SpaceScan;
 use std::cell::Cell;
@@ -66,7 +67,7 @@ const TELLING_PAUSE_MILLIS: u64 = 1_000;
 
 /// The times that a transaction goes by.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub struct Times {
     /// Now.
     pub(crate) now: UnixMillis,
     /// What had expired by then is not seen.
@@ -77,7 +78,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// Those of a partition's leader, if its clock shows `now`.
-    pub(crate) fn of_leader(now: UnixMillis, told: UnixMillis, is_certain: bool) -> Self {
+    pub fn of_leader(now: UnixMillis, told: UnixMillis, is_certain: bool) -> Self {
         let now = now.max(told);
         Self { now, seen_at: if is_certain { now } else { told }, told }
     }
@@ -142,7 +143,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(crate) fn new(
+    pub fn new(
         table: &'a Table,
         partition: u32,
         times: Times,
@@ -182,12 +183,12 @@ impl<'a> Transaction<'a> {
         self.partition
     }
 
-    pub(crate) fn partition_state(&self) -> &'a Partition {
+    pub fn partition_state(&self) -> &'a Partition {
         &self.table.partitions[self.partition as usize]
     }
 
     /// Whether there are writes that are not applied yet.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| !writer.overlay.is_empty())
     }
 
@@ -283,7 +284,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Whether a memory table has so many bytes to spare.
-    pub(crate) fn check_spare(&self, needed: usize) -> Result<(), RequestError> {
+    pub fn check_spare(&self, needed: usize) -> Result<(), RequestError> {
         match self.table.engine.spare_bytes() {
             Some(spare) if spare < needed as u64 => Err(RequestError::MemoryFull { needed: needed as u64, spare }),
             _ => Ok(()),
@@ -291,7 +292,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Puts a record that need not keep to the limits.
-    pub(crate) fn put_unchecked(&mut self, key: &RecordKey<'_>, stored: &StoredValue<'_>) {
+    pub fn put_unchecked(&mut self, key: &RecordKey<'_>, stored: &StoredValue<'_>) {
         if let Some(writer) = &mut self.writer {
             writer.writes_expiry |= stored.expiry != Expiry::NEVER;
         }
@@ -320,7 +321,7 @@ impl<'a> Transaction<'a> {
 
     /// Deletes every record under a hash key, also those that only other replicas still have. Those that this transaction
     /// sees must have been deleted one by one, or are put anew after this.
-    pub(crate) fn delete_hash_key(&mut self, hash_key: &[u8]) {
+    pub fn delete_hash_key(&mut self, hash_key: &[u8]) {
         let key = self.own_key(hash_key, b"");
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         mutation::encode_delete_hash_key(writer.payload, &key);
@@ -351,7 +352,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Tells the log the time, if something may have expired since it was last told.
-    pub(crate) fn tell_time(&self) {
+    pub fn tell_time(&self) {
         if let Some(writer) = &self.writer {
             let may_have_expired =
                 self.table.engine.next_expiry(self.partition).is_some_and(|next| next <= self.times.now);
@@ -360,7 +361,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Tells the log a time that another partition's log has told.
-    pub(crate) fn take_time(&mut self, time: UnixMillis) {
+    pub fn take_time(&mut self, time: UnixMillis) {
         if let Some(writer) = &mut self.writer {
             writer.time = writer.time.max(Some(time));
         }
@@ -379,7 +380,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Begins the log entry with a mark. Returns false if something else is in the entry already.
-    pub(crate) fn mark(&mut self, content: &[u8]) -> bool {
+    pub fn mark(&mut self, content: &[u8]) -> bool {
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         self.is_marked = writer.payload.is_empty();
         if self.is_marked {
@@ -389,13 +390,13 @@ impl<'a> Transaction<'a> {
     }
 
     /// Takes back what was written.
-    pub(crate) fn abandon(self) {
+    pub fn abandon(self) {
         if let Some(writer) = self.writer {
             writer.payload.truncate(writer.began);
         }
     }
 
-    pub(crate) fn into_changes(self) -> Changes {
+    pub fn into_changes(self) -> Changes {
         let time = self.time_to_tell();
         let deletes_hash_key = self.writer.as_ref().is_some_and(|writer| writer.deletes_hash_key);
         if let (Some(time), Some(writer)) = (time, self.writer) {
@@ -407,7 +408,7 @@ impl<'a> Transaction<'a> {
 }
 
 /// What a transaction wrote, by its place in the payload.
-pub(crate) struct Changes {
+pub struct Changes {
     cleared: bool,
     is_marked: bool,
     changes: ChangeSet,
@@ -417,26 +418,26 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let has_writes = !self.changes.is_empty() || !self.spaces.is_empty() || self.deletes_hash_key;
         !self.cleared && !self.is_marked && !has_writes && self.time.is_none()
     }
 
     /// The time that it tells the log.
-    pub(crate) fn time(&self) -> Option<UnixMillis> {
+    pub fn time(&self) -> Option<UnixMillis> {
         self.time
     }
 
-    pub(crate) fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.changes.iter().map(|location| location.key(payload).hash_key)
     }
 
-    pub(crate) fn clears(&self) -> bool {
+    pub fn clears(&self) -> bool {
         self.cleared
     }
 
     /// Notes the changes as being on their way.
-    pub(crate) fn enter(&self, overlay: &mut Overlay, payload: &[u8]) {
+    pub fn enter(&self, overlay: &mut Overlay, payload: &[u8]) {
         if self.cleared {
             overlay.clear();
         }

@@ -119,7 +119,7 @@ impl Transaction<'_> {
     }
 
     /// Puts a record that need not keep to the limits.
-    pub(crate) fn put_in_unchecked(&mut self, space: Space, key: &[u8], value: &[u8]) {
+    pub fn put_in_unchecked(&mut self, space: Space, key: &[u8], value: &[u8]) {
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         let location = mutation::encode_put_in(writer.payload, space, key, value);
         self.spaces.write(space, key, location);

@@ -1,13 +1,13 @@
 use super::tests::{apply, times};
 use super::{SpaceScan, Transaction};
+use crate::Table;
 use crate::overlay::Overlay;
-use crate::test_node::TestNode;
-use crate::{Order, Table};
+use crate::test_table::TestTable;
 use bytes::BytesMut;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
-use tessera_engine::PageLimit;
+use tessera_engine::{Order, PageLimit};
 use tessera_types::{EngineKind, Space};
 
 type Records = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
@@ -141,10 +141,8 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
 #[test]
 fn a_transaction_sees_every_write_to_a_space_before_it() {
-    let node = TestNode::start(|_| {});
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for (engine, count) in [(EngineKind::Memory, 300), (EngineKind::Rocksdb, 60)] {
-        let table = runtime.block_on(node.create_table_in(&format!("in-{engine}"), 1, engine));
+        let table = TestTable::open(engine);
         let cases = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(count));
         runner

@@ -1,13 +1,13 @@
 use super::{Times, Transaction};
+use crate::Table;
 use crate::overlay::Overlay;
-use crate::test_node::TestNode;
-use crate::{Order, Table};
+use crate::test_table::TestTable;
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use tessera_engine::Applied;
-use tessera_types::{Expiry, UnixMillis};
+use tessera_engine::{Applied, Order};
+use tessera_types::{EngineKind, Expiry, UnixMillis};
 
 const HASH_KEYS: [&[u8]; 3] = [b"a", b"aa", b"b"];
 type Records = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
@@ -156,9 +156,7 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
 #[test]
 fn a_transaction_sees_every_write_before_it() {
-    let node = TestNode::start(|_| {});
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let table = runtime.block_on(node.create_table("t", 1));
+    let table = TestTable::open(EngineKind::Memory);
     let cases = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
     runner

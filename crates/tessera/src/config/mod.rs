@@ -7,9 +7,9 @@ use crate::exit::ExitError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tessera_engine::{MemoryConfig, RocksConfig};
 use tessera_face::ScramPassword;
 use tessera_redis::Password;
-use tessera_store::{MemoryConfig, RocksConfig};
 use tessera_types::Limits;
 
 /// The commented file that `tessera config init` prints.

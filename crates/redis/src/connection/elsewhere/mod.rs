@@ -15,7 +15,7 @@ use super::frame::OwnedFrame;
 use super::replies::{OneReply, Replies, outcome_of, reply_of, reply_of_error};
 use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
-use crate::server::RedisServer;
+use crate::server::{RedisServer, SERVICE};
 pub(super) use merge::{Merge, sum};
 use part::{Commands, Part, answered, part, split_part};
 pub(crate) use request::carry_out;
@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_face::ClientShare;
-use tessera_store::{Face, Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
+use tessera_store::{Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
 use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
 
 /// What has gathered.
@@ -63,7 +63,7 @@ struct Forwarding<'a> {
 impl Route for Forwarding<'_> {
     type Work = Commands;
 
-    const FACE: Face = Face::Redis;
+    const SERVICE: u8 = SERVICE;
 
     fn request(&self, table: &Table, parts: &[&Part]) -> Vec<u8> {
         request::encode(table.id(), self.protocol, self.choices, parts)

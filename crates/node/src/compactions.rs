@@ -1,0 +1,151 @@
+//! Compactions: when somebody asks for one, at the times that tables ask for, and how far they are. Tables with rules have
+//! those applied once a day besides.
+
+use crate::host::Host;
+use crate::rules::{self, RulesApplied};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tessera_store::hosting::request_error;
+use tessera_store::{Store, Table};
+use tessera_types::{RequestError, TableId, TableSettings, UnixMillis};
+
+const MINUTE: u64 = 60_000;
+const DAY: u64 = 1_440 * MINUTE;
+
+/// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
+///
+/// # Errors
+/// What stood in the way of the rules, or what the engine reports.
+pub(crate) async fn compact(store: &Store, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
+    let running = Running::begin(table.clone());
+    // What rules cannot do now, since a partition is just handed over, must not keep files from being merged.
+    let applied = rules::apply(store, table).await;
+    let merge = move || running.0.engine().compact(&|done| running.0.compaction().done = done);
+    let outcome = tokio::task::spawn_blocking(merge).await;
+    outcome.map_err(|_| RequestError::Interrupted)?.map_err(request_error)?;
+    applied
+}
+
+/// A compaction that is under way until this is dropped.
+struct Running(Arc<Table>);
+
+impl Running {
+    fn begin(table: Arc<Table>) -> Self {
+        let mut state = table.compaction();
+        state.running += 1;
+        state.done = 0.0;
+        drop(state);
+        Self(table)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.0.compaction();
+        state.running -= 1;
+        state.ended = Some(UnixMillis::now());
+    }
+}
+
+/// What is under way, and up to when it was looked at what is due. Times before this process began have passed.
+pub(crate) struct Compactions {
+    looked_at: UnixMillis,
+    running: Arc<Mutex<HashSet<TableId>>>,
+}
+
+impl Default for Compactions {
+    fn default() -> Self {
+        Self { looked_at: UnixMillis::now(), running: Arc::default() }
+    }
+}
+
+impl Compactions {
+    /// Begins those whose time has come since this was last called.
+    pub(crate) fn begin_due(&mut self, host: &Host, now: UnixMillis) {
+        let before = std::mem::replace(&mut self.looked_at, now);
+        for table in host.registry.open_tables() {
+            let Some(due) = due(table.id(), &table.settings(), before, now) else { continue };
+            if !self.running.lock().insert(table.id()) {
+                continue; // the last one is still at it
+            }
+            let (store, running) = (host.store.clone(), self.running.clone());
+            tokio::spawn(async move {
+                let name = table.name();
+                tracing::info!(table = %name, ?due, "begins");
+                let outcome = match due {
+                    Due::Compaction => compact(&store, &table).await,
+                    Due::Rules => rules::apply(&store, &table).await,
+                };
+                match outcome {
+                    Ok(rules) => tracing::info!(table = %name, ?due, ?rules, "done"),
+                    Err(error) => tracing::warn!(table = %name, ?due, %error, "this could not be done whole"),
+                }
+                running.lock().remove(&table.id());
+            });
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Compaction,
+    Rules,
+}
+
+/// What is due at a time that lies after `before`, and not after `now`.
+fn due(table: TableId, settings: &TableSettings, before: UnixMillis, now: UnixMillis) -> Option<Due> {
+    let is_between = |time: u64| time > before.get() && time <= now.get();
+    let today = now.get() - now.get() % DAY;
+    let yesterday = today.saturating_sub(DAY);
+    let is_daily = |minute: u64| is_between(today + minute * MINUTE) || is_between(yesterday + minute * MINUTE);
+    let is_compaction = settings.compact_at.is_some_and(|time| is_between(time.get()))
+        || settings.compact_daily.iter().any(|minute| is_daily(u64::from(*minute)));
+    // Tables take turns.
+    let of_rules = u64::from(table.0) * 617 % 1_440;
+    let is_rules = || !settings.rules.is_empty() && is_daily(of_rules);
+    is_compaction.then_some(Due::Compaction).or_else(|| is_rules().then_some(Due::Rules))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_comes_once() {
+        let settings = |at: Option<u64>, daily: &[u16]| TableSettings {
+            compact_at: at.map(UnixMillis::new),
+            compact_daily: daily.to_vec(),
+            ..TableSettings::default()
+        };
+        let due = |settings: &TableSettings, before: u64, now: u64| {
+            due(TableId(1), settings, UnixMillis::new(before), UnixMillis::new(now)).is_some()
+        };
+        let once = settings(Some(5_000), &[]);
+        assert!(!due(&once, 3_000, 4_000) && due(&once, 4_000, 5_000) && !due(&once, 5_000, 6_000));
+        let noon = 7 * DAY + 720 * MINUTE;
+        let daily = settings(None, &[60, 720]);
+        assert!(due(&daily, noon - 1, noon) && !due(&daily, noon, noon + 1_000));
+        assert!(due(&daily, noon - DAY - 1, noon - DAY), "the day before, too");
+        let late = settings(None, &[1_439]);
+        assert!(due(&late, 8 * DAY - 2 * MINUTE, 8 * DAY + MINUTE), "before midnight, looked at after that");
+        assert!(!due(&settings(None, &[]), 0, u64::MAX / 2));
+    }
+
+    #[test]
+    fn rules_are_due_once_a_day_and_when_a_table_is_compacted() {
+        let rule = r#"[{"if": ["never_expires"], "then": "delete"}]"#;
+        let rules = TableSettings { rules: serde_json::from_str(rule).unwrap(), ..TableSettings::default() };
+        let minutes = |table: u32, settings: &TableSettings| -> Vec<(u64, Due)> {
+            let at = |minute: u64| UnixMillis::new(9 * DAY + minute * MINUTE);
+            let due = |minute| due(TableId(table), settings, at(minute), at(minute + 1)).map(|due| (minute, due));
+            (0..1_440).filter_map(due).collect()
+        };
+        let [(one, Due::Rules)] = minutes(1, &rules)[..] else { panic!("once") };
+        let [(two, Due::Rules)] = minutes(2, &rules)[..] else { panic!("once") };
+        assert_ne!(one, two);
+        let noon = TableSettings { compact_daily: vec![720], ..rules };
+        assert_eq!(minutes(1, &noon).len(), 2);
+        assert!(minutes(1, &noon).contains(&(719, Due::Compaction)));
+    }
+}

@@ -1,0 +1,92 @@
+//! What every replica does: where the log says so, it digests a slice of its own records.
+
+use super::mark::{Answer, Mark};
+use crate::host::Host;
+use crate::message;
+use crate::slow_writes;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tessera_consensus::GroupId;
+use tessera_engine::{Applied, Digest, mutation};
+use tessera_store::Table;
+use tessera_store::hosting::partition_of_group;
+use tessera_types::NodeId;
+
+/// Asks a replica to take part. Marks of other comparisons it passes over: those that it applies again after a restart have
+/// been answered, or will not be waited for.
+#[derive(Serialize, Deserialize)]
+pub(super) struct TakePart {
+    pub(super) group: u64,
+    /// Zero when it is over.
+    pub(super) comparison: u64,
+}
+
+/// Does what another node asked of the replica here. Returns whether there is such a partition.
+pub(crate) fn take_part(host: &Host, request: &[u8]) -> bool {
+    serde_json::from_slice(request).is_ok_and(|request| take_part_here(host, &request))
+}
+
+pub(super) fn take_part_here(host: &Host, TakePart { group, comparison }: &TakePart) -> bool {
+    let Some((table, partition)) = partition_of_group(GroupId(*group)) else { return false };
+    let table = host.registry.any(table);
+    let state = table.as_ref().and_then(|table| table.partitions().get(partition as usize));
+    state.inspect(|state| state.set_compared_by(*comparison)).is_some()
+}
+
+/// Applies entries of a partition up to the last one with a mark, and digests after each of these. Returns how many are
+/// applied; fewer if the engine would wait.
+pub(crate) fn apply_marked(
+    host: &Arc<Host>,
+    table: &Arc<Table>,
+    partition: u32,
+    payloads: &[Bytes],
+) -> Result<usize, String> {
+    let compared_by = table.partition(partition).compared_by();
+    let mut done = 0;
+    for (at, payload) in payloads.iter().enumerate() {
+        let Some(content) = mutation::leading_mark(payload) else { continue };
+        let Some(mark) = Mark::decode(Bytes::copy_from_slice(content)) else { continue };
+        if mark.comparison != compared_by {
+            continue;
+        }
+        // The index stays that of the last pass: entries that are applied again after a crash do no harm.
+        let index = table.engine().applied_index(partition);
+        let term = table.engine().applied_term(partition).map_err(|error| error.to_string())?.unwrap_or(0);
+        let entries = [Applied { partition, index, term, payloads: &payloads[done..=at] }];
+        if !slow_writes::write(table, &entries, |engine, entries| engine.try_write(entries))? {
+            break;
+        }
+        done = at + 1;
+        digest(host, table, partition, mark);
+    }
+    Ok(done)
+}
+
+fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
+    let Mark { node, comparison, number, slice } = mark;
+    let host = host.clone();
+    let answer = move |digest| host.send_digest(node, Answer { comparison, number, digest });
+    match table.engine().digest(partition, &slice) {
+        Digest::Done(digest) => answer(Some(digest)),
+        later => {
+            let name = table.name();
+            let finish = move || {
+                let failed = |error| tracing::warn!(table = %name, partition, %error, "records cannot be compared");
+                answer(later.finish().map_err(failed).ok());
+            };
+            // It reads from the disk. Without a thread the slice is asked for again.
+            let _ = std::thread::Builder::new().name("digest".into()).spawn(finish);
+        }
+    }
+}
+
+impl Host {
+    fn send_digest(&self, to: NodeId, answer: Answer) {
+        if to == self.identity.node {
+            self.comparisons.note_digest(to, answer);
+        } else {
+            self.transport.send(to, message::DIGEST, &[answer], Answer::encode);
+        }
+    }
+}

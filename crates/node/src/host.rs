@@ -1,0 +1,197 @@
+//! What a node has: open tables with their engines, groups, the log, and what it knows of the cluster.
+
+use crate::addresses::Addresses;
+use crate::comparison::Comparisons;
+use crate::config::NodeConfig;
+use crate::data_directory::DataDirectory;
+use crate::generation::KnownGenerations;
+use crate::replicas::Replicas;
+use crate::snapshot::{Incoming, Outgoing, Progress};
+use crate::threads::Threads;
+use crate::traffic::Traffic;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
+use tessera_consensus::log::RecoveredGroup;
+use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
+use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
+use tessera_store::hosting::{
+    ClusterClock, ClusterView, Partition, Registry, Tables, WriteCommand, group_of, partition_of_group,
+};
+use tessera_store::{Store, Table};
+use tessera_transport::{Identity, Transport};
+use tessera_types::{EngineKind, NodeId, TableId};
+use tokio::sync::Notify;
+
+/// What opens tables and hands their partitions to workers.
+pub(crate) struct Host {
+    pub(crate) store: Store,
+    pub(crate) config: NodeConfig,
+    pub(crate) directory: DataDirectory,
+    pub(crate) log: Arc<SharedLog>,
+    pub(crate) registry: Arc<Registry>,
+    /// The cluster's time.
+    pub(crate) clock: Arc<ClusterClock>,
+    pub(crate) inboxes: Vec<Arc<Inbox<WriteCommand>>>,
+    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) rocks: Arc<RocksStore>,
+    /// What the log held at the start of groups that are not open yet.
+    pub(crate) recovered: Mutex<HashMap<GroupId, RecoveredGroup>>,
+    pub(crate) identity: Identity,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) view: Arc<ClusterView>,
+    pub(crate) catalog_inbox: Arc<Inbox<CatalogRequest>>,
+    pub(crate) replicas: Replicas,
+    pub(crate) addresses: Arc<Addresses>,
+    /// Tables whose time has come, until their files are gone.
+    pub(crate) purging: Mutex<Vec<(TableId, Arc<Table>)>>,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) incoming: Incoming,
+    /// What nodes fetch, as they last said; and whether this one has said something.
+    pub(crate) fetches: Mutex<HashMap<NodeId, Vec<(GroupId, Progress)>>>,
+    pub(crate) tells_fetches: AtomicBool,
+    pub(crate) traffic: Traffic,
+    pub(crate) comparisons: Comparisons,
+    pub(crate) elections_won: AtomicU64,
+    /// Whether the machine went down before all that was written to the log had been synced.
+    pub(crate) has_lost_tail: bool,
+    /// Whether that is still to be noted as dealt with.
+    pub(crate) owes_renewal: AtomicBool,
+    /// Whether the data directory is older than what this node [had](crate::overtaken).
+    pub(crate) is_overtaken: bool,
+    /// Whether no replica may start yet.
+    pub(crate) holds_back: AtomicBool,
+    /// From which of the catalogs that the loop hands over on they are the cluster's, not those of before this process began.
+    pub(crate) current_from: AtomicU64,
+    /// What starts the catalog's group, once that may be.
+    pub(crate) catalog_start: Mutex<Option<GroupStart>>,
+    pub(crate) generations: KnownGenerations,
+    pub(crate) must_start_again: Notify,
+    /// Nodes that said that they stop: nobody asks them to lead.
+    pub(crate) stopping: Mutex<HashSet<NodeId>>,
+    pub(crate) threads: Threads,
+    /// Told whenever a partition gets a leader, here or elsewhere.
+    pub(crate) leader_news: Arc<Notify>,
+}
+
+impl Host {
+    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names.
+    pub(crate) fn follow_clocks(&self) {
+        let catalog = self.view.catalog();
+        let others = catalog.nodes().filter(|node| node.id != self.identity.node);
+        let distances: Vec<_> = others.map(|node| self.transport.clock_distance(node.id)).collect();
+        self.clock.follow(&distances);
+    }
+
+    /// Makes the open tables those of the catalog.
+    pub(crate) fn follow(&self, catalog: &Catalog) -> Result<(), EngineError> {
+        let mut tables = Tables::default();
+        let before = self.registry.tables();
+        for entry in catalog.tables() {
+            let table = match before.any(entry.id) {
+                Some(table) => table.clone(),
+                None => self.open_table(entry)?,
+            };
+            table.follow(entry)?;
+            tables.insert(&entry.name, entry.state == TableState::Active, table);
+        }
+        for split in before.active().filter(|table| tables.any(table.id()).is_none()) {
+            if let Some(successor) = tables.numbered(split.number()) {
+                tracing::info!(table = %split.name(), id = %successor.id(), "the table was split");
+                split.replace_by(successor.clone());
+            }
+        }
+        let after = Arc::new(tables);
+        self.registry.set(after.clone());
+        self.view.set_catalog(Arc::new(catalog.clone()));
+        // Groups are started when the registry knows their table: the state machine looks it up there.
+        self.settle_replicas()?;
+        for table in before.open().filter(|table| after.any(table.id()).is_none()) {
+            self.purge(table.id(), table);
+        }
+        Ok(())
+    }
+
+    fn open_table(&self, entry: &TableEntry) -> Result<Arc<Table>, EngineError> {
+        let schema = &entry.schema;
+        let engine: Box<dyn Engine> = match schema.engine {
+            EngineKind::Memory => {
+                let directory = schema.is_persistent().then(|| self.directory.memory_table(entry.id));
+                Box::new(MemoryEngine::open(schema.partitions, self.memory.clone(), directory)?)
+            }
+            EngineKind::Rocksdb => Box::new(self.rocks.open_table(&column_family(entry.id), schema.partitions)?),
+        };
+        engine.apply_settings(&entry.settings)?;
+        let partitions = (0..schema.partitions)
+            .map(|partition| Partition::new(self.inbox_of(entry.id, partition).clone()))
+            .collect();
+        let limits = Arc::new(self.config.limits.clone());
+        Ok(Arc::new(Table::new(entry, engine, partitions, limits, self.clock.clone(), self.identity.node)))
+    }
+
+    /// Dials the nodes of the cluster.
+    pub(crate) fn dial_peers(&self) {
+        self.addresses.dial(&self.view.catalog(), &self.transport);
+    }
+
+    pub(crate) fn worker_of(&self, table: TableId, partition: u32) -> usize {
+        (table.0 as usize + partition as usize) % self.inboxes.len()
+    }
+
+    pub(crate) fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
+        &self.inboxes[self.worker_of(table, partition)]
+    }
+
+    fn purge(&self, id: TableId, table: &Arc<Table>) {
+        if let Err(error) = self.leave_table(id, table) {
+            tracing::warn!(table = %table.name(), %error, "replicas of a table that is gone are still written down");
+        }
+        self.purging.lock().push((id, table.clone()));
+    }
+
+    /// Removes the files of purged tables, once no worker has anything to write there any more.
+    pub(crate) fn finish_purges(&self) {
+        let is_left = |(id, table): &mut (TableId, Arc<Table>)| {
+            (0..table.schema().partitions).all(|partition| !self.replicas.is_leaving(group_of(*id, partition)))
+        };
+        let left: Vec<_> = self.purging.lock().extract_if(.., is_left).collect();
+        left.iter().for_each(|(id, table)| self.remove_files(*id, table));
+    }
+
+    fn remove_files(&self, id: TableId, table: &Table) {
+        let outcome = match table.schema().engine {
+            EngineKind::Rocksdb => self.rocks.drop_table(&column_family(id)).map_err(|error| error.to_string()),
+            EngineKind::Memory => match std::fs::remove_dir_all(self.directory.memory_table(id)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+                _ => Ok(()),
+            },
+        };
+        match outcome {
+            Ok(()) => tracing::info!(table = %table.name(), %id, "removed the files of a table that is gone"),
+            Err(error) => {
+                tracing::warn!(table = %table.name(), %error, "files of a table that is gone are left over")
+            }
+        }
+    }
+
+    /// Removes the files of RocksDB tables that went just before a crash.
+    pub(crate) fn remove_left_overs(&self, catalog: &Catalog) -> Result<(), EngineError> {
+        self.rocks.drop_tables_but(catalog.tables().map(|entry| column_family(entry.id)))
+    }
+
+    /// Lets the log forget groups that went just before a crash: of tables that were purged, and of replicas that left.
+    pub(crate) fn forget_unknown_groups(&self, catalog: &Catalog) {
+        let is_unknown = |group: GroupId| {
+            let is_known = partition_of_group(group).is_some_and(|(table, _)| catalog.get(table).is_some());
+            !is_known || !self.replicas.is_held(group)
+        };
+        let groups: Vec<GroupId> = self.recovered.lock().keys().copied().collect();
+        groups.into_iter().filter(|group| is_unknown(*group)).for_each(|group| self.forget_recovered(group));
+    }
+}
+
+fn column_family(id: TableId) -> String {
+    format!("table-{id}")
+}

@@ -1,0 +1,58 @@
+//! What nodes tell each other of the groups that they lead: those who hold no replica have no other way to know.
+
+use crate::host::Host;
+use crate::message;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tessera_consensus::GroupId;
+use tessera_store::Table;
+use tessera_store::hosting::{Partition, group_of, partition_of_group};
+use tessera_types::{NodeId, ReplicaId};
+
+/// Appends to a message of [`message::LEADS`] that this node leads a partition, if it still does: `u64 group | u64 term | u32 incarnation of its replica`.
+fn put_leader(message: &mut BytesMut, own: NodeId, table: &Table, partition: u32) {
+    let (term, replica) = table.partition(partition).leader().replica();
+    if replica.node != own {
+        return; // it has been overtaken
+    }
+    message.put_u64_le(group_of(table.id(), partition).0);
+    message.put_u64_le(term);
+    message.put_u32_le(replica.incarnation);
+}
+
+impl Host {
+    /// Tells other nodes that this one leads a partition.
+    pub(crate) fn tell_leads(&self, table: &Table, partition: u32) {
+        let mut message = BytesMut::new();
+        put_leader(&mut message, self.identity.node, table, partition);
+        self.transport.broadcast(message::LEADS, &message);
+    }
+
+    pub(crate) fn others_lead(&self, node: NodeId, mut payload: Bytes) {
+        while let (Ok(group), Ok(term), Ok(incarnation)) =
+            (payload.try_get_u64_le(), payload.try_get_u64_le(), payload.try_get_u32_le())
+        {
+            let Some((table, partition)) = partition_of_group(GroupId(group)) else { continue };
+            if let Some(table) = self.registry.any(table)
+                && let Some(state) = table.partitions().get(partition as usize)
+            {
+                state.leader().heard(term, ReplicaId { node, incarnation });
+            }
+        }
+        self.leader_news.notify_waiters();
+    }
+
+    /// Tells another node, or all, which groups this one leads: those who hold no replica have no other way to know.
+    pub(crate) fn tell_leading(&self, node: Option<NodeId>) {
+        let mut payload = BytesMut::new();
+        for table in self.registry.open_tables() {
+            let serving = |(_, state): &(u32, &Partition)| state.is_serving();
+            let led = (0..).zip(table.partitions()).filter(serving);
+            led.for_each(|(partition, _)| put_leader(&mut payload, self.identity.node, &table, partition));
+        }
+        match node {
+            _ if payload.is_empty() => {}
+            Some(node) => self.transport.send(node, message::LEADS, &[payload], |payload, out| out.put_slice(payload)),
+            None => self.transport.broadcast(message::LEADS, &payload),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a node does: it opens tables, runs the loops of their partitions, holds the replicas that the catalog wants here, moves records
+//! to other nodes, looks after files, and does its part for the cluster. What faces call is in the crate `tessera-store`.
+//!
+//! Read first: [`Node`], then [`machine`] (how a write becomes state), then [`driver`] (how the cluster becomes what the catalog says).
+
+mod addresses;
+mod boot;
+mod catalog_aside;
+mod catalog_follower;
+mod compactions;
+mod comparison;
+mod config;
+mod data_directory;
+mod driver;
+mod generation;
+mod host;
+mod identity;
+mod leading;
+mod look;
+mod lost;
+mod machine;
+mod maintenance;
+mod message;
+mod node;
+mod open;
+mod open_error;
+mod overtaken;
+mod peers;
+mod presence;
+mod recovery;
+mod removed;
+mod replicas;
+mod rules;
+mod slow_writes;
+mod snapshot;
+mod split;
+#[cfg(test)]
+mod test_node;
+mod threads;
+mod traffic;
+mod worker;
+
+pub use comparison::{Comparison, ComparisonOutcome, Difference, PartitionComparison, ReplicaDigest};
+pub use config::NodeConfig;
+pub use data_directory::DataDirectoryError;
+pub use node::Node;
+pub use open_error::OpenError;
+pub use recovery::{RecoverError, StoppedNode};
+pub use rules::RulesApplied;
+pub use snapshot::Progress;
+pub use threads::runtime;
+pub use traffic::{PartitionTraffic, hot_partitions};
+pub use worker::NodeWorker;

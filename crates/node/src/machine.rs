@@ -1,0 +1,345 @@
+//! The state machine of a worker's partitions: from operations to log entries to records.
+
+use crate::host::Host;
+use crate::slow_writes::{self, SlowWrite, SlowWrites};
+use crate::snapshot::Description;
+use crate::split;
+use crate::{comparison, replicas, snapshot};
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
+use tessera_engine::{Applied, mutation};
+use tessera_store::hosting::{Overlay, Ticket, Times, WriteCommand, failed, group_of, partition_of_group};
+use tessera_store::{Table, Transaction, Verdict};
+use tessera_types::{ReplicaId, RequestError, UnixMillis};
+
+/// Evaluates and applies for all partitions of one worker.
+pub(crate) struct PartitionsMachine {
+    /// The time of this pass.
+    now: UnixMillis,
+    partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
+    /// Groups of which a snapshot is being written.
+    snapshots: Arc<Mutex<HashSet<GroupId>>>,
+    slow_writes: SlowWrites,
+    host: Arc<Host>,
+}
+
+struct HostedPartition {
+    table: Arc<Table>,
+    partition: u32,
+    overlay: Overlay,
+    /// The latest time that was told the log here, as long as the replica leads; it may be on its way.
+    told: UnixMillis,
+    /// Reads counted when it was last asked whether there were any.
+    reads_seen: u64,
+}
+
+impl PartitionsMachine {
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        Self {
+            now: host.clock.now(),
+            partitions: HashMap::default(),
+            snapshots: Arc::default(),
+            slow_writes: SlowWrites::default(),
+            host,
+        }
+    }
+}
+
+impl StateMachine for PartitionsMachine {
+    type Command = WriteCommand;
+    type PendingReply = Ticket;
+
+    fn begin_pass(&mut self) {
+        self.now = self.host.clock.now();
+    }
+
+    fn begins_entry(&self, command: &WriteCommand) -> bool {
+        command.begins_entry
+    }
+
+    fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
+        let WriteCommand { sync, early, confirm, ticket, .. } = command;
+        let now = self.now;
+        let is_certain = self.host.clock.is_certain();
+        let HostedPartition { table, partition, overlay, told, .. } =
+            self.host(group).expect("a serving group's table is open");
+        if table.partition(*partition).outflow().is_shut() {
+            ticket.answer(Err(RequestError::NotReady));
+            return Evaluated::Refused;
+        }
+        let began = payload.len();
+        let times = Times::of_leader(now, table.engine().time(*partition).max(*told), is_certain);
+        let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
+        if ticket.evaluate(&mut transaction) == Verdict::Abandon {
+            transaction.abandon();
+            return Evaluated::NoChange { reply: ticket, confirm };
+        }
+        let changes = transaction.into_changes();
+        if changes.is_empty() {
+            return Evaluated::NoChange { reply: ticket, confirm };
+        }
+        *told = changes.time().map_or(*told, |time| time.max(*told));
+        let watched = table.partition(*partition).watched();
+        if !watched.is_empty() {
+            if changes.clears() {
+                watched.touch_all();
+            }
+            changes.hash_keys(payload).for_each(|hash_key| watched.touch(hash_key));
+        }
+        changes.enter(overlay, payload);
+        let state = table.partition(*partition);
+        state.meter().end_write(payload.len() - began);
+        if state.hot_keys().is_counting() {
+            changes.hash_keys(payload).for_each(|hash_key| state.hot_keys().write(hash_key));
+        }
+        Evaluated::Replicate { reply: ticket, sync, leader_acked: early }
+    }
+
+    fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
+        if let Some(hosted) = self.partitions.get_mut(&group) {
+            hosted.overlay.proposed(index, payload.clone());
+        }
+    }
+
+    fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
+        // All entries of a pass that concern one table go to its engine in one call.
+        let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
+        for Committed { group, index, term, payloads } in committed {
+            let Some(HostedPartition { table, partition, .. }) = self.host(*group) else { continue };
+            let (table, partition) = (table.clone(), *partition);
+            if table.engine().applied_index(partition) >= *index {
+                continue; // a part of a pass that failed later on
+            }
+            let mut payloads = &payloads[..];
+            if table.partition(partition).compared_by() != 0 && !self.slow_writes.hold_up(&table) {
+                payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
+            }
+            let applied = Applied { partition, index: *index, term: *term, payloads };
+            match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
+                Some((_, entries)) => entries.push(applied),
+                None => by_table.push((table, vec![applied])),
+            }
+        }
+        let (mut slow, mut slow_writes) = (Vec::new(), Vec::new());
+        for (table, entries) in &by_table {
+            let is_held_up = self.slow_writes.hold_up(table);
+            if !is_held_up && slow_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
+                continue;
+            }
+            slow.extend(entries.iter().map(|applied| group_of(table.id(), applied.partition)));
+            if !is_held_up {
+                slow_writes.push(SlowWrite::new(table, entries));
+            }
+        }
+        self.slow_writes.begin(&self.host.threads, slow_writes);
+        for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
+            if let Some(hosted) = self.partitions.get_mut(group) {
+                hosted.overlay.applied(*index);
+            }
+        }
+        Ok(slow)
+    }
+
+    fn answer(&mut self, ticket: Ticket, outcome: Result<(), Failure>) {
+        ticket.answer(outcome.map_err(failed));
+    }
+
+    fn leader_acked(&mut self, group: GroupId, index: u64) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partition(*partition).note_answered_early(index);
+        }
+    }
+
+    fn refuse(&mut self, command: WriteCommand, failure: Failure) {
+        command.ticket.answer(Err(failed(failure)));
+    }
+
+    fn stepped_down(&mut self, group: GroupId) {
+        if let Some(hosted) = self.partitions.get_mut(&group) {
+            let state = &hosted.table.partition(hosted.partition);
+            state.stop_leading();
+            // What was acknowledged early and is lost would be waited for in vain.
+            state.forget_answered_early();
+            hosted.overlay = Overlay::default();
+            hosted.told = UnixMillis::new(0);
+        }
+    }
+
+    fn set_aside(&mut self, group: GroupId, reason: &Inconsistent) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            let (name, state) = (table.name(), table.partition(*partition));
+            tracing::error!(table = %name, partition, %reason, "a replica is set aside; its records and log stay until it is replaced");
+            state.stop_leading();
+            state.set_readable(false);
+        }
+        self.host.stop_fetching(group);
+        self.host.replicas.set_aside(group, reason);
+    }
+
+    fn unusable(&mut self, committed: &[Committed]) -> Vec<(GroupId, String)> {
+        let damage = |committed: &Committed| {
+            let error =
+                committed.payloads.iter().flat_map(|payload| mutation::decode(payload)).find_map(Result::err)?;
+            Some((committed.group, format!("up to index {}: {error}", committed.index)))
+        };
+        committed.iter().filter_map(damage).collect()
+    }
+
+    fn removed(&mut self, group: GroupId) {
+        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
+            table.partition(partition).stop_leading();
+            let host = self.host.clone();
+            let remove = move || {
+                if let Err(error) = replicas::make_blank(&table, partition) {
+                    // Whoever begins a replica here makes sure of it.
+                    tracing::warn!(table = %table.name(), partition, %error, "records of a replica that went are left over");
+                }
+                host.stop_fetching(group);
+                host.replicas.left(group);
+            };
+            // It takes as long as the partition is large, or RocksDB makes writers wait.
+            return self.host.threads.run("removal", remove);
+        }
+        self.host.stop_fetching(group);
+        self.host.replicas.left(group);
+    }
+
+    fn leader(&mut self, group: GroupId, term: u64, leader: ReplicaId) {
+        // A witness that leads does so for a moment only, and serves nothing.
+        if !leader.is_witness()
+            && let Some(HostedPartition { table, partition, .. }) = self.host(group)
+        {
+            table.partition(*partition).leader().heard(term, leader);
+            self.host.leader_news.notify_waiters();
+        }
+    }
+
+    fn lease(&mut self, group: GroupId, until: Option<Moment>) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            let state = table.partition(*partition);
+            state.set_lease(until);
+            if until.is_some() {
+                self.host.leader_news.notify_waiters();
+            }
+        }
+    }
+
+    fn fresh(&mut self, group: GroupId, as_of: Option<Moment>) {
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            table.partition(*partition).set_as_of(as_of);
+        }
+    }
+
+    fn is_idle(&mut self, group: GroupId) -> bool {
+        let Some(HostedPartition { table, partition, reads_seen, .. }) = self.host(group) else { return true };
+        let reads = table.partition(*partition).meter().reads();
+        std::mem::replace(reads_seen, reads) == reads
+    }
+
+    fn snapshot(&mut self, group: GroupId) -> Option<(u64, Vec<u8>)> {
+        let HostedPartition { table, partition, .. } = self.host(group)?;
+        let (table, partition, host, writing) = (table.clone(), *partition, self.host.clone(), self.snapshots.clone());
+        if !writing.lock().insert(group) {
+            return None; // under way
+        }
+        let write = move || {
+            match host.write_snapshot(&table, partition) {
+                Ok((index, file)) => {
+                    table.partition(partition).inbox().offer_snapshot(group, index, file.encode());
+                }
+                Err(error) => {
+                    tracing::warn!(table = %table.name(), partition, %error, "no snapshot can be written")
+                }
+            }
+            writing.lock().remove(&group);
+        };
+        // Writing takes as long as the partition is large, and the loop must go on.
+        if std::thread::Builder::new().name("snapshot".into()).spawn(write).is_err() {
+            self.snapshots.lock().remove(&group);
+        }
+        None
+    }
+
+    fn fetch(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
+        let host = self.host.clone();
+        if snapshot.is_empty() {
+            host.stop_fetching(group);
+            return true;
+        }
+        let hosted = self.host(group);
+        if let (Some(HostedPartition { table, partition, .. }), Some(file)) = (hosted, Description::decode(snapshot)) {
+            host.fetch_snapshot(table, *partition, index, file);
+        }
+        false
+    }
+
+    fn discard(&mut self, group: GroupId) {
+        self.host.stop_fetching(group);
+    }
+
+    fn prepare(&mut self, group: GroupId, index: u64, snapshot: &[u8]) -> bool {
+        let host = self.host.clone();
+        let Some(HostedPartition { table, partition, overlay, .. }) = self.host(group) else { return true };
+        let file = Description::decode(snapshot);
+        if file.is_none() && !snapshot.is_empty() {
+            return true;
+        }
+        *overlay = Overlay::default();
+        let (table, partition) = (table.clone(), *partition);
+        let replace = move || {
+            match file {
+                Some(file) => snapshot::replace_records(&host, &table, partition, index, file),
+                None => snapshot::keep_records(&host, &table, partition, index),
+            }
+            table.partition(partition).inbox().prepared(group, index);
+        };
+        // It takes as long as the partition is large.
+        self.host.threads.run("restore", replace);
+        false
+    }
+
+    fn restore(&mut self, group: GroupId, index: u64, _snapshot: &[u8]) -> Result<(), String> {
+        let HostedPartition { table, partition, .. } = self.host(group).ok_or("its table is not open")?;
+        let applied = table.engine().applied_index(*partition);
+        if applied == index { Ok(()) } else { Err(format!("its records are those of index {applied}, not {index}")) }
+    }
+
+    fn serving(&mut self, group: GroupId) {
+        self.host.elections_won.fetch_add(1, Ordering::Relaxed);
+        if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
+            let (table, partition) = (table.clone(), *partition);
+            let state = table.partition(partition);
+            state.lead();
+            match split::is_sealed(&table, partition) {
+                Ok(false) => state.serve(),
+                Ok(true) => state.outflow().seal(),
+                Err(error) => {
+                    state.outflow().seal();
+                    tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
+                }
+            }
+            self.host.tell_leads(&table, partition);
+            self.host.leader_news.notify_waiters();
+        }
+    }
+}
+
+impl PartitionsMachine {
+    /// A group's partition; `None` when its table has been purged.
+    fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
+        match self.partitions.entry(group) {
+            Entry::Occupied(hosted) => Some(hosted.into_mut()),
+            Entry::Vacant(place) => {
+                let (table, partition) = partition_of_group(group)?;
+                let table = self.host.registry.any(table)?;
+                let (overlay, told) = (Overlay::default(), UnixMillis::new(0));
+                Some(place.insert(HostedPartition { table, partition, overlay, told, reads_seen: 0 }))
+            }
+        }
+    }
+}

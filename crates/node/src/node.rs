@@ -1,0 +1,134 @@
+//! A node: the tables that it hosts, its part in the cluster, and what an operator may ask of it.
+
+use crate::catalog_follower::CatalogFollower;
+use crate::comparison::{self, Comparison};
+use crate::host::Host;
+use crate::maintenance::Maintenance;
+use crate::replicas::Aside;
+use crate::rules::RulesApplied;
+use crate::snapshot::Progress;
+use crate::traffic::PartitionTraffic;
+use crate::{boot, compactions};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tessera_consensus::LogStatus;
+use tessera_store::hosting::{group_of, partition_of_group};
+use tessera_store::{Store, Table};
+use tessera_types::{NodeId, RequestError, TableId, UnixMillis};
+
+/// A node that runs. Cheap to clone; [`Self::shut_down`] ends it.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) host: Arc<Host>,
+    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) catalog_follower: Arc<CatalogFollower>,
+}
+
+impl Node {
+    /// What faces call.
+    pub fn store(&self) -> &Store {
+        &self.host.store
+    }
+
+    /// What a partition holds and is asked, if its leader has told that lately.
+    pub fn traffic_of(&self, table: TableId, partition: u32) -> Option<PartitionTraffic> {
+        self.host.traffic.of(&self.host.registry, table, partition)
+    }
+
+    /// How far nodes are with fetching a partition's records.
+    pub fn fetches(&self, table: TableId, partition: u32) -> Vec<(NodeId, Progress)> {
+        let group = group_of(table, partition);
+        let fetches = self.host.fetches.lock();
+        let of_node = |(node, fetches): (&NodeId, &Vec<_>)| {
+            fetches.iter().find(|(fetched, _)| *fetched == group).map(|(_, progress)| (*node, *progress))
+        };
+        fetches.iter().filter_map(of_node).collect()
+    }
+
+    /// Replicas on this node that cannot go on since their log and their state do not fit together, in words.
+    pub fn set_aside(&self) -> Vec<String> {
+        let describe = |(group, _, Aside { reason, .. })| match partition_of_group(group) {
+            Some((table, partition)) => {
+                let name = self.host.registry.any(table).map(|table| table.name());
+                let name = name.map_or_else(|| table.to_string(), |name| name.to_string());
+                format!("table {name}: partition {partition} on this node is set aside: {reason}")
+            }
+            None => format!(
+                "the catalog on this node is set aside: {reason}. Another one takes its place as soon as the other nodes can agree to that"
+            ),
+        };
+        self.host.replicas.all_aside().into_iter().map(describe).collect()
+    }
+
+    /// Replicas on this node.
+    pub fn replicas_held(&self) -> usize {
+        self.host.replicas.held()
+    }
+
+    /// How many partitions this node began to lead.
+    pub fn elections_won(&self) -> u64 {
+        self.host.elections_won.load(Ordering::Relaxed)
+    }
+
+    /// Applies a table's rules to what this node leads of it, and has its engine merge what can be merged here.
+    ///
+    /// # Errors
+    /// What stood in the way of the rules, or what the engine reports.
+    pub async fn compact(&self, table: &Arc<Table>) -> Result<RulesApplied, RequestError> {
+        compactions::compact(self.store(), table).await
+    }
+
+    /// Compares the replicas of all partitions of a table, wherever they are led; `bytes_per_second` in place of the rate that is
+    /// configured, zero for none.
+    pub async fn compare(&self, table: &Arc<Table>, bytes_per_second: Option<u64>) -> Comparison {
+        comparison::compare(&self.host, table, bytes_per_second).await
+    }
+
+    /// What is known of comparisons of a table: partitions that differ, in words, and when the one that was compared least
+    /// lately was, if all were since this node started.
+    pub fn compared(&self, table: &Table) -> (Vec<String>, Option<UnixMillis>) {
+        self.host.comparisons.compared_of(table)
+    }
+
+    /// Slices in which this node found replicas to differ.
+    pub fn differences_found(&self) -> u64 {
+        self.host.comparisons.differences_found()
+    }
+
+    /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
+    /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
+    pub async fn hand_over(&self) {
+        self.host.hand_over().await;
+    }
+
+    /// Waits until the node has to start again, since it was told that its data is older than what it had.
+    pub async fn must_start_again(&self) {
+        self.host.must_start_again.notified().await;
+    }
+
+    /// Whether this node's data is older than what it had, and it has not got new replicas for all of its own yet.
+    pub fn is_overtaken(&self) -> bool {
+        self.host.is_overtaken && self.host.owes_renewal.load(Ordering::Relaxed)
+    }
+
+    /// Stops taking writes, makes durable what was taken, and closes the files. Workers end by themselves.
+    pub fn shut_down(&self) {
+        self.maintenance.stop();
+        self.catalog_follower.stop();
+        for inbox in &self.host.inboxes {
+            inbox.stop();
+        }
+        self.host.catalog_inbox.stop();
+    }
+
+    /// The rest of [`Self::shut_down`], once the workers have ended.
+    pub fn close(&self) {
+        self.host.log.close();
+        if self.host.log.status() == LogStatus::Ok
+            && let Err(error) = boot::end(&self.host.directory.boot())
+        {
+            tracing::warn!(%error, "the clean end is not written down");
+        }
+        self.host.rocks.shut_down();
+    }
+}

@@ -1,0 +1,55 @@
+//! Which nodes are there, as this node hears of them.
+
+use crate::host::Host;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tessera_cluster::{Presence, Standing};
+use tessera_store::hosting::QUIET;
+use tessera_types::NodeId;
+
+/// For how long a node must have been heard of without a pause before others rely on it.
+const STEADY: Duration = Duration::from_secs(2);
+/// How long what is meant for a node waits for it. It is enough for a node to be started again.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// What the driver remembers of nodes from round to round.
+pub(crate) struct Watch {
+    began: Instant,
+    /// Since when nodes have been heard of without a pause.
+    since: HashMap<NodeId, Instant>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), since: HashMap::new() }
+    }
+
+    /// To be asked in each round: a node that is not heard of between two times is missed.
+    pub(crate) fn look(&mut self, host: &Host) -> Presence {
+        let catalog = host.view.catalog();
+        let nodes: Vec<NodeId> = catalog.nodes().map(|node| node.id).collect();
+        self.since.retain(|node, _| nodes.contains(node));
+        let standings = nodes.into_iter().map(|node| (node, self.standing(host, node)));
+        Presence::new(standings.collect::<Vec<_>>(), host.stopping.lock().iter().copied().collect())
+    }
+
+    fn standing(&mut self, host: &Host, node: NodeId) -> Standing {
+        if node == host.identity.node {
+            return Standing::Steady;
+        }
+        let heard = host.transport.silence(node);
+        if heard.is_some_and(|silence| silence < QUIET) {
+            let since = self.since.entry(node).or_insert_with(Instant::now);
+            return if since.elapsed() >= STEADY { Standing::Steady } else { Standing::Here };
+        }
+        self.since.remove(&node);
+        let silence = heard.unwrap_or(self.began.elapsed());
+        if silence >= host.config.replace_after {
+            Standing::Lost
+        } else if silence >= AWAY {
+            Standing::Away
+        } else {
+            Standing::Silent
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Copies a partition that this node leads.
+
+use super::page::{self, Place};
+use super::seal::{Seal, is_sealed};
+use super::sorter::Sorter;
+use super::steps::{self, Step};
+use crate::host::Host;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
+use tessera_consensus::GroupId;
+use tessera_engine::{PageLimit, mutation};
+use tessera_store::hosting::{Tap, group_of};
+use tessera_store::{Operation, Table, WriteOptions};
+use tessera_types::Durability;
+use tokio::sync::Semaphore;
+
+/// Partitions of which a node copies pages at one time; others that have caught up go on as well. After each page it
+/// pauses for as long as that took: what clients want comes first.
+const PAGING: usize = 1;
+/// What a page holds at most: what is copied under one hold of an engine's lock, and sent before others get a turn.
+const PAGE: PageLimit = PageLimit { records: 1_000, bytes: 1 << 20 };
+/// A copier has caught up when so little was written while it sent what was written before, or if that never happens.
+const LITTLE_BYTES: usize = 256 << 10;
+const CATCH_UP_ROUNDS: usize = 50;
+/// How long a copier that has caught up waits for more, if there are few others.
+const TAIL_PAUSE: Duration = Duration::from_millis(10);
+const FEW: usize = 64;
+/// How long a partition waits whose copy has failed before it begins anew.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+
+/// What this node copies.
+pub(crate) struct Copiers {
+    running: Mutex<HashSet<GroupId>>,
+    paging: Semaphore,
+}
+
+impl Default for Copiers {
+    fn default() -> Self {
+        Self { running: Mutex::default(), paging: Semaphore::new(PAGING) }
+    }
+}
+
+impl Copiers {
+    /// Begins to copy what this node leads of tables that are being split, unless that has begun.
+    pub(crate) fn begin(self: &Arc<Self>, host: &Arc<Host>) {
+        for entry in host.view.catalog().tables() {
+            let Some(split) = &entry.split else { continue };
+            let tables = (host.registry.any(entry.id), host.registry.any(split.into));
+            let (Some(table), Some(into)) = tables else { continue };
+            let undone = (0..).zip(&split.copies).filter(|(_, state)| **state != CopyState::Done);
+            for (partition, _) in undone {
+                let is_led = table.partition(partition).is_leading();
+                if is_led && self.running.lock().insert(group_of(table.id(), partition)) {
+                    let (host, table, into) = (host.clone(), table.clone(), into.clone());
+                    let attempt = rand::random_range(1..=u64::MAX);
+                    tokio::spawn(self.clone().copy(Copier { host, table, partition, into, attempt }));
+                }
+            }
+        }
+    }
+
+    async fn copy(self: Arc<Self>, copier: Copier) {
+        let (table, partition) = (copier.table.name(), copier.partition);
+        match copier.copy(&self).await {
+            Ok(()) => tracing::info!(%table, partition, "copied for a split"),
+            Err(why) => {
+                tracing::info!(%table, partition, why, "copying for a split begins anew");
+                tokio::time::sleep(FAILED_PAUSE).await;
+            }
+        }
+        self.running.lock().remove(&group_of(copier.table.id(), partition));
+    }
+
+    async fn pause(&self) {
+        let crowd = self.running.lock().len().div_ceil(FEW);
+        tokio::time::sleep(TAIL_PAUSE * u32::try_from(crowd).unwrap_or(u32::MAX)).await;
+    }
+}
+
+/// One copy of one partition.
+struct Copier {
+    host: Arc<Host>,
+    table: Arc<Table>,
+    partition: u32,
+    into: Arc<Table>,
+    /// A number of its own.
+    attempt: u64,
+}
+
+const LED_ELSEWHERE: &str = "the partition is led elsewhere now";
+
+impl Copier {
+    async fn copy(&self, others: &Copiers) -> Result<(), String> {
+        let tap = {
+            let _permit = others.paging.acquire().await.map_err(|error| error.to_string())?;
+            // It may have been a long wait, and whoever leads now should not be overtaken.
+            self.check_leads()?;
+            self.begin().await?;
+            let tap = self.table.partition(self.partition).outflow().tap();
+            self.check_leads()?;
+            self.copy_pages(&tap).await?;
+            tap
+        };
+        for _ in 0..CATCH_UP_ROUNDS {
+            if self.send_tapped(&tap).await? < LITTLE_BYTES {
+                break;
+            }
+        }
+        self.report(CopyReport::CaughtUp).await?;
+        while !self.takes_effect().await? {
+            self.send_tapped(&tap).await?;
+            others.pause().await;
+        }
+        self.seal(&tap).await?;
+        self.send_tapped(&tap).await?;
+        // Records that were read while others took their place do not count.
+        tap.take().ok_or(LED_ELSEWHERE)?;
+        self.report(CopyReport::Done).await
+    }
+
+    fn check_leads(&self) -> Result<(), String> {
+        let is_leading = self.table.partition(self.partition).is_leading();
+        if is_leading { Ok(()) } else { Err(LED_ELSEWHERE.into()) }
+    }
+
+    fn children(&self) -> [u32; 2] {
+        self.into.schema().partitioner.children_of(self.partition, self.into.schema().partitions)
+    }
+
+    async fn step(&self, child: u32, step: &Step) -> Result<u64, String> {
+        steps::send(&self.host, &self.into, child, self.attempt, step).await
+    }
+
+    /// Makes the new partitions this copier's, and blank.
+    async fn begin(&self) -> Result<(), String> {
+        let [one, other] = self.children();
+        let (first, second) = tokio::try_join!(self.step(one, &Step::Look), self.step(other, &Step::Look))?;
+        self.report(CopyReport::Begun).await?;
+        let (first, second) = (Step::Clear { index: first }, Step::Clear { index: second });
+        tokio::try_join!(self.step(one, &first), self.step(other, &second))?;
+        Ok(())
+    }
+
+    async fn copy_pages(&self, tap: &Tap<'_>) -> Result<(), String> {
+        let mut next = Some(Place::START);
+        while let Some(from) = next {
+            let began = Instant::now();
+            let (table, into, partition, children) =
+                (self.table.clone(), self.into.clone(), self.partition, self.children());
+            let read = move || page::read(&table, partition, &from, PAGE, Sorter::new(&into, children));
+            let page = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+            let (batches, after) = page.map_err(|error| error.to_string())?;
+            let bytes: usize = batches.iter().flatten().map(Bytes::len).sum();
+            let host = &self.host;
+            host.incoming.take_turn(bytes as u64, host.config.move_bytes_per_second).await;
+            // What was applied up to here may be in the page; what comes later is not, and must be sent after it.
+            self.send(batches).await?;
+            self.send_tapped(tap).await?;
+            next = after;
+            if next.is_some() {
+                tokio::time::sleep(began.elapsed()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the tap has caught, and returns how many bytes that were.
+    async fn send_tapped(&self, tap: &Tap<'_>) -> Result<usize, String> {
+        let payloads = tap.take().ok_or(LED_ELSEWHERE)?;
+        let mut sorter = Sorter::new(&self.into, self.children());
+        for mutation in payloads.iter().flat_map(|payload| mutation::decode(payload)) {
+            sorter.add(mutation.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        }
+        self.send(sorter.finish()).await?;
+        Ok(payloads.iter().map(Bytes::len).sum())
+    }
+
+    async fn send(&self, batches: [Vec<Bytes>; 2]) -> Result<(), String> {
+        let send = async |child: u32, batches: Vec<Bytes>| {
+            for batch in batches {
+                self.step(child, &Step::Take(batch)).await?;
+            }
+            Ok::<(), String>(())
+        };
+        let ([one, other], [first, second]) = (self.children(), batches);
+        tokio::try_join!(send(one, first), send(other, second)).map(|_| ())
+    }
+
+    async fn report(&self, report: CopyReport) -> Result<(), String> {
+        let Self { table, partition, attempt, .. } = self;
+        let command = CatalogCommand::Copy { table: table.id(), partition: *partition, attempt: *attempt, report };
+        match self.host.store.change_catalog(command).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Whether partitions are to be sealed, now that this one has caught up.
+    async fn takes_effect(&self) -> Result<bool, String> {
+        let catalog = self.host.view.catalog();
+        let split = catalog.get(self.table.id()).and_then(|entry| entry.split.as_ref());
+        let split = split.ok_or("the table is not being split any more")?;
+        if !split.takes_effect && split.copies[self.partition as usize] != CopyState::CaughtUp(self.attempt) {
+            // Either the news is late here, or somebody else has begun, who may never end: then the catalog says so.
+            self.report(CopyReport::CaughtUp).await?;
+        }
+        Ok(split.takes_effect)
+    }
+
+    async fn seal(&self, tap: &Tap<'_>) -> Result<(), String> {
+        let outflow = self.table.partition(self.partition).outflow();
+        while !is_sealed(&self.table, self.partition).map_err(|error| error.to_string())? {
+            outflow.unseal();
+            let (seal, sealed) = Seal::new();
+            let seal: Arc<dyn Operation> = Arc::new(seal);
+            // The catalog is told on the strength of it, and does not forget that when power is cut.
+            let durability = self.table.schema().is_persistent().then_some(Durability::Hard);
+            let options = WriteOptions { durability, ..WriteOptions::default() };
+            self.host.store.write(&self.table, options, &seal, [self.partition]);
+            match sealed.await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => tracing::info!(%error, "a partition is to be sealed; trying again"),
+                Err(_) => return Err("the node is stopping".into()),
+            }
+            self.send_tapped(tap).await?;
+            tokio::time::sleep(TAIL_PAUSE).await;
+        }
+        Ok(())
+    }
+}

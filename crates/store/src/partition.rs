@@ -1,0 +1,221 @@
+//! A partition of a table on this node: what its loop says about it, and what readers and writers look at.
+
+use crate::hot_keys::HotKeys;
+use crate::known_leader::KnownLeader;
+use crate::lease::Lease;
+use crate::meter::Meter;
+use crate::operation::WriteCommand;
+use crate::outflow::Outflow;
+use crate::watch::WatchList;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tessera_consensus::{Inbox, Moment};
+
+/// A partition of a table on this node.
+pub struct Partition {
+    pub(crate) inbox: Arc<Inbox<WriteCommand>>,
+    pub(crate) watched: Arc<WatchList>,
+    /// Whether the replica here leads.
+    is_leading: AtomicBool,
+    /// Whether it also takes requests.
+    is_serving: AtomicBool,
+    /// What leaves when the table is split.
+    pub(crate) outflow: Outflow,
+    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
+    copied_by: AtomicU64,
+    /// Until when this node may answer reads.
+    pub(crate) lease: Lease,
+    /// Whether the replica here, if there is one, has records that may be read although it does not lead, once it has applied
+    /// what it had [before](Self::readable_from).
+    is_readable: AtomicBool,
+    /// The log index up to which the replica here knew entries to be committed when it was started: what a process before this
+    /// one has shown is there again from this index on.
+    readable_from: AtomicU64,
+    /// As of when it has all records.
+    pub(crate) as_of: Lease,
+    /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
+    answered_early: AtomicU64,
+    /// Who compares the replicas, as far as the one here was told: a number of the comparison; zero is nobody.
+    compared_by: AtomicU64,
+    /// Whether the group was told that somebody wants to read, and has no lease.
+    is_waking: AtomicBool,
+    pub(crate) leader: KnownLeader,
+    pub(crate) meter: Meter,
+    pub(crate) hot_keys: HotKeys,
+    /// Counts up before and after each change of the partition's records.
+    version: AtomicU64,
+}
+
+impl Partition {
+    pub fn new(inbox: Arc<Inbox<WriteCommand>>) -> Self {
+        Self {
+            inbox,
+            watched: Arc::default(),
+            is_leading: AtomicBool::new(false),
+            is_serving: AtomicBool::new(false),
+            outflow: Outflow::default(),
+            copied_by: AtomicU64::new(0),
+            lease: Lease::default(),
+            is_readable: AtomicBool::new(false),
+            readable_from: AtomicU64::new(0),
+            as_of: Lease::default(),
+            answered_early: AtomicU64::new(0),
+            compared_by: AtomicU64::new(0),
+            is_waking: AtomicBool::new(false),
+            leader: KnownLeader::default(),
+            meter: Meter::default(),
+            hot_keys: HotKeys::default(),
+            version: AtomicU64::new(0),
+        }
+    }
+
+    /// Where requests for the partition's loop go.
+    pub fn inbox(&self) -> &Arc<Inbox<WriteCommand>> {
+        &self.inbox
+    }
+
+    pub fn watched(&self) -> &Arc<WatchList> {
+        &self.watched
+    }
+
+    pub fn outflow(&self) -> &Outflow {
+        &self.outflow
+    }
+
+    pub fn leader(&self) -> &KnownLeader {
+        &self.leader
+    }
+
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    pub fn hot_keys(&self) -> &HotKeys {
+        &self.hot_keys
+    }
+
+    /// Whether the replica here leads.
+    #[inline]
+    pub fn is_leading(&self) -> bool {
+        self.is_leading.load(Ordering::Acquire)
+    }
+
+    /// Whether the replica here leads and takes requests.
+    #[inline]
+    pub fn is_serving(&self) -> bool {
+        self.is_serving.load(Ordering::Acquire)
+    }
+
+    /// The replica here was elected. It does not take requests before [`Self::serve`].
+    pub fn lead(&self) {
+        self.is_leading.store(true, Ordering::Release);
+    }
+
+    /// The replica here, which leads, takes requests from now on.
+    pub fn serve(&self) {
+        self.is_serving.store(true, Ordering::Release);
+    }
+
+    /// The replica here does not lead, or not any more. For the partition's loop, which takes no command for it from then on:
+    /// a seal that goes before would let some in.
+    pub fn stop_leading(&self) {
+        self.is_leading.store(false, Ordering::Release);
+        self.is_serving.store(false, Ordering::Release);
+        self.outflow.end();
+        self.copied_by.store(0, Ordering::Release);
+    }
+
+    /// The replica here, which may go on to lead, takes no requests any more.
+    pub fn stop_serving(&self) {
+        self.is_serving.store(false, Ordering::Release);
+    }
+
+    /// The replica here is to go: it takes no requests any more and its records are not read, although it may still lead.
+    pub fn withdraw(&self) {
+        self.stop_serving();
+        self.set_readable(false);
+    }
+
+    /// Whether the replica here has records that may be read although it does not lead, once it has applied what it had when it
+    /// was [started](Self::start_replica).
+    pub fn set_readable(&self, is_readable: bool) {
+        self.is_readable.store(is_readable, Ordering::Release);
+    }
+
+    /// A replica is about to start here that knows entries up to this log index to be committed. Outdated reads wait until these
+    /// are applied: a process before this one may have shown them.
+    pub fn start_replica(&self, committed: u64, is_readable: bool) {
+        self.readable_from.store(committed, Ordering::Release);
+        self.set_readable(is_readable);
+    }
+
+    /// Whether the replica here may be read although it does not lead, when it has applied the log up to this index.
+    pub(crate) fn is_readable_at(&self, applied: u64, settled: impl Fn() -> u64) -> bool {
+        let needed = || settled().max(self.readable_from.load(Ordering::Acquire));
+        self.is_readable.load(Ordering::Acquire) && applied >= needed()
+    }
+
+    /// Sets until when this node may answer reads; `None` is for ever.
+    pub fn set_lease(&self, until: Option<Moment>) {
+        self.lease.set(until);
+        self.is_waking.store(false, Ordering::Release);
+    }
+
+    /// Sets as of when the replica here has all records; `None` is now and for ever.
+    pub fn set_as_of(&self, as_of: Option<Moment>) {
+        self.as_of.set(as_of);
+    }
+
+    /// Whether whoever wants to read is the first to notice that a serving partition has no lease.
+    pub(crate) fn begins_to_wake(&self) -> bool {
+        self.is_serving.load(Ordering::Relaxed) && !self.is_waking.swap(true, Ordering::AcqRel)
+    }
+
+    /// Writes up to this log index are acknowledged, and may not be applied yet: readers wait until they are.
+    pub fn note_answered_early(&self, index: u64) {
+        self.answered_early.fetch_max(index, Ordering::AcqRel);
+    }
+
+    /// What was acknowledged early may be lost, and would be waited for in vain.
+    pub fn forget_answered_early(&self) {
+        self.answered_early.store(0, Ordering::Release);
+    }
+
+    pub(crate) fn answered_early(&self) -> u64 {
+        self.answered_early.load(Ordering::Acquire)
+    }
+
+    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
+    pub fn copied_by(&self) -> u64 {
+        self.copied_by.load(Ordering::Acquire)
+    }
+
+    pub fn set_copied_by(&self, attempt: u64) {
+        self.copied_by.store(attempt, Ordering::Release);
+    }
+
+    /// The number of the comparison that the replica here takes part in; zero is none.
+    pub fn compared_by(&self) -> u64 {
+        self.compared_by.load(Ordering::Relaxed)
+    }
+
+    pub fn set_compared_by(&self, comparison: u64) {
+        self.compared_by.store(comparison, Ordering::Relaxed);
+    }
+
+    /// Records are about to change. [`Self::end_change`] must follow.
+    pub fn begin_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Records have changed, or were not changed after all.
+    pub fn end_change(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Odd while records change.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+}

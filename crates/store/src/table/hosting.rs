@@ -1,0 +1,105 @@
+//! What a node does with a table that it hosts: it opens it, keeps it in step with the catalog, and reads and writes its engine. Faces
+//! use none of it.
+
+use super::Table;
+use crate::admission::Gate;
+use crate::clock::ClusterClock;
+use crate::compaction_state::CompactionState;
+use crate::partition::Partition;
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use tessera_cluster::TableEntry;
+use tessera_engine::{Engine, EngineError};
+use tessera_types::{Limits, NodeId};
+
+impl Table {
+    /// A table of the catalog whose engine is open, with its partitions. It is to [follow](Self::follow) the catalog then.
+    pub fn new(
+        entry: &TableEntry,
+        engine: Box<dyn Engine>,
+        partitions: Vec<Partition>,
+        limits: Arc<Limits>,
+        clock: Arc<ClusterClock>,
+        node: NodeId,
+    ) -> Self {
+        let gate = Gate::default();
+        gate.set(&entry.settings.admission);
+        Self {
+            id: entry.id,
+            number: entry.number,
+            schema: entry.schema.clone(),
+            limits,
+            name: ArcSwap::from_pointee(entry.name.clone()),
+            settings: ArcSwap::from_pointee(entry.settings.clone()),
+            indexes: ArcSwap::from_pointee(entry.indexes.clone()),
+            gate,
+            engine,
+            partitions,
+            is_dropped: AtomicBool::new(false),
+            is_splitting: AtomicBool::new(false),
+            successor: OnceLock::new(),
+            compaction: Mutex::default(),
+            clock,
+            node,
+        }
+    }
+
+    /// Takes what the catalog says of the table now.
+    ///
+    /// # Errors
+    /// If the engine does not take its settings.
+    pub fn follow(&self, entry: &TableEntry) -> Result<(), EngineError> {
+        if *self.settings.load_full() != entry.settings || *self.name.load_full() != entry.name {
+            self.engine.apply_settings(&entry.settings)?;
+            self.gate.set(&entry.settings.admission);
+            self.settings.store(Arc::new(entry.settings.clone()));
+            self.name.store(Arc::new(entry.name.clone()));
+        }
+        if *self.indexes.load_full() != entry.indexes {
+            self.indexes.store(Arc::new(entry.indexes.clone()));
+        }
+        for (partition, placement) in self.partitions.iter().zip(&entry.placement) {
+            partition.leader.began_with(&placement.initial_members);
+        }
+        self.is_dropped.store(entry.is_dropped(), Ordering::Release);
+        self.is_splitting.store(entry.split.is_some(), Ordering::Release);
+        Ok(())
+    }
+
+    /// The table was split: another one has taken its place.
+    pub fn replace_by(&self, successor: Arc<Self>) {
+        let _ = self.successor.set(successor);
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    /// Whether it was dropped, or another table has taken its place.
+    pub fn is_dropped(&self) -> bool {
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// # Panics
+    /// If the table has no such partition.
+    pub fn partition(&self, partition: u32) -> &Partition {
+        &self.partitions[partition as usize]
+    }
+
+    /// The cluster's time.
+    pub fn clock(&self) -> &ClusterClock {
+        &self.clock
+    }
+
+    /// How far this node is with compacting the table.
+    pub fn compaction(&self) -> MutexGuard<'_, CompactionState> {
+        self.compaction.lock()
+    }
+}
