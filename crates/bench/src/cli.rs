@@ -269,7 +269,7 @@ impl RunArgs {
             Protocol::Redis => Route::Any(addresses),
             Protocol::Memcached => Route::Memcached(addresses),
             Protocol::Etcd => Route::Etcd(addresses),
-            Protocol::Rethinkdb => Route::to_rethinkdb_table(addresses, table()?),
+            Protocol::Rethinkdb => Route::to_rethinkdb_table(addresses, table()?, self.reads.as_deref()),
             Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &greeting)?,
             Protocol::Pegasus => Route::to_pegasus_table(addresses[0], table()?)?,
         };

@@ -11,6 +11,9 @@ pub enum EngineError {
     Io { path: PathBuf, source: io::Error },
     #[error("rocksdb: {0}")]
     Rocksdb(String),
+    /// The disk could not be read or written.
+    #[error("rocksdb: {0}")]
+    RocksdbIo(String),
     #[error("the engine must catch up with earlier writes first")]
     WouldWait,
     #[error("the partition's records are only partly those of the snapshot that replaces them")]
@@ -29,6 +32,11 @@ impl EngineError {
         }
     }
 
+    /// Whether the disk is what failed. Whoever only wanted to read has changed nothing.
+    pub fn is_disk(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::RocksdbIo(_))
+    }
+
     /// Adds the path to an I/O error.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
@@ -41,6 +49,7 @@ impl From<rocksdb::Error> for EngineError {
         match error.kind() {
             rocksdb::ErrorKind::Corruption => Self::Corruption(error.into_string()),
             rocksdb::ErrorKind::Incomplete => Self::WouldWait,
+            rocksdb::ErrorKind::IOError => Self::RocksdbIo(error.into_string()),
             _ => Self::Rocksdb(error.into_string()),
         }
     }

@@ -40,7 +40,9 @@ impl From<RequestError> for Failure {
             // What may have happened, nobody knows: as after a time-out.
             RequestError::Interrupted => Self::Header("ERR_TIMEOUT"),
             // Clients do not know the names that Pegasus has for these.
-            RequestError::DiskFailed(_) | RequestError::Engine(_) => Self::Body(IO_ERROR),
+            RequestError::DiskFailed(_) | RequestError::DiskUnreadable(_) | RequestError::Engine(_) => {
+                Self::Body(IO_ERROR)
+            }
             RequestError::Corruption(_) => Self::Body(CORRUPTION),
         }
     }

@@ -450,6 +450,7 @@ impl Table {
 pub fn request_error(error: EngineError) -> RequestError {
     match error {
         EngineError::Corruption(what) => RequestError::Corruption(what),
+        disk if disk.is_disk() => RequestError::DiskUnreadable(disk.to_string()),
         other => RequestError::Engine(other.to_string()),
     }
 }

@@ -38,6 +38,10 @@ pub enum RequestError {
     DiskFull,
     #[error("the data directory's disk failed ({0}); writes are refused until the node is restarted on a sound disk")]
     DiskFailed(String),
+    #[error(
+        "the data directory's disk cannot be read ({0}), so nothing was done; try again, and if that fails too, restart the node on a sound disk"
+    )]
+    DiskUnreadable(String),
     #[error("the node stopped or its disk failed before the write was safe; it may or may not have taken effect")]
     Interrupted,
     #[error(

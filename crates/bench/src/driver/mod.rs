@@ -80,8 +80,9 @@ impl Route {
         pegasus::Route::ask(meta, table).map(Self::Pegasus)
     }
 
-    pub fn to_rethinkdb_table(nodes: Vec<SocketAddr>, table: &str) -> Self {
-        Self::Rethinkdb(rethinkdb::Route::new(nodes, table))
+    /// Reads say the read mode, if there is one.
+    pub fn to_rethinkdb_table(nodes: Vec<SocketAddr>, table: &str, read_mode: Option<&str>) -> Self {
+        Self::Rethinkdb(rethinkdb::Route::new(nodes, table, read_mode))
     }
 
     /// Asks a server that speaks the Redis protocol who leads which slots, after a greeting.

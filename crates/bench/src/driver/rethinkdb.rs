@@ -17,19 +17,20 @@ const UPDATE: u32 = 53;
 const INSERT: u32 = 56;
 const BRACKET: u32 = 170;
 
-/// Where a table is.
+/// Where a table is, and who may answer reads of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub(super) nodes: Vec<SocketAddr>,
     database: String,
     table: String,
+    read_mode: Option<String>,
 }
 
 impl Route {
-    /// A table is named as `TABLE` or `DATABASE.TABLE`.
-    pub(super) fn new(nodes: Vec<SocketAddr>, table: &str) -> Self {
+    /// A table is named as `TABLE` or `DATABASE.TABLE`. Without a read mode, reads are as the server does them.
+    pub(super) fn new(nodes: Vec<SocketAddr>, table: &str, read_mode: Option<&str>) -> Self {
         let (database, table) = table.split_once('.').unwrap_or(("test", table));
-        Self { nodes, database: database.into(), table: table.into() }
+        Self { nodes, database: database.into(), table: table.into(), read_mode: read_mode.map(str::to_string) }
     }
 }
 
@@ -38,6 +39,8 @@ pub(super) struct Encoder {
     shape: RecordShape,
     /// The term of the table.
     table: String,
+    /// The same, as reads name it.
+    read_table: String,
     key: Vec<u8>,
     /// The number of the next request.
     next: i32,
@@ -46,18 +49,23 @@ pub(super) struct Encoder {
 impl Encoder {
     pub(super) fn new(route: &Route, shape: RecordShape) -> Self {
         let (database, table) = (json(route.database.as_bytes()), json(route.table.as_bytes()));
-        let table = format!("[{TABLE},[[{DB},[{database}]],{table}]]");
-        Self { shape, table, key: Vec::new(), next: 0 }
+        let arguments = format!("[[{DB},[{database}]],{table}]");
+        let table = format!("[{TABLE},{arguments}]");
+        let read_table = match &route.read_mode {
+            Some(mode) => format!("[{TABLE},{arguments},{{\"read_mode\":{}}}]", json(mode.as_bytes())),
+            None => table.clone(),
+        };
+        Self { shape, table, read_table, key: Vec::new(), next: 0 }
     }
 
-    fn document(&self) -> String {
-        format!("[{GET},[{},{}]]", self.table, json(&self.key))
+    fn document_of(&self, table: &str) -> String {
+        format!("[{GET},[{table},{}]]", json(&self.key))
     }
 
     fn update(&self, values: &mut Values) -> String {
         let field = values.choose(self.shape.fields);
         let value = json(values.next(self.shape.field_bytes));
-        format!("[{UPDATE},[{},{{\"field{field}\":{value}}}]]", self.document())
+        format!("[{UPDATE},[{},{{\"field{field}\":{value}}}]]", self.document_of(&self.table))
     }
 
     fn insert(&self, values: &mut Values) -> String {
@@ -91,7 +99,7 @@ impl super::Encoder for Encoder {
 
     fn read(&mut self, number: u64, values: &mut Values, out: &mut Vec<u8>) {
         self.shape.names.write(number, &mut self.key);
-        let mut term = self.document();
+        let mut term = self.document_of(&self.read_table);
         if !self.shape.reads_all && self.shape.fields > 1 {
             term = format!("[{BRACKET},[{term},\"field{}\"]]", values.choose(self.shape.fields));
         }
@@ -186,7 +194,7 @@ mod tests {
 
     #[test]
     fn queries_are_those_of_rethinkdb() {
-        let route = Route::new(vec!["127.0.0.1:1".parse().unwrap()], "bench.people");
+        let route = Route::new(vec!["127.0.0.1:1".parse().unwrap()], "bench.people", Some("outdated"));
         let shape = RecordShape { reads_all: false, writes_all: false, ..RecordShape::whole(2, 3) };
         let mut encoder = Encoder::new(&route, shape);
         let mut out = Vec::new();
@@ -202,7 +210,9 @@ mod tests {
             rest = after;
         }
         let table = serde_json::json!([15, [[14, ["bench"]], "people"]]);
-        assert_eq!(queries[0][1][1][0][1][0], table);
+        let read_table = serde_json::json!([15, [[14, ["bench"]], "people"], {"read_mode": "outdated"}]);
+        assert_eq!(queries[0][1][1][0][1][0], read_table);
+        assert_eq!((&queries[1][1][1][0][1][0], &queries[2][1][1][0]), (&table, &table));
         assert_eq!((&queries[1][1][0], &queries[2][1][0]), (&53.into(), &56.into()));
         let document = queries[2][1][1][1].as_object().unwrap();
         assert_eq!(document.keys().collect::<Vec<_>>(), ["field0", "field1", "id"]);

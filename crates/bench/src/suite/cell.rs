@@ -30,6 +30,9 @@ pub struct TableSpec {
     /// Whether records expire while they are written, so that the table is not filled before.
     #[serde(default)]
     pub expires: bool,
+    /// Whether the records are documents.
+    #[serde(default)]
+    pub is_document: bool,
 }
 
 /// How the rate of a cell is found.
@@ -71,22 +74,27 @@ impl TableSpec {
     }
 
     pub fn name(&self) -> String {
-        let Self { engine, durability, partitions, replicas, fields, field_bytes, partitioner, expires } = self;
+        let Self { engine, durability, partitions, replicas, fields, field_bytes, partitioner, expires, is_document } =
+            self;
         let slots = if *partitioner == Partitioner::RedisSlots { "_slots" } else { "" };
         let ttl = if *expires { "_ttl" } else { "" };
-        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}{slots}{ttl}")
+        let documents = if *is_document { "_documents" } else { "" };
+        format!("{engine}_{durability}_p{partitions}_r{replicas}_{fields}x{field_bytes}{slots}{ttl}{documents}")
     }
 }
 
 impl Cell {
-    /// The same on a cluster that runs already, which may have no face for Pegasus' clients.
+    /// The same on a cluster that runs already. It may have no face for Pegasus' clients, and does not tell where its nodes listen for
+    /// those of RethinkDB, so both are measured through Redis' protocol there.
     #[must_use]
     pub fn on(self, cluster: &ClusterSpec) -> Self {
         let (protocol, partitioner) = match self.protocol {
             Protocol::Pegasus => (Protocol::RedisCluster, Partitioner::RedisSlots),
+            Protocol::Rethinkdb => (Protocol::Redis, self.table.partitioner),
             other => (other, self.table.partitioner),
         };
-        Self { cluster: cluster.clone(), protocol, table: TableSpec { partitioner, ..self.table }, ..self }
+        let table = TableSpec { partitioner, is_document: false, ..self.table };
+        Self { cluster: cluster.clone(), protocol, table, ..self }
     }
 
     /// Names the cell, and its file.

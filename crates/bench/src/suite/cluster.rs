@@ -15,16 +15,21 @@ use tessera_types::Partitioner;
 const PORT_OFFSET: u16 = 3_000;
 const REDIS_PORT: u16 = 6_379;
 const PEGASUS_META_PORT: u16 = 34_601;
+const REQL_PORT: u16 = 28_015;
 /// Ports of neighbouring nodes are so far apart.
 const PORT_STEP: u16 = 10;
 
 /// What is before the names of tables on a cluster that others use.
 const PREFIX: &str = "tessera_bench_";
+/// The database of tables of documents.
+const DATABASE: &str = "test";
 
 pub struct Cluster {
     /// How commands of the CLI name one of its nodes.
     node: [String; 2],
     pub redis: Vec<SocketAddr>,
+    /// Where nodes that the suite started listen for clients of RethinkDB.
+    pub reql: Vec<SocketAddr>,
     /// What clients say first.
     pub greeting: Vec<Vec<String>>,
     prefix: &'static str,
@@ -59,10 +64,13 @@ impl Cluster {
         let mut process = command.spawn().context("a cluster cannot be started")?;
         let output = process.stdout.take().context("the cluster says nothing")?;
         let pid = process.id();
-        let port = |node| REDIS_PORT + PORT_OFFSET + PORT_STEP * node;
+        let at = |port: u16| {
+            (0..spec.nodes).map(move |node| SocketAddr::from(([127, 0, 0, 1], port + PORT_OFFSET + PORT_STEP * node)))
+        };
         let mut cluster = Self {
             node: ["--port-offset".into(), PORT_OFFSET.to_string()],
-            redis: (0..spec.nodes).map(|node| SocketAddr::from(([127, 0, 0, 1], port(node)))).collect(),
+            redis: at(REDIS_PORT).collect(),
+            reql: at(REQL_PORT).collect(),
             greeting: Vec::new(),
             prefix: "",
             pids: Vec::new(),
@@ -93,6 +101,7 @@ impl Cluster {
         let mut cluster = Self {
             node: ["--admin".into(), admin.into()],
             redis: Vec::new(),
+            reql: Vec::new(),
             greeting: greeting.into_iter().collect(),
             prefix: PREFIX,
             pids: Vec::new(),
@@ -118,6 +127,12 @@ impl Cluster {
 
     /// What a table is called on the cluster.
     pub fn name_of(&self, table: &TableSpec) -> String {
+        let name = self.own_name_of(table);
+        if table.is_document { format!("{DATABASE}.{name}") } else { name }
+    }
+
+    /// What it is called in its database.
+    fn own_name_of(&self, table: &TableSpec) -> String {
         format!("{}{}", self.prefix, table.name())
     }
 
@@ -126,12 +141,13 @@ impl Cluster {
         let TableSpec { engine, durability, partitions, replicas, partitioner, .. } = table;
         let (partitions, replicas) = (partitions.to_string(), replicas.to_string());
         let partitioner = if *partitioner == Partitioner::RedisSlots { "redis-slots" } else { "crc64" };
-        let name = self.name_of(table);
+        let name = self.own_name_of(table);
         let arguments = ["table", "create", &name, "--engine", engine, "--durability", durability];
+        let model: &[&str] = if table.is_document { &["--model", "document", "--database", DATABASE] } else { &[] };
         let ttl = ttl_seconds.to_string();
         let spread =
             ["--partitions", &partitions, "--replicas", &replicas, "--partitioner", partitioner, "--ttl", &ttl];
-        self.command(&[&arguments[..], &spread].concat())?;
+        self.command(&[&arguments[..], &spread, model].concat())?;
         Ok(())
     }
 

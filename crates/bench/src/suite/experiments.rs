@@ -40,6 +40,8 @@ pub const ALL: [Experiment; 7] = [
 
 /// Sizes of clusters on which RethinkDB's workloads are measured.
 pub const RETHINKDB_NODES: [u16; 5] = [1, 2, 4, 8, 16];
+/// Protocols through which RethinkDB's workloads are measured.
+pub const RETHINKDB_PROTOCOLS: [Protocol; 2] = [Protocol::Rethinkdb, Protocol::Redis];
 
 fn cluster(nodes: u16, settings: &[&str]) -> ClusterSpec {
     ClusterSpec { nodes, settings: settings.iter().map(|setting| (*setting).to_string()).collect(), running: None }
@@ -48,8 +50,17 @@ fn cluster(nodes: u16, settings: &[&str]) -> ClusterSpec {
 /// A table of Pegasus': it answers before its log is fsynced, as `soft` does.
 fn pegasus_table(partitions: u32, replicas: u8, fields: usize, field_bytes: usize) -> TableSpec {
     let (engine, durability) = ("rocksdb".into(), "soft".into());
-    let (partitioner, expires) = (Partitioner::Crc64, false);
-    TableSpec { engine, durability, partitions, replicas, fields, field_bytes, partitioner, expires }
+    TableSpec {
+        engine,
+        durability,
+        partitions,
+        replicas,
+        fields,
+        field_bytes,
+        partitioner: Partitioner::Crc64,
+        expires: false,
+        is_document: false,
+    }
 }
 
 fn pegasus(cluster: ClusterSpec, table: TableSpec, mix: &str, threads: &str) -> Cell {
@@ -124,8 +135,8 @@ pub fn partitions(count: u32) -> [Cell; 2] {
     [cell("write", "3*40"), cell("read", "3*50")]
 }
 
-/// YCSB A or C, the latter in a read mode. Documents of ten fields of 100 bytes.
-pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
+/// YCSB A or C, the latter in a read mode: documents of ten fields of 100 bytes through ReQL, or hashes through Redis' protocol.
+pub fn rethinkdb(protocol: Protocol, workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
     let table = TableSpec {
         engine: "rocksdb".into(),
         durability: "hard".into(),
@@ -135,12 +146,9 @@ pub fn rethinkdb(workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
         field_bytes: 100,
         partitioner: Partitioner::Crc64,
         expires: false,
+        is_document: protocol == Protocol::Rethinkdb,
     };
-    Cell {
-        protocol: Protocol::Redis,
-        reads: reads.map(str::to_string),
-        ..pegasus(cluster(nodes, &[]), table, workload, "1*64")
-    }
+    Cell { protocol, reads: reads.map(str::to_string), ..pegasus(cluster(nodes, &[]), table, workload, "1*64") }
 }
 
 pub fn nubase(engine: &str, op: &str, value_bytes: usize) -> Cell {
@@ -156,6 +164,7 @@ pub fn nubase(engine: &str, op: &str, value_bytes: usize) -> Cell {
         // Its clients know which server has which key.
         partitioner: Partitioner::RedisSlots,
         expires: false,
+        is_document: false,
     };
     Cell {
         protocol: Protocol::RedisCluster,
@@ -200,7 +209,10 @@ impl Experiment {
             Self::Partitions => published.partitions.iter().flat_map(|row| partitions(row.partitions)).collect(),
             Self::Rethinkdb => {
                 let of_size = |nodes| {
-                    [rethinkdb("a", nodes, None), rethinkdb("c", nodes, None), rethinkdb("c", nodes, Some("outdated"))]
+                    RETHINKDB_PROTOCOLS.into_iter().flat_map(move |protocol| {
+                        let cell = |workload, reads| rethinkdb(protocol, workload, nodes, reads);
+                        [cell("a", None), cell("c", None), cell("c", Some("outdated"))]
+                    })
                 };
                 RETHINKDB_NODES.into_iter().flat_map(of_size).collect()
             }

@@ -130,9 +130,11 @@ impl Runner {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         match cell.protocol {
             Protocol::Pegasus => self.plan(cell, Route::to_pegasus_table(cluster.pegasus_meta(), &table)?, Vec::new()),
-            other @ (Protocol::Memcached | Protocol::Etcd | Protocol::Rethinkdb) => {
-                bail!("Tessera does not speak {other}")
+            Protocol::Rethinkdb => {
+                let route = Route::to_rethinkdb_table(cluster.reql.clone(), &table, cell.reads.as_deref());
+                self.plan(cell, route, Vec::new())
             }
+            other @ (Protocol::Memcached | Protocol::Etcd) => bail!("Tessera does not speak {other}"),
             Protocol::Redis | Protocol::RedisCluster => {
                 let mut greeting = cluster.greeting.clone();
                 greeting.push(words(&["TABLE", &table]));

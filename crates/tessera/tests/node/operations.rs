@@ -1,6 +1,6 @@
 //! What an operator meets: the CLI, messages and exit codes, restarts, damage.
 
-use crate::disk::SmallDisk;
+use crate::disk::{DiskWithPower, SmallDisk};
 use crate::resp_client::Value;
 use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
 use crate::skipped::skip;
@@ -181,6 +181,33 @@ fn a_flipped_bit_in_an_sst_file_is_detected() {
     let errors = replies.iter().filter(|reply| matches!(reply, Value::Error(text) if text.contains("damaged"))).count();
     assert!(errors > 0, "no read found the damage");
     assert!(replies.iter().all(|reply| *reply != Value::Null), "damage must not look like absence");
+}
+
+/// Between the failure of a disk and the end of its node, clients are told what failed. The code is one that their libraries know.
+#[test]
+fn a_disk_that_cannot_be_read_is_told_as_such() {
+    let directory = TempDir::new().unwrap();
+    let Some(disk) = DiskWithPower::mount(directory.path(), 1 << 30) else {
+        return skip("mounting a file system needs root and loop devices");
+    };
+    let settings = ["rocksdb.record_cache_bytes=65536", "rocksdb.block_cache_bytes=1048576"];
+    let node = Node::start(&disk.path().join("data"), &settings);
+    let mut client = node.client();
+    let mut random = StdRng::seed_from_u64(2);
+    for number in 0..1_000 {
+        let value: Vec<u8> = (0..4_000).map(|_| random.random()).collect();
+        client.call(&[b"SET".to_vec(), format!("key{number}").into(), value]).unwrap();
+    }
+    node.cli("table compact default");
+    disk.cut_power();
+    let replies: Vec<Value> = (0..1_000).map(|number| client.run(&format!("GET key{number}"))).collect();
+    let is_told = |reply: &&Value| matches!(reply, Value::Error(text) if text.starts_with("MISCONF") && text.contains("cannot be read"));
+    assert!(replies.iter().filter(is_told).count() > 0, "no read met the disk");
+    for (number, reply) in replies.iter().enumerate() {
+        let is_sound = matches!(reply, Value::Bulk(value) if value.len() == 4_000);
+        assert!(is_sound || is_told(&reply), "key{number}: {reply}");
+    }
+    drop(node);
 }
 
 fn hash_password(password: &str) -> String {

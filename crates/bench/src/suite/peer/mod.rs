@@ -138,7 +138,7 @@ impl Peer {
             Protocol::RedisCluster => Route::to_redis_cluster(addresses[0], &[]),
             Protocol::Memcached => Ok(Route::Memcached(addresses)),
             Protocol::Etcd => Ok(Route::Etcd(addresses)),
-            Protocol::Rethinkdb => Ok(Route::to_rethinkdb_table(addresses, table)),
+            Protocol::Rethinkdb => Ok(Route::to_rethinkdb_table(addresses, table, None)),
             Protocol::Pegasus => Route::to_pegasus_table(addresses[0], table),
         }
     }
@@ -157,14 +157,16 @@ pub fn count(cell: &Cell, named: &[PeerAddress]) -> usize {
     if cell.reads.is_some() || cell.table.expires { 0 } else { started + named }
 }
 
-/// Whether one process that is no Pegasus server can be compared with what the cell measures.
+/// Whether one process that speaks Redis' protocol or a simpler one can be compared with what the cell measures.
 fn is_comparable(cell: &Cell) -> bool {
-    cell.protocol != Protocol::Pegasus && cell.cluster.nodes <= MOST_NODES && cell.cluster.running.is_none()
+    let is_alike = !matches!(cell.protocol, Protocol::Pegasus | Protocol::Rethinkdb);
+    is_alike && cell.cluster.nodes <= MOST_NODES && cell.cluster.running.is_none()
 }
 
-/// Whether the cell's records can be had over a protocol.
+/// Whether the cell's records can be had over a protocol. What goes through ReQL here is compared with other servers of ReQL only.
 fn takes(protocol: Protocol, cell: &Cell) -> bool {
-    protocol.check(&RecordShape::whole(cell.table.fields, cell.table.field_bytes), 1).is_ok()
+    let is_alike = cell.protocol != Protocol::Rethinkdb || protocol == Protocol::Rethinkdb;
+    is_alike && protocol.check(&RecordShape::whole(cell.table.fields, cell.table.field_bytes), 1).is_ok()
 }
 
 fn is_for_memcached(cell: &Cell) -> bool {

@@ -3,7 +3,7 @@
 use super::Material;
 use super::sections::cost;
 use crate::report::RunResult;
-use crate::suite::experiments;
+use crate::suite::experiments::{self, RETHINKDB_PROTOCOLS};
 use std::collections::BTreeMap;
 
 /// What is taken for the same.
@@ -107,12 +107,14 @@ fn scale(material: &Material) -> Vec<String> {
 
 fn rethinkdb(material: &Material) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (title, workload, reads) in [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))] {
-        let at = |nodes| material.run(&experiments::rethinkdb(workload, nodes, reads)).and_then(cost);
+    let workloads = [("A", "a", None), ("C", "c", None), ("C, outdated", "c", Some("outdated"))];
+    let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
+    for (protocol, (title, workload, reads)) in through {
+        let at = |nodes| material.run(&experiments::rethinkdb(protocol, workload, nodes, reads)).and_then(cost);
         let ratio = at(16).zip(at(2)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
         sentences.extend(ratio.map(|ratio| {
             format!(
-                "YCSB {title}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
+                "YCSB {title} through the protocol {protocol}: an operation costs {ratio:.1} times the CPU time on 16 nodes that it does on 2, where RethinkDB's \
                  published throughput grows about as the nodes do."
             )
         }));

@@ -68,9 +68,9 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
     let mut blocks = vec![
         Block::Heading(1, "The published experiments, measured here".into()),
         Block::Text(format!(
-            "Every published table and figure of Apache Pegasus, RethinkDB 2.1.5 and nubase that needs no documents, \
+            "Every published table and figure of Apache Pegasus, RethinkDB 2.1.5 and nubase but one, \
              repeated with Tessera {} by `tessera bench suite published --scale {}`: runs of {:.0} seconds. The map-reduce query \
-             over a table has its place when there are documents.",
+             over a table is not there yet.",
             host.tessera_version,
             scale.unwrap_or("small"),
             first.seconds
@@ -87,8 +87,9 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
         )),
         Block::Text(
             "Pegasus answers before its log is fsynced, so its experiments have durability `soft` here, and go through \
-             Pegasus' protocol to the nodes that lead. RethinkDB's have `hard`, nubase's memory engine `none` and its RocksDB \
-             engine `soft`, through the Redis protocol; nubase's clients know where keys are, so here they go straight to the leaders as \
+             Pegasus' protocol to the nodes that lead. RethinkDB's have `hard`, and go through ReQL and through \
+             Redis' protocol; nubase's memory engine `none` and its RocksDB \
+             engine `soft`, through Redis' protocol; nubase's clients know where keys are, so here they go straight to the leaders as \
              those of Redis Cluster do. Every figure's settings, timeline and command are in `cells/`."
                 .into(),
         ),
