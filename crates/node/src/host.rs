@@ -18,10 +18,10 @@ use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_store::hosting::{
-    ClusterClock, ClusterView, Partition, Registry, Tables, WriteCommand, group_of, partition_of_group,
+    ClusterClock, ClusterView, HeardClock, Partition, Registry, Tables, WriteCommand, group_of, partition_of_group,
 };
 use tessera_store::{Store, Table};
-use tessera_transport::{Identity, Transport};
+use tessera_transport::{Identity, NodeClock, Transport};
 use tessera_types::{EngineKind, NodeId, TableId};
 use tokio::sync::Notify;
 
@@ -81,8 +81,9 @@ impl Host {
     pub(crate) fn follow_clocks(&self) {
         let catalog = self.view.catalog();
         let others = catalog.nodes().filter(|node| node.id != self.identity.node);
-        let distances: Vec<_> = others.map(|node| self.transport.clock_distance(node.id)).collect();
-        self.clock.follow(&distances);
+        let heard = |clock: NodeClock| HeardClock { distance: clock.distance, is_recent: clock.is_recent };
+        let clocks: Vec<_> = others.map(|node| self.transport.clock(node.id).map(heard)).collect();
+        self.clock.follow(&clocks);
     }
 
     /// Makes the open tables those of the catalog.

@@ -56,7 +56,7 @@ pub use watch::Watch;
 pub mod hosting {
     pub use crate::catalog_answer::CatalogAnswer;
     pub use crate::catalog_progress::CatalogProgress;
-    pub use crate::clock::ClusterClock;
+    pub use crate::clock::{ClusterClock, HeardClock};
     pub use crate::cluster_view::ClusterView;
     pub use crate::known_leader::KnownLeader;
     pub use crate::operation::{Ticket, WriteCommand, failed};

@@ -12,9 +12,11 @@ mod frame;
 mod handshake;
 mod inbound;
 mod outbound;
+mod reported_clock;
 mod secret;
 
 pub use outbound::RequestFailure;
+pub use reported_clock::NodeClock;
 pub use secret::Secret;
 
 use bytes::{Bytes, BytesMut};
@@ -75,7 +77,7 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers a request. `None` comes from a node that has no identity yet: it may only ask to be let in.
     fn request(&self, from: Option<NodeId>, service: u8, payload: Bytes) -> Answer;
 
-    /// A node has reported its clock; see [`Transport::clock_distance`].
+    /// A node has reported its clock; see [`Transport::clock`].
     fn clock_heard(&self) {}
 
     /// A node can be reached now, after it could not.
@@ -238,10 +240,9 @@ impl Transport {
         self.peer(node)?.silence()
     }
 
-    /// By how many milliseconds another node's clock is ahead of this process' [`monotonic_millis`], by what the node
-    /// has reported.
-    pub fn clock_distance(&self, node: NodeId) -> Option<i64> {
-        self.peer(node)?.clock_distance()
+    /// What another node has reported of its clock; `None` if it has reported nothing since this one started.
+    pub fn clock(&self, node: NodeId) -> Option<NodeClock> {
+        self.peer(node)?.clock()
     }
 
     fn heard_clock(&self, node: NodeId, clock: u64) {

@@ -1,6 +1,7 @@
 //! The connection to another node, made anew whenever it breaks.
 
 use crate::frame::{self, Frame, HEAD, Input, STRANGER_BYTES, WHOLE_BYTES};
+use crate::reported_clock::{NodeClock, ReportedClock};
 use crate::{Handler, Identity, REQUESTS_UNDER_WAY, Secret, Transport, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -23,8 +24,6 @@ const DIAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often two nodes report to each other that they are alive.
 const ALIVE: Duration = Duration::from_millis(500);
-/// How many of a node's latest reports of its clock are kept. The one that took the least time to arrive counts.
-const CLOCKS: usize = 4;
 /// A connection on which nothing has arrived for this long is dead: requests that wait for an answer fail.
 const DEAD: Duration = Duration::from_secs(2);
 
@@ -54,8 +53,7 @@ pub(crate) struct Peer {
     version: AtomicU8,
     /// When the node was last heard from, in milliseconds after `began`, plus one.
     heard: AtomicU64,
-    /// How far the node's clock was ahead of this process' monotonic clock, in its last few reports.
-    clocks: Mutex<VecDeque<i64>>,
+    clock: ReportedClock,
 }
 
 struct State {
@@ -98,7 +96,7 @@ impl Peer {
             was_tried: AtomicBool::new(false),
             version: AtomicU8::new(0),
             heard: AtomicU64::new(0),
-            clocks: Mutex::default(),
+            clock: ReportedClock::default(),
         })
     }
 
@@ -140,14 +138,11 @@ impl Peer {
     pub(crate) fn heard_clock(&self, clock: u64) {
         // No clock is so wrong that this fails.
         let Ok(distance) = i64::try_from(i128::from(clock) - i128::from(monotonic_millis())) else { return };
-        let mut clocks = self.clocks.lock();
-        clocks.truncate(CLOCKS - 1);
-        clocks.push_front(distance);
+        self.clock.report(distance, Instant::now());
     }
 
-    /// The longer a message was on its way, the smaller is the distance: the largest is nearest to the truth.
-    pub(crate) fn clock_distance(&self) -> Option<i64> {
-        self.clocks.lock().iter().copied().max()
+    pub(crate) fn clock(&self) -> Option<NodeClock> {
+        self.clock.get(Instant::now())
     }
 
     pub(crate) fn silence(&self) -> Option<Duration> {
