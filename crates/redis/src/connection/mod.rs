@@ -94,7 +94,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Stream) -> Self {
         let session = Session::new(&server);
-        let memory = server.config.client_memory.join();
+        let memory = server.config.client_memory.join_with(client.end.clone());
         Self {
             memory,
             server,
@@ -136,8 +136,7 @@ impl Connection {
                     tracing::debug!(client = client.id, %error, "connection lost");
                 }
             }
-            () = client.kill.notified() => {}
-            () = memory.evicted() => {
+            () = client.end.notified() => if memory.is_evicted() {
                 tracing::warn!(
                     client = client.id,
                     address = %client.address,
