@@ -189,13 +189,15 @@ impl Connection {
                         continue;
                     }
                     commands += 1;
-                    if input[began] != b'*' && http::is_request_line(&frame.words(&input)) {
-                        self.end_http();
-                        break;
-                    }
-                    if http::is_tls(&input[began..]) {
-                        self.end_tls();
-                        break;
+                    if input[began] != b'*' {
+                        if http::is_request_line(&frame.words(&input)) {
+                            self.end_http();
+                            break;
+                        }
+                        if http::is_tls(&input[began..]) {
+                            self.end_tls();
+                            break;
+                        }
                     }
                     if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
@@ -221,7 +223,11 @@ impl Connection {
             if is_much {
                 self.write_out().await?;
             }
-            if self.turn.end().await || is_much {
+            let is_over = self.turn.is_over();
+            if is_over {
+                self.turn.end().await;
+            }
+            if is_over || is_much {
                 now = self.server.store.now();
             }
         }
