@@ -27,7 +27,7 @@ pub struct ClientMemory {
 struct Share {
     bytes: AtomicUsize,
     is_evicted: AtomicBool,
-    evict: Notify,
+    evict: Arc<Notify>,
 }
 
 /// What one client has of it, until dropped.
@@ -52,7 +52,14 @@ impl ClientMemory {
 
     /// A client that holds nothing yet.
     pub fn join(self: &Arc<Self>) -> Arc<ClientShare> {
-        let (number, share) = (self.next_number.fetch_add(1, Ordering::Relaxed), Arc::new(Share::default()));
+        self.join_with(Arc::default())
+    }
+
+    /// Likewise, with what tells the client that it is to be closed. A connection that may have to close for other reasons too
+    /// then waits for one notification, not for several: each costs something whenever the connection has something to do.
+    pub fn join_with(self: &Arc<Self>, evict: Arc<Notify>) -> Arc<ClientShare> {
+        let share = Arc::new(Share { evict, ..Share::default() });
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.shares().insert(number, share.clone());
         Arc::new(ClientShare { memory: self.clone(), number, share })
     }
@@ -133,6 +140,11 @@ impl ClientShare {
         if self.memory.is_exceeded_by(used) {
             self.memory.evict();
         }
+    }
+
+    /// Whether the client is to be closed, as [`Self::evicted`] says.
+    pub fn is_evicted(&self) -> bool {
+        self.share.is_evicted.load(Ordering::Relaxed)
     }
 
     /// Returns once the client is to be closed, since it holds more than others and all together hold too much.

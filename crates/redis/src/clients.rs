@@ -17,7 +17,8 @@ pub(crate) struct Client {
     pub(crate) commands: AtomicU64,
     pub(crate) shown: Mutex<Shown>,
     killed: AtomicBool,
-    pub(crate) kill: Notify,
+    /// Told when the connection is to end, also by [the memory that clients share](tessera_face::ClientMemory).
+    pub(crate) end: Arc<Notify>,
 }
 
 /// The part that the connection itself changes now and then.
@@ -41,7 +42,7 @@ impl Client {
             commands: AtomicU64::new(0),
             shown: Mutex::new(Shown { resp: 2, ..Shown::default() }),
             killed: AtomicBool::new(false),
-            kill: Notify::new(),
+            end: Arc::default(),
         }
     }
 
@@ -53,7 +54,7 @@ impl Client {
 
     pub(crate) fn end(&self) {
         self.killed.store(true, Ordering::Release);
-        self.kill.notify_one();
+        self.end.notify_one();
     }
 
     pub(crate) fn is_killed(&self) -> bool {

@@ -132,6 +132,7 @@ impl Table {
     }
 
     /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
+    #[inline]
     pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
         let state = &self.partitions[partition as usize];
         let may_serve = match reads {

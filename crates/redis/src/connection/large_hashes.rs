@@ -7,7 +7,7 @@ use crate::resp::Reply;
 use bytes::Bytes;
 use std::ops::Bound;
 use tessera_engine::Order;
-use tessera_store::{READ_TRIES, Table, Transaction};
+use tessera_store::{READ_TRIES, Record, Table, Transaction};
 use tessera_types::UnixMillis;
 
 /// Fields of a page, at most.
@@ -35,11 +35,24 @@ impl Asked {
     }
 }
 
-/// A page of a hash, written as replies.
+/// A page of a hash.
 struct Page {
-    fields: usize,
+    records: Vec<(Bytes, Record)>,
     /// After which field the next page begins; `None` after the last one.
     next: Option<Bytes>,
+}
+
+impl Page {
+    fn write(&self, asked: Asked, reply: &mut Reply<'_>) {
+        for (field, record) in &self.records {
+            if !matches!(asked, Asked::Values) {
+                reply.bulk(field);
+            }
+            if !matches!(asked, Asked::Fields) {
+                reply.bulk(&record.value);
+            }
+        }
+    }
 }
 
 impl Connection {
@@ -52,54 +65,66 @@ impl Connection {
         key: &[u8],
         now: UnixMillis,
     ) -> Result<bool, CommandError> {
+        let protocol = self.session.protocol;
         for _ in 0..READ_TRIES {
             let before = table.version(partition);
-            let (mut body, mut fields, mut from) = (Vec::new(), 0, None);
-            loop {
+            let mut page = self.read_page(table, partition, key, None, now)?;
+            let (mut fields, mut body) = (page.records.len(), Vec::new());
+            while let Some(from) = page.next.take() {
                 let began = body.len();
-                let page = self.read_page(asked, table, partition, key, from.as_ref(), now, &mut body)?;
-                fields += page.fields;
+                page.write(asked, &mut Reply::new(&mut body, protocol));
                 let bytes = body.len() - began;
-                self.page = (PAGE_BYTES / (bytes / page.fields.max(1)).max(1)).clamp(1, LONGEST_PAGE);
+                self.note_page(&page, bytes);
                 if body.len() > ONE_REPLY_BYTES {
                     return Err(CommandError::REPLY_TOO_LONG);
                 }
-                from = page.next;
-                if from.is_none() {
-                    break;
-                }
-                self.turn.note_commands(page.fields / 8);
+                self.turn.note_commands(page.records.len() / 8);
                 self.turn.note_bytes(bytes);
                 self.turn.end().await;
+                page = self.read_page(table, partition, key, Some(&from), now)?;
+                fields += page.records.len();
             }
             if table.is_one_instant(partition, self.session.choices.reads, before) {
+                let replied = self.output.len();
                 let mut reply = self.reply();
                 match asked {
                     Asked::Both => reply.map(fields),
                     Asked::Fields | Asked::Values => reply.array(fields),
                 }
+                let bytes_before = body.len();
                 self.output.buffer().append(&mut body);
+                // The last page, which nearly always is the only one, is written where it belongs, and not copied.
+                let began = self.output.len();
+                page.write(asked, &mut self.output.writer(protocol));
+                let bytes = self.output.len() - began;
+                self.note_page(&page, bytes);
+                if bytes_before + bytes > ONE_REPLY_BYTES {
+                    self.output.truncate(replied);
+                    return Err(CommandError::REPLY_TOO_LONG);
+                }
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what is read, from where, and to where")]
+    /// Learns from a page, whose reply has so many bytes, how many fields to read at a time.
+    fn note_page(&mut self, page: &Page, bytes: usize) {
+        self.page = (PAGE_BYTES / (bytes / page.records.len().max(1)).max(1)).clamp(1, LONGEST_PAGE);
+    }
+
     fn read_page(
         &self,
-        asked: Asked,
         table: &Table,
         partition: u32,
         key: &[u8],
         after: Option<&Bytes>,
         now: UnixMillis,
-        out: &mut Vec<u8>,
     ) -> Result<Page, CommandError> {
         let transaction = Transaction::read_only(table, partition, self.session.choices.reads, now)?;
         let begin = after.map_or(Bound::Unbounded, |field| Bound::Excluded(&field[..]));
         // Under the empty key there is a string or nothing, and any sort key would be a key of its own.
-        let records = match key {
+        let records: Vec<_> = match key {
             [] => transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect(),
             key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, self.page)?,
         };
@@ -107,16 +132,7 @@ impl Connection {
         if records.first().is_some_and(|(field, record)| field.is_empty() && !record.is_field) {
             return Err(CommandError::WRONG_TYPE);
         }
-        let mut reply = Reply::new(out, self.session.protocol);
-        for (field, record) in &records {
-            if !matches!(asked, Asked::Values) {
-                reply.bulk(field);
-            }
-            if !matches!(asked, Asked::Fields) {
-                reply.bulk(&record.value);
-            }
-        }
         let next = records.last().filter(|_| records.len() == self.page).map(|(field, _)| field.clone());
-        Ok(Page { fields: records.len(), next })
+        Ok(Page { records, next })
     }
 }

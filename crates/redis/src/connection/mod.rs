@@ -94,7 +94,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Stream) -> Self {
         let session = Session::new(&server);
-        let memory = server.config.client_memory.join();
+        let memory = server.config.client_memory.join_with(client.end.clone());
         Self {
             memory,
             server,
@@ -136,8 +136,7 @@ impl Connection {
                     tracing::debug!(client = client.id, %error, "connection lost");
                 }
             }
-            () = client.kill.notified() => {}
-            () = memory.evicted() => {
+            () = client.end.notified() => if memory.is_evicted() {
                 tracing::warn!(
                     client = client.id,
                     address = %client.address,
@@ -190,13 +189,15 @@ impl Connection {
                         continue;
                     }
                     commands += 1;
-                    if input[began] != b'*' && http::is_request_line(&frame.words(&input)) {
-                        self.end_http();
-                        break;
-                    }
-                    if http::is_tls(&input[began..]) {
-                        self.end_tls();
-                        break;
+                    if input[began] != b'*' {
+                        if http::is_request_line(&frame.words(&input)) {
+                            self.end_http();
+                            break;
+                        }
+                        if http::is_tls(&input[began..]) {
+                            self.end_tls();
+                            break;
+                        }
                     }
                     if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
@@ -222,7 +223,11 @@ impl Connection {
             if is_much {
                 self.write_out().await?;
             }
-            if self.turn.end().await || is_much {
+            let is_over = self.turn.is_over();
+            if is_over {
+                self.turn.end().await;
+            }
+            if is_over || is_much {
                 now = self.server.store.now();
             }
         }

@@ -58,9 +58,15 @@ impl Turn {
         self.slice = (SLICE_BYTES / average).clamp(1, LONGEST_SLICE.min(2 * self.slice));
     }
 
+    /// Whether this connection has had its turn. Looked at after every command, so it is not left to [`Self::end`].
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.work >= TURN
+    }
+
     /// Lets others run if this connection has had its turn. Returns whether it had.
     pub(super) async fn end(&mut self) -> bool {
-        let is_over = self.work >= TURN;
+        let is_over = self.is_over();
         if is_over {
             self.work = 0;
             tokio::task::yield_now().await;

@@ -19,6 +19,7 @@ use crate::server::{RedisServer, SERVICE};
 pub(super) use merge::{Merge, sum};
 use part::{Commands, Part, answered, part, split_part};
 pub(crate) use request::carry_out;
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -299,7 +300,9 @@ fn merge(
     out: &mut Replies,
     mut each: impl FnMut(&mut Replies),
 ) {
-    let (not_done, unknown) = (reply_of(PartOutcome::NotDone), reply_of(PartOutcome::Unknown));
+    // Made only where they are needed: nearly everything is done.
+    let not_done = LazyCell::new(|| reply_of(PartOutcome::NotDone));
+    let unknown = LazyCell::new(|| reply_of(PartOutcome::Unknown));
     let mut replies = outcomes.iter().map(|outcome| match outcome {
         PartOutcome::Done(reply) => OneReply { bytes: reply, failure: None },
         PartOutcome::NotDone => not_done.one(),
