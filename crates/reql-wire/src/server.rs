@@ -35,8 +35,6 @@ const HANDSHAKES: usize = 1024;
 /// Settings of the face.
 #[derive(Clone, Debug)]
 pub struct ReqlConfig {
-    /// The port that drivers connect to, if there is one.
-    pub port: Option<u16>,
     /// Connections at one time; more are closed.
     pub max_clients: usize,
     /// Queries that run at one time; more wait.

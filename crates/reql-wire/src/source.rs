@@ -63,7 +63,7 @@ fn mode(reads: Reads) -> ReadMode {
     }
 }
 
-fn damaged() -> Error {
+pub(crate) fn damaged() -> Error {
     Error::new(ErrorKind::Internal, "A stored document is damaged.")
 }
 
@@ -140,7 +140,7 @@ impl Tables {
         Ok(())
     }
 
-    fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
+    pub(crate) fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
         let replies = self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?;
         for reply in &replies {
             if let Reply::Refused(reason) = reply {
@@ -326,7 +326,7 @@ impl Tables {
     }
 }
 
-fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
+pub(crate) fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
     Work::Scan(ScanWork {
         space,
         start: Bytes::copy_from_slice(&keys.start),
@@ -355,10 +355,15 @@ impl Source for Tables {
     }
 
     fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
+        let exists = || Error::failed(format!("Database `{name}` already exists."));
         if name == "rethinkdb" || self.0.store.catalog().databases().contains(name) {
-            return Err(Error::failed(format!("Database `{name}` already exists.")));
+            return Err(exists());
         }
-        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })))?;
+        match self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })) {
+            // Another node has just made it.
+            Ok(Err(CatalogError::DatabaseExists(_))) => return Err(exists()),
+            outcome => catalog_outcome(outcome)?,
+        }
         self.wait(self.0.until(|store| store.catalog().databases().contains(name)));
         Ok(database_info(name))
     }
@@ -408,8 +413,9 @@ impl Source for Tables {
 
     fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo> {
         let full = full_name(database, name);
+        let exists = || Error::failed(format!("Table `{full}` already exists."));
         if self.0.store.table_named(&full).is_some() {
-            return Err(Error::failed(format!("Table `{full}` already exists.")));
+            return Err(exists());
         }
         let partitions = u32::try_from(options.shards.max(1)).unwrap_or(u32::MAX);
         let schema = TableSchema {
@@ -426,7 +432,11 @@ impl Source for Tables {
         };
         let (settings, absent) = (TableSettings::default(), Default::default());
         let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
-        catalog_outcome(self.wait(self.0.store.change_catalog(create)))?;
+        match self.wait(self.0.store.change_catalog(create)) {
+            // Another node has just made it.
+            Ok(Err(CatalogError::Exists(_))) => return Err(exists()),
+            outcome => catalog_outcome(outcome)?,
+        }
         self.wait(async {
             self.0.until(|store| store.table_named(&full).is_some()).await;
             if let Some(table) = self.0.store.table_named(&full) {
@@ -451,6 +461,10 @@ impl Source for Tables {
 
     fn table_status(&self, info: &TableInfo) -> Result<Vec<ShardStatus>> {
         self.status_of(info)
+    }
+
+    fn document_counts(&self, info: &TableInfo) -> Result<Vec<u64>> {
+        self.estimated_counts(info)
     }
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {

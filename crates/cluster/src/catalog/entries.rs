@@ -15,6 +15,12 @@ pub struct Site {
     /// For clients of Apache Pegasus; empty if there is no such port.
     #[serde(default)]
     pub pegasus: String,
+    /// For drivers of RethinkDB; empty if there is no such port.
+    #[serde(default)]
+    pub reql: String,
+    /// Which version of Tessera runs there; empty of a node whose version does not say so yet.
+    #[serde(default)]
+    pub version: String,
     /// A rack, a room, a data centre: replicas are kept apart by it. Empty for a zone of its own.
     #[serde(default)]
     pub zone: String,
