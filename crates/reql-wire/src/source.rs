@@ -6,7 +6,7 @@ use crate::route::{Place, reach};
 use crate::server::Shared;
 use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -561,6 +561,15 @@ impl Source for Tables {
             let rows = self.get(info, lower, scan.reads)?.into_iter().collect();
             return Ok(Page { rows, next: None });
         }
+        for bound in [&scan.range.lower, &scan.range.upper] {
+            match bound {
+                Bound::Unbounded
+                | Bound::Included(Value::MinVal | Value::MaxVal)
+                | Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+                // In the words of RethinkDB if it can be none.
+                Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::primary_bound(value)?),
+            }
+        }
         let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
         let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
         let keys =
@@ -585,11 +594,20 @@ impl Source for Tables {
         };
         let mut is_known = vec![!writes.iter().all(is_insert); writes.len()];
         let mut written: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
-        for _ in 0..WRITE_TRIES {
+        let mut tries = WRITE_TRIES;
+        while tries > 0 {
             let mut work = Vec::new();
             let mut under_way = Vec::new();
+            let (mut in_turn, mut waiting) = (BTreeSet::new(), Vec::new());
+            let left = written.iter().filter(|written| written.is_none()).count();
             for (at, write) in writes.iter().enumerate() {
                 if written[at].is_some() {
+                    continue;
+                }
+                // Of several writes of one document, each one is computed from what the one before it has made.
+                if !in_turn.insert(&keys[at]) {
+                    is_known[at] = false;
+                    waiting.push(at);
                     continue;
                 }
                 let old = decoded(there[at].as_ref())?;
@@ -627,14 +645,15 @@ impl Source for Tables {
                 work.push((Place::Key(keys[at].clone()), Work::Write(write)));
                 under_way.push((at, Some((old, new))));
             }
-            if under_way.is_empty() {
-                return Ok(written.into_iter().flatten().collect());
-            }
             let sent = under_way.into_iter().filter_map(|(at, states)| Some((at, states?)));
             let replies = self.wait(reach(&self.0, &table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
             for ((at, (old, new)), reply) in sent.zip(replies) {
                 match reply {
-                    Reply::Written => written[at] = Some(Written { old, new, error: None }),
+                    Reply::Written => {
+                        let next = waiting.iter().find(|next| keys[**next] == keys[at]);
+                        next.inspect(|next| there[**next] = encoded(&new));
+                        written[at] = Some(Written { old, new, error: None });
+                    }
                     Reply::Differs(found) => {
                         there[at] = found;
                         is_known[at] = true;
@@ -649,6 +668,11 @@ impl Source for Tables {
                     }
                     Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt | Reply::Synced => return Err(damaged()),
                 }
+            }
+            match written.iter().filter(|written| written.is_none()).count() {
+                0 => return Ok(written.into_iter().flatten().collect()),
+                now if now < left => tries = WRITE_TRIES,
+                _ => tries -= 1,
             }
             env.step()?;
         }
