@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["types"]),
     ("document", &[]),
     ("reql", &["document"]),
+    ("oracle", &["document", "reql"]),
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),
@@ -22,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("reql-wire", &["types", "document", "reql", "store", "face"]),
     ("admin", &["types", "store"]),
     ("bench", &["types"]),
-    ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "reql-wire", "admin", "bench"]),
+    ("tessera", &["types", "engine", "store", "face", "redis", "pegasus", "reql-wire", "admin", "bench", "oracle"]),
 ];
 
 /// Libraries that one crate alone may name.
@@ -43,6 +44,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("engine", &["NodeId", "ReplicaId", "RESP", "Pegasus", "TcpStream"]),
     ("document", &["Partition", "TcpStream", "tokio"]),
     ("reql", &["TcpStream", "tokio", "NodeId", "RecordKey", "Partition"]),
+    ("oracle", &["TcpStream", "tokio"]),
     ("transport", &["TableId", "RecordKey", "Partition", "GroupId"]),
     ("consensus", &["TableId", "TableSchema", "RecordKey", "StoredValue"]),
     ("cluster", &["TcpStream", "RESP", "thrift"]),
