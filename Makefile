@@ -19,6 +19,7 @@ deps: ## Install what the build needs, and build RocksDB once for this machine
 test-deps: deps
 	@scripts/system-packages $(TEST_PACKAGES)
 	@scripts/pegasus-clients
+	@scripts/reql-drivers
 
 build: deps ## Build the binary
 	$(CARGO) build --locked --release
@@ -77,10 +78,13 @@ audit: ## Check licences, sources, versions and known weaknesses of all dependen
 failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
 	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
 
-oracle: deps ## Compare answers to ReQL queries with those of RethinkDB; ORACLE_ONLY=area ORACLE_SHOW=20
-	$(CARGO) test --locked --release -p tessera-reql --test oracle -- --nocapture
+oracle: deps ## Compare the evaluator's answers to ReQL queries with RethinkDB's; ORACLE_ONLY=area ORACLE_SHOW=20
+	$(CARGO) test --locked --release -p tessera-oracle --test memory -- --nocapture
+
+oracle-wire: test-deps ## The same through the ReQL port, by one node and by three
+	ORACLE_WHOLE=1 $(CARGO) test --locked --release -p tessera --test node reql_oracle -- --nocapture --test-threads 1
 
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer document reql; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri audit fuzz oracle
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire

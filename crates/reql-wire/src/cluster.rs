@@ -1,17 +1,26 @@
 //! The nodes of the cluster, and how tables are spread over them, as ReQL tells and changes it.
 
-use crate::source::{Tables, catalog_outcome, failed};
+use crate::route::Place;
+use crate::source::{Tables, catalog_outcome, damaged, failed, scan_work};
+use crate::work::Reply;
 use std::time::UNIX_EPOCH;
 use tessera_cluster::{CatalogCommand, CatalogError, Placement};
+use tessera_document::KeyRange;
+use tessera_engine::Order;
 use tessera_reql::{
     Env, Error, Process, ReplicaState, Result, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange,
     TableConfig, TableInfo,
 };
 use tessera_store::{AlterError, Table};
-use tessera_types::{Acks, Durability, NodeId, ReplicaId};
+use tessera_types::{Acks, Durability, NodeId, ReadMode, ReplicaId, Space};
+
+/// Documents that are looked at in each shard to know how many there are. Pages are bounded in bytes too.
+const COUNTED_DOCUMENTS: usize = 1000;
 
 /// What drivers and tools look at to know which queries they may send, and who answers them.
-const VERSION: &str = concat!("rethinkdb 2.4.4 (tessera ", env!("CARGO_PKG_VERSION"), ")");
+fn version(of_tessera: &str) -> String {
+    format!("rethinkdb 2.4.4 (tessera {of_tessera})")
+}
 
 fn server(node: NodeId) -> Server {
     Server { id: crate::source::server_id(node), name: format!("node-{node}") }
@@ -40,13 +49,13 @@ impl Tables {
                 server: server(node.id),
                 host: host.into(),
                 cluster_port,
-                reql_port: self.0.config.port.filter(|_| is_here),
+                reql_port: parts(&node.site.reql).1,
                 admin_port: parts(&node.site.admin).1,
                 is_connected: store.is_heard(node.id),
+                version: (!node.site.version.is_empty()).then(|| version(&node.site.version)),
                 process: is_here.then(|| Process {
                     pid: std::process::id(),
                     started: self.0.started.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64()),
-                    version: VERSION.into(),
                 }),
             }
         };
@@ -98,6 +107,30 @@ impl Tables {
             }
         };
         Ok((0..).zip(&placements).map(shard).collect())
+    }
+
+    /// About how many documents each shard holds: as many as a page shows, if it shows all. Else as many of their size as make up
+    /// the bytes of the replica on this node. Shards are shares of hashes, so one that has no replica here holds about as many as
+    /// those that have.
+    pub(crate) fn estimated_counts(&self, info: &TableInfo) -> Result<Vec<u64>> {
+        let table = self.open(info)?;
+        let all = KeyRange { start: Vec::new(), end: None };
+        let page = || scan_work(Space::DOCUMENTS, &all, Order::Ascending, None, COUNTED_DOCUMENTS);
+        let work = (0..table.schema().partitions).map(|partition| (Place::Partition(partition), page())).collect();
+        let replies = self.reach(&table, ReadMode::Outdated, work)?;
+        let (mut counts, mut known) = (Vec::new(), Vec::new());
+        for (partition, reply) in (0..).zip(replies) {
+            let Reply::Page(rows, has_more) = reply else { return Err(damaged()) };
+            let seen = rows.len() as u64;
+            let seen_bytes = rows.iter().map(|(key, document)| (key.len() + document.len()) as u64).sum::<u64>();
+            let bytes = Some(table.engine().partition_bytes(partition)).filter(|bytes| *bytes > 0);
+            let all = bytes.map(|bytes| (bytes / (seen_bytes / seen.max(1)).max(1)).max(seen));
+            let count = if has_more { all } else { Some(seen) };
+            known.extend(count);
+            counts.push((seen, count));
+        }
+        let mean = known.iter().sum::<u64>() / (known.len() as u64).max(1);
+        Ok(counts.into_iter().map(|(seen, count)| count.unwrap_or(mean.max(seen))).collect())
     }
 
     /// Has a table split until it has so many partitions, and its replicas placed. Waits for the splits, since each begins where

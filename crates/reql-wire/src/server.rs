@@ -38,8 +38,6 @@ pub(crate) const SERVICE: u8 = 13;
 /// Settings of the face.
 #[derive(Clone, Debug)]
 pub struct ReqlConfig {
-    /// The port that drivers connect to, if there is one.
-    pub port: Option<u16>,
     /// Connections at one time; more are closed.
     pub max_clients: usize,
     /// Queries that run at one time; more wait.

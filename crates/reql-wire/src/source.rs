@@ -6,7 +6,7 @@ use crate::route::{Place, reach};
 use crate::server::Shared;
 use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn mode(reads: Reads) -> ReadMode {
     }
 }
 
-fn damaged() -> Error {
+pub(crate) fn damaged() -> Error {
     Error::new(ErrorKind::Internal, "A stored document is damaged.")
 }
 
@@ -142,7 +142,7 @@ impl Tables {
         Ok(())
     }
 
-    fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
+    pub(crate) fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
         let replies = self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?;
         for reply in &replies {
             if let Reply::Refused(reason) = reply {
@@ -328,7 +328,7 @@ impl Tables {
     }
 }
 
-fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
+pub(crate) fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
     Work::Scan(ScanWork {
         space,
         start: Bytes::copy_from_slice(&keys.start),
@@ -357,10 +357,15 @@ impl Source for Tables {
     }
 
     fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
+        let exists = || Error::failed(format!("Database `{name}` already exists."));
         if name == "rethinkdb" || self.0.store.catalog().databases().contains(name) {
-            return Err(Error::failed(format!("Database `{name}` already exists.")));
+            return Err(exists());
         }
-        catalog_outcome(self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })))?;
+        match self.wait(self.0.store.change_catalog(CatalogCommand::CreateDatabase { name: name.into() })) {
+            // Another node has just made it.
+            Ok(Err(CatalogError::DatabaseExists(_))) => return Err(exists()),
+            outcome => catalog_outcome(outcome)?,
+        }
         self.wait(self.0.until(|store| store.catalog().databases().contains(name)));
         Ok(database_info(name))
     }
@@ -410,8 +415,9 @@ impl Source for Tables {
 
     fn create_table(&self, database: &DatabaseInfo, name: &str, options: &TableOptions) -> Result<TableInfo> {
         let full = full_name(database, name);
+        let exists = || Error::failed(format!("Table `{full}` already exists."));
         if self.0.store.table_named(&full).is_some() {
-            return Err(Error::failed(format!("Table `{full}` already exists.")));
+            return Err(exists());
         }
         let partitions = u32::try_from(options.shards.max(1)).unwrap_or(u32::MAX);
         let schema = TableSchema {
@@ -428,7 +434,11 @@ impl Source for Tables {
         };
         let (settings, absent) = (TableSettings::default(), Default::default());
         let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
-        catalog_outcome(self.wait(self.0.store.change_catalog(create)))?;
+        match self.wait(self.0.store.change_catalog(create)) {
+            // Another node has just made it.
+            Ok(Err(CatalogError::Exists(_))) => return Err(exists()),
+            outcome => catalog_outcome(outcome)?,
+        }
         self.wait(async {
             self.0.until(|store| store.table_named(&full).is_some()).await;
             if let Some(table) = self.0.store.table_named(&full) {
@@ -453,6 +463,10 @@ impl Source for Tables {
 
     fn table_status(&self, info: &TableInfo) -> Result<Vec<ShardStatus>> {
         self.status_of(info)
+    }
+
+    fn document_counts(&self, info: &TableInfo) -> Result<Vec<u64>> {
+        self.estimated_counts(info)
     }
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
@@ -549,6 +563,15 @@ impl Source for Tables {
             let rows = self.get(info, lower, scan.reads)?.into_iter().collect();
             return Ok(Page { rows, next: None });
         }
+        for bound in [&scan.range.lower, &scan.range.upper] {
+            match bound {
+                Bound::Unbounded
+                | Bound::Included(Value::MinVal | Value::MaxVal)
+                | Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+                // In the words of RethinkDB if it can be none.
+                Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::primary_bound(value)?),
+            }
+        }
         let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
         let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
         let keys =
@@ -573,11 +596,20 @@ impl Source for Tables {
         };
         let mut is_known = vec![!writes.iter().all(is_insert); writes.len()];
         let mut written: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
-        for _ in 0..WRITE_TRIES {
+        let mut tries = WRITE_TRIES;
+        while tries > 0 {
             let mut work = Vec::new();
             let mut under_way = Vec::new();
+            let (mut in_turn, mut waiting) = (BTreeSet::new(), Vec::new());
+            let left = written.iter().filter(|written| written.is_none()).count();
             for (at, write) in writes.iter().enumerate() {
                 if written[at].is_some() {
+                    continue;
+                }
+                // Of several writes of one document, each one is computed from what the one before it has made.
+                if !in_turn.insert(&keys[at]) {
+                    is_known[at] = false;
+                    waiting.push(at);
                     continue;
                 }
                 let old = decoded(there[at].as_ref())?;
@@ -615,14 +647,15 @@ impl Source for Tables {
                 work.push((Place::Key(keys[at].clone()), Work::Write(write)));
                 under_way.push((at, Some((old, new))));
             }
-            if under_way.is_empty() {
-                return Ok(written.into_iter().flatten().collect());
-            }
             let sent = under_way.into_iter().filter_map(|(at, states)| Some((at, states?)));
             let replies = self.wait(reach(&self.0, &table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
             for ((at, (old, new)), reply) in sent.zip(replies) {
                 match reply {
-                    Reply::Written => written[at] = Some(Written { old, new, error: None }),
+                    Reply::Written => {
+                        let next = waiting.iter().find(|next| keys[**next] == keys[at]);
+                        next.inspect(|next| there[**next] = encoded(&new));
+                        written[at] = Some(Written { old, new, error: None });
+                    }
                     Reply::Differs(found) => {
                         there[at] = found;
                         is_known[at] = true;
@@ -637,6 +670,11 @@ impl Source for Tables {
                     }
                     Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt | Reply::Synced => return Err(damaged()),
                 }
+            }
+            match written.iter().filter(|written| written.is_none()).count() {
+                0 => return Ok(written.into_iter().flatten().collect()),
+                now if now < left => tries = WRITE_TRIES,
+                _ => tries -= 1,
             }
             env.step()?;
         }

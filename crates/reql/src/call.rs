@@ -180,6 +180,17 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether the argument gives the same whenever it is evaluated; known before that.
+    pub fn is_deterministic(&self, at: usize) -> bool {
+        match &self.spread {
+            None => self.call.args.get(at).is_none_or(|node| node.deterministic),
+            Some(slots) => match slots.get(at) {
+                Some(Slot::Node(node)) => node.deterministic,
+                _ => true,
+            },
+        }
+    }
+
     pub fn optarg_node(&self, name: &str) -> Option<&'a Arc<Node>> {
         self.call.optargs.iter().find(|(optarg, _)| &**optarg == name).map(|(_, node)| node)
     }

@@ -14,11 +14,13 @@ pub struct ServerStatus {
     pub host: String,
     /// For other nodes.
     pub cluster_port: Option<u16>,
-    /// For drivers; `None` if the node that was asked does not know it.
+    /// For drivers; `None` if there is no such port.
     pub reql_port: Option<u16>,
     pub admin_port: Option<u16>,
     /// Whether the node that was asked has heard of it lately, or is it.
     pub is_connected: bool,
+    /// What runs there, in words that begin as RethinkDB's, if it says so.
+    pub version: Option<String>,
     /// The running process, if it is the one that was asked.
     pub process: Option<Process>,
 }
@@ -28,7 +30,6 @@ pub struct Process {
     pub pid: u32,
     /// Seconds since 1970.
     pub started: f64,
-    pub version: String,
 }
 
 /// Where the replicas of a shard are to be.

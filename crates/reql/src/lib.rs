@@ -37,7 +37,7 @@ pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
 pub use json::{Json, JsonError, parse as parse_json};
-pub use key::{MAX_PRIMARY_KEY_BYTES, primary_key, secondary_key};
+pub use key::{MAX_PRIMARY_KEY_BYTES, primary_bound, primary_key, secondary_key};
 pub use memory::MemorySource;
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer};
 pub use source::{

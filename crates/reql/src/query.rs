@@ -141,6 +141,11 @@ impl Failure {
     fn client(message: impl Into<String>) -> Self {
         Self { stage: Stage::Client, kind: ErrorKind::QueryLogic, message: message.into(), backtrace: Vec::new() }
     }
+
+    /// JSON that is no request.
+    fn no_request(what: &str) -> Self {
+        Self::client(format!("Server could not parse query: {what}"))
+    }
 }
 
 impl Request {
@@ -158,16 +163,19 @@ impl Request {
             Err(_) => return Err(buggy()),
         };
         let Json::Array(items) = json else {
-            return Err(Failure::client(format!("Expected a query to be an array, but found {}.", json.type_name())));
+            return Err(Failure::no_request(&format!(
+                "Expected a query to be an array, but found {}.",
+                json.type_name()
+            )));
         };
         if items.is_empty() || items.len() > 3 {
-            return Err(Failure::client(format!(
+            return Err(Failure::no_request(&format!(
                 "Expected 1 to 3 elements in the top-level query, but found {}.",
                 items.len()
             )));
         }
         let Json::Number(kind) = items[0] else {
-            return Err(Failure::client(format!(
+            return Err(Failure::no_request(&format!(
                 "Expected a query type as a number, but found {}.",
                 items[0].type_name()
             )));
@@ -178,7 +186,7 @@ impl Request {
             3 => return Ok(Self::Stop),
             4 => return Ok(Self::NoreplyWait),
             5 => return Ok(Self::ServerInfo),
-            other => return Err(Failure::client(format!("Unrecognized QueryType: {other}."))),
+            other => return Err(Failure::no_request(&format!("Unrecognized QueryType: {other}."))),
         }
         let mut items = items.into_iter().skip(1);
         let Some(term) = items.next() else { return Err(buggy()) };
@@ -186,7 +194,7 @@ impl Request {
             None => Vec::new(),
             Some(Json::Object(fields)) => fields,
             Some(other) => {
-                return Err(Failure::client(format!(
+                return Err(Failure::no_request(&format!(
                     "Expected global optargs as an object, but found {}.",
                     other.type_name()
                 )));

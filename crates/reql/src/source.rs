@@ -317,6 +317,11 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn table_status(&self, table: &TableInfo) -> Result<Vec<ShardStatus>>;
+    /// About how many documents each shard of a table holds, without reading much.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn document_counts(&self, table: &TableInfo) -> Result<Vec<u64>>;
     /// The servers of the cluster.
     ///
     /// # Errors

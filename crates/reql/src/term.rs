@@ -187,15 +187,8 @@ impl Reader<'_> {
                 (_, Json::Object(fields)) if at == items.len() - 1 => {
                     term = self.with_optargs(term, fields, context)?;
                 }
-                (2, other) => {
-                    return wrong(format!(
-                        "Expected optional arguments as an OBJECT, but found {}.",
-                        other.type_name()
-                    ));
-                }
-                (_, other) => {
-                    return wrong(format!("Expected arguments as an ARRAY, but found {}.", other.type_name()));
-                }
+                (2, _) => return wrong("Third element in a Term is not optional arguments.".into()),
+                _ => return wrong("Second element in a Term is neither arguments nor optional arguments.".into()),
             }
         }
         Ok(term)

@@ -309,6 +309,8 @@ fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: Option<u16>
         redis: at(config.redis.bind, redis),
         admin: at(config.admin.bind, admin),
         pegasus: pegasus.map(|port| at(config.pegasus.bind, port)).unwrap_or_default(),
+        reql: reql_port(config).map(|port| at(config.reql.bind, port)).unwrap_or_default(),
+        version: env!("CARGO_PKG_VERSION").into(),
         zone: config.cluster.zone.clone(),
     }
 }
@@ -376,10 +378,14 @@ fn pegasus_config(config: &Config, site: &Site, client_memory: Arc<ClientMemory>
     }
 }
 
+/// The port for drivers of RethinkDB, if there is one.
+fn reql_port(config: &Config) -> Option<u16> {
+    (config.reql.port != 0).then(|| config.reql.port.saturating_add(config.port_offset))
+}
+
 fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig {
     let section = &config.reql;
     ReqlConfig {
-        port: (section.port != 0).then(|| section.port.saturating_add(config.port_offset)),
         max_clients: section.max_clients,
         query_threads: section.query_threads,
         query_bytes: section.query_bytes,

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engine", &["types"]),
     ("document", &[]),
     ("reql", &["document"]),
+    ("oracle", &["document", "reql"]),
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),
@@ -38,6 +39,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "reql-wire",
             "admin",
             "bench",
+            "oracle",
         ],
     ),
 ];
@@ -63,6 +65,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("engine", &["NodeId", "ReplicaId", "RESP", "Pegasus", "TcpStream"]),
     ("document", &["Partition", "TcpStream", "tokio"]),
     ("reql", &["TcpStream", "tokio", "NodeId", "RecordKey", "Partition"]),
+    ("oracle", &["TcpStream", "tokio"]),
     ("transport", &["TableId", "RecordKey", "Partition", "GroupId"]),
     ("consensus", &["TableId", "TableSchema", "RecordKey", "StoredValue"]),
     ("cluster", &["TcpStream", "RESP", "thrift"]),

@@ -15,6 +15,12 @@ pub struct Site {
     /// The address for clients of Apache Pegasus; empty if there is no such port.
     #[serde(default)]
     pub pegasus: String,
+    /// For drivers of RethinkDB; empty if there is no such port.
+    #[serde(default)]
+    pub reql: String,
+    /// Which version of Tessera runs there; empty of a node whose version does not say so yet.
+    #[serde(default)]
+    pub version: String,
     /// A rack, a room or a data centre: nodes of one zone are likely to fail together, so replicas are kept in
     /// different zones. Empty for a zone of its own.
     #[serde(default)]

@@ -14,14 +14,23 @@ pub const MAX_PRIMARY_KEY_BYTES: usize = 128;
 /// [`KeyError`]; `out` is then as it was.
 pub fn primary_key(value: EncodedValue<'_>, out: &mut Vec<u8>) -> Result<(), KeyError> {
     let start = out.len();
-    let mut writer = Writer::new(out, Purpose::Primary, usize::MAX);
-    let result = writer.key(value);
-    let is_too_long = writer.reql_bytes > MAX_PRIMARY_KEY_BYTES;
-    match result {
-        Ok(()) if !is_too_long => Ok(()),
-        result => {
-            out.truncate(start);
-            Err(result.err().unwrap_or_else(|| KeyError::too_long(value)))
-        }
+    let written = write(value, out).and_then(|is_short| if is_short { Ok(()) } else { Err(KeyError::too_long(value)) });
+    if written.is_err() {
+        out.truncate(start);
     }
+    written
+}
+
+/// The end of a range of primary keys, which may be longer than any of them.
+pub(super) fn primary_bound(value: EncodedValue<'_>) -> Result<Vec<u8>, KeyError> {
+    let mut key = Vec::new();
+    write(value, &mut key)?;
+    Ok(key)
+}
+
+/// Appends a key, and says whether a primary key may be so long.
+fn write(value: EncodedValue<'_>, out: &mut Vec<u8>) -> Result<bool, KeyError> {
+    let mut writer = Writer::new(out, Purpose::Primary, usize::MAX);
+    writer.key(value)?;
+    Ok(writer.reql_bytes <= MAX_PRIMARY_KEY_BYTES)
 }

@@ -1,6 +1,7 @@
 //! Which keys lie between two values.
 
-use super::{EntryKey, KeyError, SecondaryKey, primary_key};
+use super::primary::primary_bound;
+use super::{EntryKey, KeyError, SecondaryKey};
 use crate::EncodedValue;
 use std::ops::Bound;
 
@@ -34,19 +35,15 @@ fn after(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
 /// # Errors
 /// [`KeyError`], if a bound is no primary key.
 pub fn primary_range(left: Bound<EncodedValue<'_>>, right: Bound<EncodedValue<'_>>) -> Result<KeyRange, KeyError> {
-    let key = |value| {
-        let mut key = Vec::new();
-        primary_key(value, &mut key).map(|()| key)
-    };
     let start = match left {
         Bound::Unbounded => Vec::new(),
-        Bound::Included(value) => key(value)?,
-        Bound::Excluded(value) => after(key(value)?).unwrap_or_default(),
+        Bound::Included(value) => primary_bound(value)?,
+        Bound::Excluded(value) => after(primary_bound(value)?).unwrap_or_default(),
     };
     let end = match right {
         Bound::Unbounded => None,
-        Bound::Included(value) => after(key(value)?),
-        Bound::Excluded(value) => Some(key(value)?),
+        Bound::Included(value) => after(primary_bound(value)?),
+        Bound::Excluded(value) => Some(primary_bound(value)?),
     };
     Ok(KeyRange { start, end })
 }

@@ -144,8 +144,18 @@ impl Source for MemorySource {
         Ok(vec![ShardStatus { primary: Some(self.server()), replicas }; shards])
     }
 
+    fn document_counts(&self, table: &TableInfo) -> Result<Vec<u64>> {
+        let data = self.find(table)?;
+        let data = lock(&data);
+        let mut counts = vec![0; data.options.shards];
+        if let Some(first) = counts.first_mut() {
+            *first = data.documents.len() as u64;
+        }
+        Ok(counts)
+    }
+
     fn servers(&self) -> Result<Vec<ServerStatus>> {
-        let process = Process { pid: std::process::id(), started: 0.0, version: "rethinkdb 2.4.4 (in memory)".into() };
+        let process = Process { pid: std::process::id(), started: 0.0 };
         Ok(vec![ServerStatus {
             server: self.server(),
             host: "localhost".into(),
@@ -153,6 +163,7 @@ impl Source for MemorySource {
             reql_port: None,
             admin_port: None,
             is_connected: true,
+            version: Some("rethinkdb 2.4.4 (in memory)".into()),
             process: Some(process),
         }])
     }

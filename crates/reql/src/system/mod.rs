@@ -164,6 +164,13 @@ impl Source for WithSystemTables {
         }
     }
 
+    fn document_counts(&self, table: &TableInfo) -> Result<Vec<u64>> {
+        match SystemTable::of(table)? {
+            Some(system) => Ok(vec![self.rows(system)?.len() as u64]),
+            None => self.0.document_counts(table),
+        }
+    }
+
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         self.0.servers()
     }

@@ -149,7 +149,7 @@ fn server_status(status: &ServerStatus, all: &[ServerStatus]) -> Result<Value> {
         ("cache_size_mb", Value::Null),
         ("pid", process.map_or(Value::Null, |process| Value::from(process.pid))),
         ("time_started", time),
-        ("version", process.map_or(Value::Null, |process| Value::from(process.version.clone()))),
+        ("version", status.version.clone().map_or(Value::Null, Value::from)),
     ])?;
     value::object([
         ("id", Value::from(status.server.id.clone())),

@@ -153,6 +153,11 @@ fn change(old: Value, new: Value) -> Result<Value> {
 fn reconfigure(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let target = Target::of(call, env, "reconfigure")?;
     let is_dry_run = call.optarg_bool(env, "dry_run")?.unwrap_or(false);
+    let is_repair =
+        call.optarg(env, "emergency_repair")?.is_some_and(|repair| !repair.peek().is_some_and(Value::is_null));
+    if !is_repair && call.optarg(env, "shards")?.is_none() {
+        return Err(Error::logic("Missing required argument `shards`."));
+    }
     let (shards, replicas) = spread(call, env)?;
     if let Some(repair) = call.optarg(env, "emergency_repair")?
         && !repair.peek().is_some_and(Value::is_null)

@@ -64,7 +64,7 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             Kind::Datum(Value::Binary(bytes)) => {
                 let (function, multi, geo) = read_source(&bytes).ok_or_else(|| {
                     Error::logic(
-                        "Cannot create an index except from a reql_index_function returned from `index_status` in the \
+                        "Cannot create an sindex except from a reql_index_function returned from `index_status` in the \
                          field `function`.",
                     )
                     .at(frame)

@@ -263,6 +263,8 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
 fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {
     let mut names: Vec<String> = env.source.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
     names.sort();
+    let counts = env.source.document_counts(&table.info)?;
+    let counts = counts.into_iter().map(|count| value::number(count as f64)).collect::<Result<_>>()?;
     let database = &table.info.database;
     value::object([
         ("type", Value::from("TABLE")),
@@ -278,6 +280,6 @@ fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {
                 ("name", Value::from(database.name.clone())),
             ])?,
         ),
-        ("doc_count_estimates", Value::array(vec![Value::from(0)])?),
+        ("doc_count_estimates", Value::array(counts)?),
     ])
 }

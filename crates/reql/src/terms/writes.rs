@@ -235,11 +235,13 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let changes = return_changes(call, env)?;
     let durability = durability(call, env)?;
     let _hook = call.optarg_bool(env, "ignore_write_hook")?;
+    let unproven = "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?";
+    if !non_atomic && !call.is_deterministic(1) {
+        return Err(Error::logic(unproven));
+    }
     let function = call.function(env, 1, Shortcut::Constant)?;
     if !non_atomic && !function.is_deterministic() {
-        return Err(Error::logic(
-            "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?",
-        ));
+        return Err(Error::logic(unproven));
     }
     let selection = call.arg(env, 0)?;
     let mut counts = Counts::default();

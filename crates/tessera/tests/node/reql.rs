@@ -173,6 +173,27 @@ fn check_everything(client: &mut Client) {
     assert_eq!(client.ask(&increment(&three))["replaced"], 250);
     assert_eq!(client.ask(&count(&three)), 0);
     assert_eq!(client.ask(&get("t", 13)), json!({"id": 13, "n": 4}));
+    // Writes of one document in one batch follow each other, also those that the document before them would refuse.
+    let changing =
+        [json!({"id": "twice", "n": 1}), json!({"id": "twice", "n": {"x": 1}}), json!({"id": "twice", "n": {"y": 2}})];
+    let merged = client.ask(&json!([56, [table("t"), [2, changing]], {"conflict": "update"}]));
+    assert_eq!(
+        (&merged["inserted"], &merged["replaced"], &merged["errors"]),
+        (&json!(1), &json!(2), &json!(0)),
+        "{merged}"
+    );
+    assert_eq!(client.ask(&get("t", "twice")), json!({"id": "twice", "n": {"x": 1, "y": 2}}));
+    let add =
+        json!([69, [[2, [1, 2, 3]], {"id": "twice", "n": [24, [[170, [[10, [2]], "n"]], [170, [[10, [3]], "n"]]]]}]]);
+    let numbers = json!([2, [{"id": "twice", "n": 5}, {"id": "twice", "n": 7}]]);
+    client.ask(&json!([54, [get("t", "twice")]]));
+    let summed = client.ask(&json!([56, [table("t"), numbers], {"conflict": add}]));
+    assert_eq!((&summed["inserted"], &summed["replaced"]), (&json!(1), &json!(1)), "{summed}");
+    assert_eq!(client.ask(&get("t", "twice"))["n"], 12);
+    let same = vec![json!({"id": "twice", "n": 1}); 1500];
+    let many = client.ask(&json!([56, [table("t"), [2, same]], {"conflict": add, "durability": "soft"}]));
+    assert_eq!(many["replaced"], 1500, "{many}");
+    assert_eq!(client.ask(&json!([54, [get("t", "twice")]]))["deleted"], 1);
     // In the order of keys, from the middle on.
     let range = json!([182, [table("t"), 1200, 1210]]);
     let ordered = client.ask(&json!([41, [range], {"index": "id"}]));

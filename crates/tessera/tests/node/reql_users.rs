@@ -2,28 +2,20 @@
 
 use crate::reql::Client;
 use crate::resp_client::{Value as Reply, words};
+use crate::scram::{Flaw, ScramClient};
 use crate::server::{Node, free_port, tessera, wait_for};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-fn hash_password(password: &str, arguments: &[&str]) -> String {
+pub fn hash_password(password: &str, arguments: &[&str]) -> String {
     let mut command = tessera();
     command.arg("hash-password").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "{password}").unwrap();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim_end().into()
-}
-
-fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
-    let padded = |pad: u8| -> Vec<u8> { (0..64).map(|at| key.get(at).unwrap_or(&0) ^ pad).collect() };
-    let inner = Sha256::digest([&padded(0x36), text].concat());
-    Sha256::digest([&padded(0x5c)[..], &inner[..]].concat()).into()
 }
 
 fn exchange(stream: &mut TcpStream, message: &Value) -> Value {
@@ -46,33 +38,16 @@ fn log_in(port: u16, user: &str, password: &str) -> Result<Client, Value> {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(&0x34c2_bdc3_u32.to_le_bytes()).unwrap();
     assert_eq!(answer(&mut stream)["success"], true);
-    let bare = format!("n={},r=abc", user.replace('=', "=3D").replace(',', "=2C"));
-    let first = json!({
-        "protocol_version": 0, "authentication_method": "SCRAM-SHA-256", "authentication": format!("n,,{bare}")
-    });
-    let challenge = exchange(&mut stream, &first);
+    let client = ScramClient::new(user, password);
+    let challenge = exchange(&mut stream, &client.first());
     let Some(text) = challenge["authentication"].as_str() else { return Err(challenge) };
-    let part = |name: &str| text.split(',').find_map(|part| part.strip_prefix(name)).unwrap();
-    let salt = STANDARD.decode(part("s=")).unwrap();
-    let mut last = hmac(password.as_bytes(), &[&salt[..], &[0, 0, 0, 1]].concat());
-    let mut salted = last;
-    for _ in 1..part("i=").parse::<u32>().unwrap() {
-        last = hmac(password.as_bytes(), &last);
-        salted.iter_mut().zip(last).for_each(|(byte, other)| *byte ^= other);
-    }
-    let without_proof = format!("c=biws,r={}", part("r="));
-    let exchanged = format!("{bare},{text},{without_proof}");
-    let key = hmac(&salted, b"Client Key");
-    let signature = hmac(&Sha256::digest(key), exchanged.as_bytes());
-    let proof: Vec<u8> = key.iter().zip(signature).map(|(byte, other)| byte ^ other).collect();
-    let last = json!({"authentication": format!("{without_proof},p={}", STANDARD.encode(proof))});
+    let (last, signature) = client.last(text, Flaw::None);
     let outcome = exchange(&mut stream, &last);
     if outcome["success"] == false {
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the connection is closed");
         return Err(outcome);
     }
-    let signature = STANDARD.encode(hmac(&hmac(&salted, b"Server Key"), exchanged.as_bytes()));
-    assert_eq!(outcome["authentication"], format!("v={signature}"), "it is the right server");
+    assert_eq!(outcome["authentication"], signature, "it is the right server");
     Ok(Client::on(stream))
 }
 

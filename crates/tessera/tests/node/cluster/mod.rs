@@ -41,6 +41,8 @@ pub(crate) struct Cluster {
     pegasus_ports: Vec<u16>,
     /// For drivers of RethinkDB, if there are any.
     reql_ports: Vec<u16>,
+    /// The setting that says who may come in; else everybody may.
+    users: Option<String>,
     /// Nodes are hosts of their own there; else all are on loopback.
     net: Option<Net>,
     /// Nodes have clocks of their own; else all have the machine's.
@@ -74,6 +76,13 @@ impl Cluster {
     pub(crate) fn start_with_reql(count: usize) -> Self {
         let reql_ports = (0..count).map(|_| free_port()).collect();
         Self { reql_ports, ..Self::planned(TempDir::new().unwrap(), count) }.started()
+    }
+
+    /// The same for users with passwords: the setting `redis.users`.
+    pub(crate) fn start_with_reql_users(count: usize, users: &str) -> Self {
+        let reql_ports = (0..count).map(|_| free_port()).collect();
+        let users = Some(format!("redis.users={users}"));
+        Self { reql_ports, users, ..Self::planned(TempDir::new().unwrap(), count) }.started()
     }
 
     pub(crate) fn reql_ports(&self) -> Vec<u16> {
@@ -111,6 +120,7 @@ impl Cluster {
             nodes,
             pegasus_ports,
             reql_ports,
+            users: None,
             net: None,
             clocks: None,
             disks,
@@ -203,6 +213,7 @@ impl Cluster {
         if !self.disks.is_empty() {
             settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
         }
+        settings.extend(self.users.clone());
         settings.extend(self.reql_ports.get(at).map(|port| format!("reql.port={port}")));
         settings.extend(self.pegasus_ports.get(at).map(|port| format!("pegasus.port={port}")));
         // Whoever knows who he is looks at none of them.

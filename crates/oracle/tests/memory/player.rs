@@ -6,52 +6,12 @@ use tessera_reql::{
     Answer, ErrorKind, Failure, Json, MemorySource, Request, Source as _, Stage, Step, Stop, write_answer,
 };
 
-use crate::compare::write;
+use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Player, parse_json, text, write};
 
-/// Streams with more rows than this were stopped when they were recorded.
-const ENDLESS_ROWS: usize = 150_000;
-
-pub struct Player {
+pub struct MemoryPlayer {
     source: Arc<MemorySource>,
     /// Queries so far: each one has a time of its own, however fast they run.
     queries: std::cell::Cell<u32>,
-}
-
-/// Terms that belong to what this crate does not have yet: scripts, requests to elsewhere, geometry, changefeeds,
-/// permissions, write hooks.
-const OUT_OF_SCOPE: &[i32] =
-    &[11, 152, 153, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 171, 188, 189, 190];
-
-/// System tables that this crate does not have yet.
-const ABSENT_TABLES: &[&str] = &["cluster_config", "jobs", "logs", "permissions", "stats", "users", "_debug_scratch"];
-
-/// Whether this crate is to answer the step as recorded.
-pub fn is_in_scope(step: &Json) -> bool {
-    match step.get("q") {
-        Some(query) => terms_in_scope(query),
-        None => true,
-    }
-}
-
-fn terms_in_scope(json: &Json) -> bool {
-    match json {
-        Json::Array(items) => {
-            if let [Json::Number(code), Json::Array(args), ..] = &items[..] {
-                let code = *code as i32;
-                let is_absent =
-                    code == 15 && matches!(&args[..], [_, Json::String(name)] if ABSENT_TABLES.contains(&&**name));
-                if OUT_OF_SCOPE.contains(&code) || is_absent {
-                    return false;
-                }
-            }
-            items.iter().all(terms_in_scope)
-        }
-        Json::Object(fields) => fields.iter().all(|(name, value)| {
-            let is_geometry = &**name == "$reql_type$" && matches!(value, Json::String(text) if &**text == "GEOMETRY");
-            !is_geometry && terms_in_scope(value)
-        }),
-        _ => true,
-    }
 }
 
 fn string(text: &str) -> Json {
@@ -62,17 +22,13 @@ fn object(fields: Vec<(&str, Json)>) -> Json {
     Json::Object(fields.into_iter().map(|(name, value)| (Arc::from(name), value)).collect())
 }
 
-impl Player {
-    /// What each scenario begins with: an empty database.
-    pub fn new() -> Self {
-        let source = Arc::new(MemorySource::new("oracle"));
-        source.create_database("test").unwrap();
-        Self { source, queries: std::cell::Cell::default() }
+impl Player for MemoryPlayer {
+    fn begin(&mut self) {
+        *self = Self::new();
     }
 
-    /// The reply to a step; none if it is no query.
-    pub fn play(&self, step: &Json) -> Option<Json> {
-        let query = match (crate::text(step, "op")?, step.get("q"), step.get("text")) {
+    fn play(&mut self, step: &Json) -> Option<Json> {
+        let query = match (text(step, "op")?, step.get("q"), step.get("text")) {
             ("q", Some(query), _) => write(query),
             ("text", _, Some(Json::String(text))) => text.to_string(),
             _ => return None,
@@ -82,9 +38,17 @@ impl Player {
             Err(failure) => refusal(&failure),
         })
     }
+}
 
-    fn answer(&self, text: &str) -> Result<Json, Failure> {
-        let Request::Start(query) = Request::read(text)? else { return Ok(string("no query")) };
+impl MemoryPlayer {
+    pub fn new() -> Self {
+        let source = Arc::new(MemorySource::new("oracle"));
+        source.create_database("test").unwrap();
+        Self { source, queries: std::cell::Cell::default() }
+    }
+
+    fn answer(&self, query: &str) -> Result<Json, Failure> {
+        let Request::Start(query) = Request::read(query)? else { return Ok(string("no query")) };
         let has_profile = query.flag("profile");
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
         self.queries.set(self.queries.get() + 1);
@@ -94,7 +58,7 @@ impl Player {
         let to_json = |value: &tessera_document::Value| -> Result<Json, Failure> {
             let mut out = Vec::new();
             write_answer(value, &mut out)?;
-            Ok(tessera_reql::parse_json(std::str::from_utf8(&out).unwrap(), crate::JSON_DEPTH).unwrap())
+            Ok(parse_json(std::str::from_utf8(&out).unwrap(), JSON_DEPTH).unwrap())
         };
         let (kind, rows) = match prepared.run(self.source.clone(), Arc::new(Stop::default()))? {
             Answer::Value(value) => ("SUCCESS_ATOM", vec![to_json(&value)?]),
@@ -109,7 +73,7 @@ impl Player {
                         rows.push(to_json(row)?);
                     }
                     if rows.len() > ENDLESS_ROWS {
-                        rows.truncate(5);
+                        rows.truncate(ENDLESS_SHOWN);
                         break ("ENDLESS", rows);
                     }
                 }

@@ -4,9 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
 
-use std::fs;
-use std::io::Read as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use tessera_document::{Time, Timezone};
-use tessera_reql::{Answer, Json, MemorySource, Pacer, Request, Source as _, parse_json, write_answer};
+use tessera_reql::{Answer, Json, MemorySource, Pacer, Request, Source as _, write_answer};
 
 /// A query ends after so many looks, so that loops without end are no matter.
 struct Countdown(AtomicU32);
@@ -31,10 +28,7 @@ fn variable(name: &str, default: u64) -> u64 {
 
 /// Queries of an area, as JSON.
 fn queries(area: &str) -> Vec<Json> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/oracle/recordings/{area}.jsonl.gz"));
-    let mut text = String::new();
-    flate2::read::GzDecoder::new(fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    text.lines().filter_map(|line| parse_json(line, 2000).unwrap().get("q").cloned()).collect()
+    tessera_oracle::lines(area).iter().filter_map(|line| line.get("q").cloned()).collect()
 }
 
 /// A part of a query, the whole included.

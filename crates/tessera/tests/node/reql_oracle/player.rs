@@ -1,0 +1,296 @@
+//! Plays recorded steps through the ReQL port of a node.
+
+use super::socket::{Nothing, Socket};
+use crate::scram::{Flaw, ScramClient};
+use crate::server::wait_for;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Json, Player, parse_json, text, write};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long is waited for an answer that was not recorded.
+const SILENCE: Duration = Duration::from_millis(30);
+
+const RESPONSES: [(i64, &str); 8] = [
+    (1, "SUCCESS_ATOM"),
+    (2, "SUCCESS_SEQUENCE"),
+    (3, "SUCCESS_PARTIAL"),
+    (4, "WAIT_COMPLETE"),
+    (5, "SERVER_INFO"),
+    (16, "CLIENT_ERROR"),
+    (17, "COMPILE_ERROR"),
+    (18, "RUNTIME_ERROR"),
+];
+
+const ERRORS: [(i64, &str); 8] = [
+    (1_000_000, "INTERNAL"),
+    (2_000_000, "RESOURCE_LIMIT"),
+    (3_000_000, "QUERY_LOGIC"),
+    (3_100_000, "NON_EXISTENCE"),
+    (4_100_000, "OP_FAILED"),
+    (4_200_000, "OP_INDETERMINATE"),
+    (5_000_000, "USER"),
+    (6_000_000, "PERMISSION_ERROR"),
+];
+
+/// Plays scenarios, each one through one of the nodes of a cluster.
+pub struct WirePlayer {
+    ports: Vec<u16>,
+    /// The node that is asked in this scenario.
+    at: usize,
+    connections: BTreeMap<i64, Socket>,
+    token: i64,
+}
+
+fn string(text: &str) -> Json {
+    Json::String(Arc::from(text))
+}
+
+fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
+    Json::Object(fields.into_iter().map(|(name, value)| (Arc::from(name), value)).collect())
+}
+
+fn integer(json: &Json, name: &str) -> Option<i64> {
+    match json.get(name) {
+        Some(Json::Number(number)) => Some(*number as i64),
+        _ => None,
+    }
+}
+
+fn items<'a>(json: &'a Json, name: &str) -> &'a [Json] {
+    match json.get(name) {
+        Some(Json::Array(items)) => items,
+        _ => &[],
+    }
+}
+
+fn name_of(names: &[(i64, &str)], number: Option<i64>) -> Json {
+    let found = names.iter().find(|(own, _)| Some(*own) == number);
+    found.map_or(Json::Null, |(_, name)| string(name))
+}
+
+/// A response of the wire in the form of the recordings.
+fn readable(response: &Json) -> Vec<(Arc<str>, Json)> {
+    let mut fields = vec![
+        (Arc::from("t"), name_of(&RESPONSES, integer(response, "t"))),
+        (Arc::from("r"), response.get("r").cloned().unwrap_or(Json::Array(Vec::new()))),
+    ];
+    if let Some(error) = integer(response, "e") {
+        fields.push((Arc::from("e"), name_of(&ERRORS, Some(error))));
+    }
+    fields.extend(response.get("b").map(|backtrace| (Arc::from("b"), backtrace.clone())));
+    fields.extend(response.get("p").map(|_| (Arc::from("p"), Json::Bool(true))));
+    fields
+}
+
+/// Texts in which the node's name is the one that the recorded server had.
+fn renamed(json: &mut Json) {
+    match json {
+        Json::String(text) if text.contains("node-1") => *text = Arc::from(text.replace("node-1", "oracle")),
+        Json::Array(items) => items.iter_mut().for_each(renamed),
+        Json::Object(fields) => fields.iter_mut().for_each(|(_, value)| renamed(value)),
+        _ => {}
+    }
+}
+
+/// There are no geospatial indexes yet. Where a scenario begins by making one, it gets a plain index, so that what tells the names of
+/// indexes can be compared.
+fn without_geometry(step: &Json) -> Json {
+    let mut query = step.get("q").unwrap().clone();
+    if step.get("setup") == Some(&Json::Bool(true))
+        && let Json::Array(parts) = &mut query
+        && let Some(Json::Array(term)) = parts.get_mut(1)
+        && term.first() == Some(&Json::Number(75.0))
+    {
+        term.truncate(2);
+    }
+    query
+}
+
+/// An answer of a handshake without nonces, salts and versions.
+fn greeting(answer: &str) -> Json {
+    match parse_json(answer, JSON_DEPTH) {
+        Ok(Json::Object(mut fields)) => {
+            let accidental = |name: &str| ["authentication", "server_version"].contains(&name);
+            fields.iter_mut().filter(|(name, _)| accidental(name)).for_each(|(_, value)| *value = string("<string>"));
+            Json::Object(fields)
+        }
+        _ => string(answer),
+    }
+}
+
+fn bytes_of(piece: &Json) -> Vec<u8> {
+    match text(piece, "hex") {
+        Some(hex) => (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect(),
+        None => text(piece, "text").unwrap().as_bytes().to_vec(),
+    }
+}
+
+/// All that comes: as much as was recorded with patience, and what was not recorded, if it comes soon. Says whether the server closed
+/// the connection.
+fn take_all<T>(step: &Json, came: &mut Vec<T>, mut take: impl FnMut(Duration) -> Result<T, Nothing>) -> bool {
+    let reply = step.get("reply").unwrap();
+    let (count, is_closed) = (items(reply, "r").len(), reply.get("closed") == Some(&Json::Bool(true)));
+    loop {
+        let patience = if came.len() < count || is_closed { PATIENCE } else { SILENCE };
+        match take(patience) {
+            Ok(one) => came.push(one),
+            Err(nothing) => return nothing == Nothing::Closed,
+        }
+    }
+}
+
+impl Player for WirePlayer {
+    fn begin(&mut self) {
+        self.connections.clear();
+        self.at = (self.at + 1) % self.ports.len();
+        wait_for("an empty database", PATIENCE, || self.is_empty_again().then_some(()));
+    }
+
+    fn play(&mut self, step: &Json) -> Option<Json> {
+        let number = integer(step, "conn").unwrap_or(0);
+        let played = match text(step, "op")? {
+            "q" => self.query(number, &write(&without_geometry(step))),
+            "text" => self.query(number, text(step, "text")?),
+            "handshake" => Ok(self.handshake(step)),
+            "scram" => self.scram(step),
+            "frames" => self.frames(step),
+            _ => return None,
+        };
+        let mut reply = played.unwrap_or_else(|nothing| {
+            self.connections.remove(&number);
+            object([("t", string(if nothing == Nothing::Quiet { "NO_ANSWER" } else { "CLOSED" }))])
+        });
+        renamed(&mut reply);
+        Some(reply)
+    }
+}
+
+impl WirePlayer {
+    pub fn new(ports: Vec<u16>) -> Self {
+        Self { ports, at: 0, connections: BTreeMap::new(), token: 0 }
+    }
+
+    fn port(&self) -> u16 {
+        self.ports[self.at]
+    }
+
+    /// Drops everything and makes the database again. `false` if the node did not know yet what another one had made.
+    fn is_empty_again(&mut self) -> bool {
+        let databases = self.query(0, "[1,[59,[]]]").unwrap();
+        let Some(Json::Array(names)) = items(&databases, "r").first() else { panic!("{}", write(&databases)) };
+        let others = names.iter().filter(|name| **name != string("rethinkdb"));
+        let drops: Vec<String> = others.map(|name| format!("[1,[58,[{}]]]", write(name))).collect();
+        let is_done = |reply: Json| reply.get("e").is_none();
+        drops.iter().all(|drop| is_done(self.query(0, drop).unwrap()))
+            && is_done(self.query(0, "[1,[57,[\"test\"]]]").unwrap())
+    }
+
+    /// All rows of a stream, or the value, or the error.
+    fn query(&mut self, number: i64, query: &str) -> Result<Json, Nothing> {
+        let port = self.port();
+        self.token += 1;
+        let token = self.token;
+        let socket = match self.connections.entry(number) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Socket::greeted(port, PATIENCE)?),
+        };
+        let mut rows = Vec::new();
+        let mut request = query;
+        loop {
+            socket.send_frame(token, request.as_bytes(), None)?;
+            let (_, response) = socket.frame(PATIENCE)?;
+            let mut reply = readable(&response);
+            let kind = integer(&response, "t");
+            if matches!(kind, Some(2 | 3)) {
+                rows.extend_from_slice(items(&response, "r"));
+            }
+            if kind == Some(3) && rows.len() <= ENDLESS_ROWS {
+                request = "[2]";
+                continue;
+            }
+            if kind == Some(3) {
+                socket.send_frame(token, b"[3]", None)?;
+                socket.frame(PATIENCE)?;
+                rows.truncate(ENDLESS_SHOWN);
+                return Ok(object([("t", string("ENDLESS")), ("r", Json::Array(rows))]));
+            }
+            if kind == Some(2) {
+                reply.iter_mut().filter(|(name, _)| &**name == "r").for_each(|(_, value)| {
+                    *value = Json::Array(std::mem::take(&mut rows));
+                });
+            }
+            return Ok(Json::Object(reply));
+        }
+    }
+
+    fn handshake(&self, step: &Json) -> Json {
+        let mut socket = Socket::to(self.port());
+        let mut answers = Vec::new();
+        let mut exchange = || -> Result<bool, Nothing> {
+            for piece in items(step, "send") {
+                socket.send(&bytes_of(piece))?;
+                for _ in 0..integer(piece, "answers").unwrap_or(0) {
+                    answers.push(socket.until_nul(PATIENCE)?);
+                }
+            }
+            Ok(take_all(step, &mut answers, |patience| socket.until_nul(patience)))
+        };
+        let is_closed = exchange().unwrap_or_else(|nothing| nothing == Nothing::Closed);
+        let answers = answers.iter().map(|answer| greeting(answer)).collect();
+        object([("t", string("HANDSHAKE")), ("r", Json::Array(answers)), ("closed", Json::Bool(is_closed))])
+    }
+
+    /// A whole handshake of today's drivers, with a flaw perhaps.
+    fn scram(&self, step: &Json) -> Result<Json, Nothing> {
+        let client = ScramClient::new(text(step, "user").unwrap(), text(step, "password").unwrap());
+        let flaw = match text(step, "tweak") {
+            None => Flaw::None,
+            Some("proof") => Flaw::Proof,
+            Some("nonce") => Flaw::Nonce,
+            Some("binding") => Flaw::Binding,
+            Some("no_proof") => Flaw::NoProof,
+            Some(other) => panic!("no flaw {other}"),
+        };
+        let mut socket = Socket::to(self.port());
+        socket.send(&0x34c2_bdc3_u32.to_le_bytes())?;
+        socket.send(format!("{}\0", client.first()).as_bytes())?;
+        let mut answers = vec![socket.until_nul(PATIENCE)?, socket.until_nul(PATIENCE)?];
+        let challenge: serde_json::Value = serde_json::from_str(&answers[1]).unwrap();
+        if let Some(challenge) = challenge["authentication"].as_str() {
+            socket.send(format!("{}\0", client.last(challenge, flaw).0).as_bytes())?;
+            answers.push(socket.until_nul(PATIENCE)?);
+        }
+        let answers = answers.iter().map(|answer| greeting(answer)).collect();
+        Ok(object([("t", string("HANDSHAKE")), ("r", Json::Array(answers))]))
+    }
+
+    /// Frames on a connection of their own, with what is answered to them.
+    fn frames(&self, step: &Json) -> Result<Json, Nothing> {
+        let mut socket = Socket::greeted(self.port(), PATIENCE)?;
+        let mut answers = Vec::new();
+        let mut exchange = || -> Result<bool, Nothing> {
+            for frame in items(step, "send") {
+                let length = integer(frame, "length").map(|length| u32::try_from(length).unwrap());
+                socket.send_frame(integer(frame, "token").unwrap(), &bytes_of(frame), length)?;
+                for _ in 0..integer(frame, "answers").unwrap_or(0) {
+                    answers.push(socket.frame(PATIENCE)?);
+                }
+            }
+            Ok(take_all(step, &mut answers, |patience| socket.frame(patience)))
+        };
+        let is_closed = exchange().unwrap_or_else(|nothing| nothing == Nothing::Closed);
+        if step.get("by_token") == Some(&Json::Bool(true)) {
+            answers.sort_by_key(|(token, _)| *token);
+        }
+        let told = |(token, response): &(i64, Json)| {
+            let mut fields = vec![(Arc::from("token"), Json::Number(*token as f64))];
+            fields.extend(readable(response));
+            Json::Object(fields)
+        };
+        let answers = answers.iter().map(told).collect();
+        Ok(object([("t", string("FRAMES")), ("r", Json::Array(answers)), ("closed", Json::Bool(is_closed))]))
+    }
+}
