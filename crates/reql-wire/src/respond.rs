@@ -1,6 +1,6 @@
 //! Answers as they go over the wire.
 
-use tessera_reql::{ErrorKind, Failure, Stage, Step, write_answer};
+use tessera_reql::{ErrorKind, Failure, Lazy, Stage, Step, write_answer, write_row};
 
 pub(crate) const ATOM: u8 = 1;
 pub(crate) const SEQUENCE: u8 = 2;
@@ -93,11 +93,22 @@ impl Values {
     /// # Errors
     /// If the value cannot be answered; the answer is of no use then.
     pub(crate) fn push(&mut self, value: &tessera_document::Value) -> Result<(), Failure> {
+        self.separate();
+        write_answer(value, &mut self.out)
+    }
+
+    /// # Errors
+    /// As [`Values::push`].
+    pub(crate) fn push_row(&mut self, row: &Lazy) -> Result<(), Failure> {
+        self.separate();
+        write_row(row, &mut self.out)
+    }
+
+    fn separate(&mut self) {
         if self.count > 0 {
             self.out.push(b',');
         }
         self.count += 1;
-        write_answer(value, &mut self.out)
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -2,6 +2,7 @@
 //! another node is the `u32` number of the table, then its parts: for each the `u32` number of the partition,
 //! a byte for who may answer a read, and the work.
 
+use crate::evaluation::{self, EvaluateWork};
 use crate::server::Shared;
 use crate::work::{self, Reply, Work, Writes};
 use bytes::{Buf as _, BufMut as _, Bytes};
@@ -88,6 +89,20 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>)
             continue;
         }
         match work {
+            Work::Evaluate(evaluate) => {
+                // Those that stand together are evaluated beside each other.
+                let mut slices =
+                    vec![shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate))];
+                let is_next = |part: &Asked| {
+                    matches!(part.2, Work::Evaluate(_)) && table.reader_of(part.0, part.1) == Leader::Here
+                };
+                while let Some((partition, reads, Work::Evaluate(evaluate))) = parts.next_if(is_next) {
+                    slices.push(shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate)));
+                }
+                for slice in slices {
+                    outcomes.push(outcome(slice.await.unwrap_or(Err(RequestError::NotReady))));
+                }
+            }
             Work::Sync => outcomes.push(outcome(work::sync(&shared.store, &table, partition).await)),
             work if reads == ReadMode::Majority && work.is_read() => {
                 outcomes.push(outcome(work::read_confirmed(&shared.store, &table, partition, work).await));
@@ -120,6 +135,28 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>)
         }
     }
     outcomes
+}
+
+/// A slice of an evaluation, when it is its turn.
+async fn slice(
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    partition: u32,
+    reads: ReadMode,
+    evaluate: EvaluateWork,
+) -> Result<Reply, RequestError> {
+    let mut page = None;
+    if reads == ReadMode::Majority {
+        let first = Work::Scan(evaluation::first_page(&evaluate));
+        page = Some(work::read_confirmed(&shared.store, &table, partition, first).await?);
+    }
+    let _turn = shared.evaluators.acquire().await.map_err(|_| RequestError::ShuttingDown)?;
+    let of = shared.clone();
+    let evaluated = shared.runtime.spawn_blocking(move || match page {
+        Some(page) => evaluation::evaluate_page(&of, &evaluate, &page),
+        None => evaluation::evaluate(&of, &table, partition, reads, &evaluate),
+    });
+    evaluated.await.unwrap_or(Err(RequestError::NotReady))
 }
 
 fn outcome(reply: Result<Reply, RequestError>) -> PartOutcome {

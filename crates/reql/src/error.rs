@@ -78,6 +78,19 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Internal,
+        Self::ResourceLimit,
+        Self::QueryLogic,
+        Self::NonExistence,
+        Self::OpFailed,
+        Self::OpIndeterminate,
+        Self::User,
+        Self::EmptyUser,
+        Self::Permission,
+        Self::Interrupted,
+    ];
+
     /// The number that the protocol has for this class.
     pub fn code(self) -> u32 {
         match self {

@@ -137,6 +137,8 @@ pub struct CallNode {
     pub args: Vec<Arc<Node>>,
     pub optargs: Vec<(Arc<str>, Arc<Node>)>,
     pub has_spread: bool,
+    /// How many of the first rows of the result somebody looks at, if that is known.
+    pub first_rows: Option<usize>,
 }
 
 /// A function of a query before its variables have values.
@@ -207,8 +209,8 @@ pub fn compile(term: &Term) -> Result<Arc<Node>> {
 /// # Errors
 /// As [`compile`].
 pub(crate) fn compile_within(term: &Term, scope: &Scope) -> Result<Arc<Node>> {
-    let variables = scope.bindings().map(|(id, ..)| id).collect();
-    let implicit_depth = scope.bindings().filter(|(_, _, implicit)| *implicit).count();
+    let variables = scope.variables().map(|(id, _)| id).collect();
+    let implicit_depth = scope.variables().filter(|(_, implicit)| *implicit).count();
     Compiler { variables, implicit_depth, dummies: -1, rewrites: 0, depth: 0 }.node(term)
 }
 
@@ -278,7 +280,8 @@ impl Compiler {
         if is_object && !term.args.is_empty() {
             return Err(Error::logic("MAKE_OBJ term must not have any args."));
         }
-        let args = term.args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>>>()?;
+        let mut args = term.args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>>>()?;
+        note_first_rows(term.code, &mut args);
         let has_spread = term.args.iter().any(|arg| arg.code == code::ARGS);
         if !has_spread {
             definition.arity.check(args.len())?;
@@ -297,7 +300,7 @@ impl Compiler {
         let deterministic = (definition.deterministic || (term.code == code::UUID && !args.is_empty()))
             && args.iter().all(|arg| arg.deterministic)
             && optargs.iter().all(|(_, optarg)| optarg.deterministic);
-        let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread });
+        let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread, first_rows: None });
         Ok(Arc::new(Node { code: term.code, frame: term.frame, kind, deterministic }))
     }
 
@@ -346,6 +349,23 @@ impl Compiler {
         self.implicit_depth -= usize::from(binds_implicit);
         self.variables.truncate(outer);
         Ok(Template { frame: term.frame, parameters, body: body? })
+    }
+}
+
+/// Tells a term that sorts how many rows the term around it takes.
+fn note_first_rows(code: i32, args: &mut [Arc<Node>]) {
+    let [sequence, count] = args else { return };
+    let NodeKind::Datum(Value::Number(count)) = &count.kind else { return };
+    let count = count.as_integer().and_then(|count| usize::try_from(count).ok());
+    let rows = match code {
+        code::LIMIT => count,
+        code::NTH | code::BRACKET => count.and_then(|at| at.checked_add(1)),
+        _ => return,
+    };
+    if sequence.code == code::ORDER_BY
+        && let Some(NodeKind::Call(call)) = Arc::get_mut(sequence).map(|node| &mut node.kind)
+    {
+        call.first_rows = rows;
     }
 }
 

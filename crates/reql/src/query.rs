@@ -7,6 +7,7 @@ use crate::env::{Env, Pacer};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
 use crate::function::Scope;
 use crate::json::{self, Json};
+use crate::lazy::Lazy;
 use crate::plan::{self, Node};
 use crate::source::Source;
 use crate::stream::Stream;
@@ -395,7 +396,22 @@ pub fn write_answer(value: &Value, out: &mut Vec<u8>) -> Result<(), Failure> {
         }
         other => other.write_json(out),
     };
-    written.map_err(|error| Failure::new(Stage::Run, &Error::from(error), &Frames::default()))
+    written.map_err(|error| unwritable(error.into()))
+}
+
+/// Appends a row of an answer as JSON.
+///
+/// # Errors
+/// As [`write_answer`].
+pub fn write_row(row: &Lazy, out: &mut Vec<u8>) -> Result<(), Failure> {
+    match row {
+        Lazy::Value(value) => write_answer(value, out),
+        Lazy::Document(document) => document.value().write_json(out).map_err(|error| unwritable(error.into())),
+    }
+}
+
+fn unwritable(error: Error) -> Failure {
+    Failure::new(Stage::Run, &error, &Frames::default())
 }
 
 impl Cursor {
@@ -408,8 +424,8 @@ impl Cursor {
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.
-    pub fn next(&mut self, limit: usize) -> Result<Vec<Value>, Failure> {
-        let rows = self.stream.next_batch(&self.env, limit).at(FrameId::ROOT);
+    pub fn next(&mut self, limit: usize) -> Result<Vec<Lazy>, Failure> {
+        let rows = self.stream.next_rows(&self.env, limit).at(FrameId::ROOT);
         rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames))
     }
 }

@@ -3,16 +3,27 @@
 use std::sync::Arc;
 
 use tessera_reql::{
-    Answer, ErrorKind, Failure, Json, MemorySource, Request, Source as _, Stage, Step, Stop, write_answer,
+    Answer, ErrorKind, Failure, Json, MemorySource, Request, Source, Stage, Step, Stop, parse_json, write_answer,
+    write_row,
 };
 
 use crate::compare::write;
+use crate::cut::CutSource;
 
 /// Streams with more rows than this were stopped when they were recorded.
 const ENDLESS_ROWS: usize = 150_000;
 
+/// What tables are like.
+#[derive(Clone, Copy)]
+pub enum Tables {
+    /// One piece, whose documents the evaluator gets.
+    Whole,
+    /// Parts that evaluate what they can.
+    Cut,
+}
+
 pub struct Player {
-    source: Arc<MemorySource>,
+    source: Arc<dyn Source>,
     /// Queries so far: each one has a time of its own, however fast they run.
     queries: std::cell::Cell<u32>,
 }
@@ -64,9 +75,13 @@ fn object(fields: Vec<(&str, Json)>) -> Json {
 
 impl Player {
     /// What each scenario begins with: an empty database.
-    pub fn new() -> Self {
+    pub fn new(tables: Tables) -> Self {
         let source = Arc::new(MemorySource::new("oracle"));
         source.create_database("test").unwrap();
+        let source: Arc<dyn Source> = match tables {
+            Tables::Whole => source,
+            Tables::Cut => Arc::new(CutSource(source)),
+        };
         Self { source, queries: std::cell::Cell::default() }
     }
 
@@ -91,10 +106,11 @@ impl Player {
         let now = now + f64::from(self.queries.get()) / 1000.0;
         let now = tessera_document::Time::new(now, tessera_document::Timezone::UTC).unwrap();
         let prepared = query.prepare(now.into())?;
+        let read = |text: &[u8]| parse_json(std::str::from_utf8(text).unwrap(), crate::JSON_DEPTH).unwrap();
         let to_json = |value: &tessera_document::Value| -> Result<Json, Failure> {
             let mut out = Vec::new();
             write_answer(value, &mut out)?;
-            Ok(tessera_reql::parse_json(std::str::from_utf8(&out).unwrap(), crate::JSON_DEPTH).unwrap())
+            Ok(read(&out))
         };
         let (kind, rows) = match prepared.run(self.source.clone(), Arc::new(Stop::default()))? {
             Answer::Value(value) => ("SUCCESS_ATOM", vec![to_json(&value)?]),
@@ -106,7 +122,9 @@ impl Player {
                         break ("SUCCESS_SEQUENCE", rows);
                     }
                     for row in &batch {
-                        rows.push(to_json(row)?);
+                        let mut out = Vec::new();
+                        write_row(row, &mut out)?;
+                        rows.push(read(&out));
                     }
                     if rows.len() > ENDLESS_ROWS {
                         rows.truncate(5);
