@@ -247,9 +247,9 @@ impl Function {
         match &self.body {
             Body::GetField(name) => {
                 if let (Lazy::Document(document), Value::String(name)) = (row, name)
-                    && let Some(found) = terms::fields::field_in_place(document, name)
+                    && let Some(found) = lazy::field(document, name)
                 {
-                    return Ok(Val::datum(self.frame, found));
+                    return Ok(Val::datum(self.frame, found?));
                 }
                 terms::fields::get_field_of(env, self.frame, row.to_value()?, name)
             }

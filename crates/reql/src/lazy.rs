@@ -1,5 +1,7 @@
 //! Rows that may still be encoded.
 
+use std::sync::Arc;
+
 use tessera_document::{Document, EncodedObject, View};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -25,6 +27,14 @@ pub(crate) fn decode(document: &Document) -> Result<Value> {
 /// The fields of a document that is an object and no pseudotype.
 pub(crate) fn fields(document: &Document) -> Option<EncodedObject<'_>> {
     if let View::Object(object) = document.value().view() { Some(object) } else { None }
+}
+
+/// The field of a document that is an object, without decoding the rest.
+pub(crate) fn field(document: &Document, name: &Arc<str>) -> Option<Result<Value>> {
+    Some(match fields(document)?.get(name) {
+        Some(found) => found.to_value().map_err(|_| damaged()),
+        None => Err(Error::no_attribute(name, document)),
+    })
 }
 
 /// An object of those fields of a document that have these names, without decoding the others.

@@ -18,6 +18,7 @@ mod key;
 mod lazy;
 mod memory;
 mod plan;
+mod point;
 mod query;
 mod selection;
 mod source;
@@ -41,6 +42,7 @@ pub use json::{Json, JsonError, parse as parse_json};
 pub use key::{MAX_PRIMARY_KEY_BYTES, primary_key, secondary_key};
 pub use lazy::Lazy;
 pub use memory::MemorySource;
+pub use point::Point;
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer, write_row};
 pub use source::{
     Change, Conflict, DatabaseInfo, Durability, Evaluated, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position,

@@ -10,6 +10,7 @@ use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Function, Scope};
+use crate::lazy;
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
 use crate::terms;
 use crate::val::Val;
@@ -191,9 +192,24 @@ pub fn evaluate(node: &Arc<Node>, env: &Env, scope: &Scope, literals: bool) -> R
         NodeKind::Function(template) => {
             Ok(Val::function(node.frame, Arc::new(Function::new(template.clone(), scope.clone()))))
         }
-        NodeKind::Call(call) => Call::run(node, call, env, scope, literals),
+        NodeKind::Call(call) => match field_in_place(node.code, call, scope) {
+            Some(found) => found.map(|value| Val::datum(node.frame, value)),
+            None => Call::run(node, call, env, scope, literals),
+        },
     };
     result.map_err(|error| error.at(node.frame))
+}
+
+/// What a term gives that asks a variable for a field by its name, if the variable is a document that is still encoded: the most
+/// frequent of all terms where documents are looked through.
+fn field_in_place(code: i32, call: &CallNode, scope: &Scope) -> Option<Result<Value>> {
+    let [of, name] = &call.args[..] else { return None };
+    match &name.kind {
+        NodeKind::Datum(Value::String(name)) if matches!(code, code::BRACKET | code::GET_FIELD) => {
+            lazy::field(scope.document(of)?, name)
+        }
+        _ => None,
+    }
 }
 
 /// Makes the plan of a term tree.

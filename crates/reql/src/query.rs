@@ -198,6 +198,14 @@ impl Request {
 }
 
 impl Query {
+    pub(crate) fn term(&self) -> &Json {
+        &self.term
+    }
+
+    pub(crate) fn options(&self) -> &[(Arc<str>, Json)] {
+        &self.optargs
+    }
+
     /// An option that must be known before the query runs, such as `noreply`.
     pub fn flag(&self, name: &str) -> bool {
         let value = self.optargs.iter().find(|(optarg, _)| &**optarg == name).map(|(_, value)| value);

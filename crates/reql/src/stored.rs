@@ -10,7 +10,8 @@
 //!
 //! A term is its code (`i32`), with places its own (`u32`), a byte 1 and a value if it is a literal or a byte 0, its arguments after their
 //! number (`u32`), and its options after their number, each a text and a term. A text or value follows its length in bytes (`u32`); a
-//! value is an encoded document. Numbers are little-endian. The kinds 2 to 6 have places and no files; [`Function::put`] is their format.
+//! value is an encoded document. Numbers are little-endian. The kinds 2 to 6 exist with places only, and are written to no file; their
+//! fields are those that [`Function::put`] writes.
 
 use std::sync::Arc;
 

@@ -20,6 +20,7 @@ pub mod code {
     pub const EQ: i32 = 17;
     pub const GT: i32 = 21;
     pub const SLICE: i32 = 30;
+    pub const GET_FIELD: i32 = 31;
     pub const HAS_FIELDS: i32 = 32;
     pub const PLUCK: i32 = 33;
     pub const MERGE: i32 = 35;

@@ -235,10 +235,8 @@ impl Accumulator {
                 *count += more;
                 *sum += others;
             }
-            (State::Best(best), State::Best(Some((row, key)))) => {
-                if is_better(&self.terminal, &key, best.as_ref()) {
-                    *best = Some((row, key));
-                }
+            (State::Best(best), State::Best(Some((row, key)))) if is_better(&self.terminal, &key, best.as_ref()) => {
+                *best = Some((row, key));
             }
             (State::Reduced(reduced), State::Reduced(Some(other))) => {
                 if let Terminal::Reduce(function) = &*self.terminal {

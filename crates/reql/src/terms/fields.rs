@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tessera_document::Document;
-
 use super::paths::Path;
 use crate::call::Call;
 use crate::env::Env;
@@ -18,7 +16,7 @@ use crate::value::{ObjectBuilder, Value, ValueExt as _};
 const INSIDE: &[&str] = &["_NO_RECURSE_"];
 
 pub const TERMS: &[Definition] = &[
-    Definition::new(31, 2, 2, get_field).grouping(Grouping::Stream).optargs(INSIDE),
+    Definition::new(code::GET_FIELD, 2, 2, get_field).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::new(code::BRACKET, 2, 2, bracket).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::variadic(code::HAS_FIELDS, 1, has_fields).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::variadic(code::PLUCK, 1, pluck).grouping(Grouping::Stream).optargs(INSIDE),
@@ -64,15 +62,10 @@ fn subject(
     Err(first.typed_error(format!("Cannot perform {name} on a non-object non-sequence `{shown}`.")))
 }
 
-/// The field of a document that is an object, without decoding the rest; none if it has none, or is something else.
-pub fn field_in_place(document: &Document, name: &str) -> Option<Value> {
-    lazy::fields(document)?.get(name)?.to_value().ok()
-}
-
-/// What the term gives if it asks a document, which is still encoded, for a field that it has.
-fn quick_field(call: &Call<'_>) -> Option<Value> {
+/// What the term gives if it asks a document, which is still encoded, for a field.
+fn field_in_place(call: &Call<'_>) -> Option<Result<Value>> {
     match (call.document, call.constant(1)) {
-        (Some(document), Some(Value::String(name))) => field_in_place(document, name),
+        (Some(document), Some(Value::String(name))) => lazy::field(document, name),
         _ => None,
     }
 }
@@ -90,8 +83,8 @@ fn part_or_first(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn get_field(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    if let Some(found) = quick_field(call) {
-        return call.value(found);
+    if let Some(found) = field_in_place(call) {
+        return call.value(found?);
     }
     let first = call.arg(env, 0)?;
     match subject(call, env, "get_field", first, Operation::MapPresent)? {
@@ -150,8 +143,8 @@ pub fn pluck_of(env: &Env, frame: FrameId, value: &Value, paths: &Value) -> Resu
 }
 
 fn bracket(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    if let Some(found) = quick_field(call) {
-        return call.value(found);
+    if let Some(found) = field_in_place(call) {
+        return call.value(found?);
     }
     let first = call.arg(env, 0)?;
     let second = call.arg(env, 1)?;
