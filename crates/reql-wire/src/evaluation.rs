@@ -209,6 +209,11 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
+    /// Rows that were made, if they are not brought to a value.
+    fn rows(&self) -> usize {
+        if self.has_terminal { 0 } else { self.run.row_count() }
+    }
+
     /// Evaluates `most` documents at most; the one behind those takes too long.
     fn go(
         mut self,
@@ -219,7 +224,7 @@ impl UnderWay<'_> {
         let (mut documents, mut per_look, mut next_look, mut looked) = (0, 1, 1, self.began);
         let mut scan = self.evaluate.scan.clone();
         loop {
-            let count = wanted.saturating_sub(self.run.row_count()).clamp(LEAST_PAGE_DOCUMENTS, PAGE_DOCUMENTS);
+            let count = wanted.saturating_sub(self.rows()).clamp(LEAST_PAGE_DOCUMENTS, PAGE_DOCUMENTS);
             scan.limit = u32::try_from(count).unwrap_or(u32::MAX);
             scan.after = self.last.clone().or_else(|| self.evaluate.scan.after.clone());
             let (rows, has_more) = match page(&scan)? {
@@ -231,17 +236,17 @@ impl UnderWay<'_> {
                 if documents == most {
                     return Ok(self.ended(SliceEnd::Slow(key)));
                 }
-                let before = self.run.row_count();
+                let before = self.rows();
                 if let Err(error) = self.run.add(&self.env, Lazy::Document(Document::trusted(document))) {
                     return Ok(self.failed(&error, key, documents, before));
                 }
                 documents += 1;
-                if self.evaluate.wants_keys && self.run.row_count() > before {
-                    let made = u32::try_from(self.run.row_count() - before).unwrap_or(u32::MAX);
-                    self.keys.push((key.clone(), made));
+                let made = self.rows() - before;
+                if self.evaluate.wants_keys && made > 0 {
+                    self.keys.push((key.clone(), u32::try_from(made).unwrap_or(u32::MAX)));
                 }
                 self.last = Some(key);
-                if self.run.row_count() >= wanted || self.run.bytes() >= PARTIAL_BYTES {
+                if self.rows() >= wanted || self.run.bytes() >= PARTIAL_BYTES {
                     return Ok(self.ended(SliceEnd::Turn));
                 }
                 next_look -= 1;

@@ -9,6 +9,7 @@ mod evaluation;
 mod handshake;
 mod indexes;
 mod memory;
+mod point;
 mod pushdown;
 mod respond;
 mod route;

@@ -1,5 +1,6 @@
 //! Answers as they go over the wire.
 
+use tessera_document::EncodedValue;
 use tessera_reql::{ErrorKind, Failure, Lazy, Stage, Step, write_answer, write_row};
 
 pub(crate) const ATOM: u8 = 1;
@@ -124,6 +125,18 @@ impl Values {
         self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[]}" } else { b"],\"n\":[]}" });
         self.out
     }
+}
+
+/// An answer that is a stored document, or `null`; none if it cannot be written.
+pub(crate) fn document(document: Option<EncodedValue<'_>>) -> Option<Reply> {
+    let mut out = Vec::with_capacity(64 + document.map_or(0, |document| document.as_bytes().len() * 5 / 4));
+    out.extend_from_slice(b"{\"t\":1,\"r\":[");
+    match document {
+        Some(document) => document.write_json(&mut out).ok()?,
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b"],\"n\":[]}");
+    Some(Reply::good(out))
 }
 
 pub(crate) fn failure(failure: &Failure) -> Reply {

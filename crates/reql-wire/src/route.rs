@@ -174,6 +174,15 @@ pub(crate) enum Place {
     Partition(u32),
 }
 
+impl Place {
+    pub(crate) fn partition_in(&self, table: &Table) -> u32 {
+        match self {
+            Self::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
+            Self::Partition(partition) => *partition,
+        }
+    }
+}
+
 /// Has work done wherever it is to be done, also while the table is split.
 pub(crate) async fn reach(
     shared: &Arc<Shared>,
@@ -184,12 +193,8 @@ pub(crate) async fn reach(
     let mut table = table.clone();
     let mut places = Vec::with_capacity(work.len());
     let mut parts = Vec::with_capacity(work.len());
-    let partition_in = |table: &Table, place: &Place| match place {
-        Place::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
-        Place::Partition(partition) => *partition,
-    };
     for (place, work) in work {
-        let (partition, is_repeatable) = (partition_in(&table, &place), work.is_read());
+        let (partition, is_repeatable) = (place.partition_in(&table), work.is_read());
         parts.push(Part { partition, reads, is_repeatable, work, outcome: None });
         places.push(place);
     }
@@ -200,7 +205,7 @@ pub(crate) async fn reach(
                 // The scan began in partitions that are no more.
                 return Err(RequestError::NotReady);
             }
-            part.partition = partition_in(&table, place);
+            part.partition = place.partition_in(&table);
         }
     }
     let replies = parts.into_iter().map(|part| {

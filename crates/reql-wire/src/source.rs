@@ -29,7 +29,8 @@ const WRITE_TRIES: usize = 1000;
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The fewest rows that a partition is asked for if several are: most of a small page may be in one of them.
+/// The fewest rows that a partition is asked for if several are: most of a small page may be in one of them. More than these, about as
+/// many more than an even share as chance makes of the largest one.
 const FEWEST_ROWS: usize = 16;
 
 /// Keys of a space with their documents, and where the next page begins.
@@ -91,7 +92,7 @@ fn encoded(value: &Value) -> Option<Bytes> {
 }
 
 /// The bytes of a primary key, in the words of RethinkDB if it cannot be one.
-fn key_of(value: &Value) -> Result<Bytes> {
+pub(crate) fn key_of(value: &Value) -> Result<Bytes> {
     tessera_reql::primary_key(value)?;
     let mut key = Vec::new();
     tessera_document::primary_key(Document::encode(value).value(), &mut key)
@@ -156,12 +157,13 @@ impl Tables {
 
     /// Has reads made where they are to be made.
     pub(crate) fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
-        let replies = match &work[..] {
-            [(place, only)] => self.read_here(table, reads, place, only),
-            _ => None,
+        let is_here = |(place, work): &(Place, Work)| self.is_read_here(table, reads, place, work);
+        let here: Option<Vec<Reply>> = match work.iter().all(is_here) {
+            true => work.iter().map(|(place, work)| self.read_here(table, reads, place, work)).collect(),
+            false => None,
         };
-        let replies = match replies {
-            Some(reply) => vec![reply],
+        let replies = match here {
+            Some(replies) => replies,
             None => self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?,
         };
         for reply in &replies {
@@ -172,16 +174,16 @@ impl Tables {
         Ok(replies)
     }
 
-    /// Makes a read of a partition that this node answers for, without leaving the thread. What goes wrong is left to those who can
-    /// try again.
+    /// Whether a read can be made without leaving the thread: this node answers for the partition.
+    fn is_read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> bool {
+        reads != ReadMode::Majority
+            && matches!(work, Work::Get { .. } | Work::Scan(_))
+            && table.reader_of(place.partition_in(table), reads) == Leader::Here
+    }
+
+    /// Makes a read that [can be made here](Self::is_read_here). What goes wrong is left to those who can try again.
     fn read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> Option<Reply> {
-        let partition = match place {
-            Place::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
-            Place::Partition(partition) => *partition,
-        };
-        if reads == ReadMode::Majority || table.reader_of(partition, reads) != Leader::Here {
-            return None;
-        }
+        let partition = place.partition_in(table);
         match work {
             Work::Get { key } => work::get(&self.0.store, table, partition, reads, key).ok(),
             Work::Scan(scan) => work::scan(&self.0.store, table, partition, reads, scan).ok(),
@@ -252,7 +254,8 @@ impl Tables {
     ) -> Result<KeyedPage> {
         let order = key_order(scan.order);
         let (limit, partitions) = (scan.limit.max(1), table.schema().partitions);
-        let share = (2 * limit).div_ceil(partitions as usize).max(FEWEST_ROWS).min(limit);
+        let even = limit.div_ceil(partitions as usize);
+        let share = (even + 2 * even.isqrt()).max(FEWEST_ROWS).min(limit);
         let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
         let work = |after| Work::Scan(scan_work(space, keys, order, after, share));
         let place = |partition| (Place::Partition(partition), work(after.clone()));
