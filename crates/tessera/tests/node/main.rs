@@ -13,6 +13,7 @@ mod operations;
 mod pegasus;
 mod reql;
 mod reql_indexes;
+mod reql_pushdown;
 mod reql_tables;
 mod reql_users;
 mod resp_client;
