@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libfuzzer_sys::fuzz_target;
-use tessera_reql::{Answer, MemorySource, Pacer, Request, Source as _, write_answer};
+use tessera_reql::{Answer, MemorySource, Pacer, Request, Source as _, write_answer, write_row};
 
 /// Ends a query after so many looks, so that loops without end are no finding.
 const LOOKS: u32 = 200;
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(Answer::Value(value)) => drop(write_answer(&value, &mut out)),
         Ok(Answer::Cursor(mut cursor)) => {
             for row in cursor.next(1000).unwrap_or_default() {
-                drop(write_answer(&row, &mut out));
+                drop(write_row(&row, &mut out));
             }
         }
         Err(_) => {}

@@ -17,6 +17,8 @@ pub struct Expected {
     sample: Option<Sample>,
     /// Areas that are not played.
     without: &'static [&'static str],
+    /// Whether steps that differ on purpose may agree.
+    may_be_better: bool,
 }
 
 /// How many steps of an area agreed.
@@ -45,7 +47,7 @@ impl Expected {
         let own = directory.join("differences.txt");
         let own = if own.exists() { read_list(&own) } else { Vec::new() };
         let deliberate = read_list(&shared).into_iter().chain(own).collect();
-        Self { floors: directory.join("floors.txt"), deliberate, sample: None, without: &[] }
+        Self { floors: directory.join("floors.txt"), deliberate, sample: None, without: &[], may_be_better: false }
     }
 
     #[must_use]
@@ -56,6 +58,12 @@ impl Expected {
     #[must_use]
     pub fn without(self, areas: &'static [&'static str]) -> Self {
         Self { without: areas, ..self }
+    }
+
+    /// Of a player that shares its list of deliberate differences with another one, and may have fewer of them.
+    #[must_use]
+    pub fn or_better(self) -> Self {
+        Self { may_be_better: true, ..self }
     }
 
     fn floors(&self) -> BTreeMap<String, f64> {
@@ -125,7 +133,7 @@ impl Expected {
                 let index = step.get("i").map(write).unwrap_or_default();
                 let step_name = format!("{}/{name}/{index}", area.name);
                 if self.deliberate.contains(&step_name) {
-                    if is_alike {
+                    if is_alike && !self.may_be_better {
                         rates.agree_after_all.push(step_name);
                     }
                     continue;

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use tessera_document::{Time, Timezone};
-use tessera_reql::{Answer, Json, MemorySource, Pacer, Request, Source as _, write_answer};
+use tessera_reql::{Answer, Json, MemorySource, Pacer, Request, Source as _, write_answer, write_row};
 
 /// A query ends after so many looks, so that loops without end are no matter.
 struct Countdown(AtomicU32);
@@ -102,7 +102,7 @@ fn run(text: &str, source: &Arc<MemorySource>) {
         Ok(Answer::Value(value)) => drop(write_answer(&value, &mut out)),
         Ok(Answer::Cursor(mut cursor)) => {
             for row in cursor.next(100).unwrap_or_default() {
-                drop(write_answer(&row, &mut out));
+                drop(write_row(&row, &mut out));
             }
         }
         Err(_) => {}

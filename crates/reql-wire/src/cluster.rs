@@ -2,7 +2,7 @@
 
 use crate::route::Place;
 use crate::source::{Tables, catalog_outcome, damaged, failed, scan_work};
-use crate::work::Reply;
+use crate::work::{Reply, Work};
 use std::time::UNIX_EPOCH;
 use tessera_cluster::{CatalogCommand, CatalogError, Placement};
 use tessera_document::KeyRange;
@@ -116,7 +116,8 @@ impl Tables {
         let table = self.open(info)?;
         let all = KeyRange { start: Vec::new(), end: None };
         let page = || scan_work(Space::DOCUMENTS, &all, Order::Ascending, None, COUNTED_DOCUMENTS);
-        let work = (0..table.schema().partitions).map(|partition| (Place::Partition(partition), page())).collect();
+        let work =
+            (0..table.schema().partitions).map(|partition| (Place::Partition(partition), Work::Scan(page()))).collect();
         let replies = self.reach(&table, ReadMode::Outdated, work)?;
         let (mut counts, mut known) = (Vec::new(), Vec::new());
         for (partition, reply) in (0..).zip(replies) {

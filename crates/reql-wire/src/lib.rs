@@ -1,13 +1,16 @@
 //! The ReQL face: what drivers of RethinkDB speak, JSON in frames over TCP, on tables of documents.
 //!
 //! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
-//! tables), [`work`] (what is done to one partition, by the node that leads it).
+//! tables), [`work`] (what is done to one partition, by the node that leads it), [`evaluation`] (parts of queries, done there).
 
 mod cluster;
 mod connection;
+mod evaluation;
 mod handshake;
 mod indexes;
 mod memory;
+mod point;
+mod pushdown;
 mod respond;
 mod route;
 mod rows;

@@ -1,6 +1,7 @@
 //! Answers as they go over the wire.
 
-use tessera_reql::{ErrorKind, Failure, Stage, Step, write_answer};
+use tessera_document::EncodedValue;
+use tessera_reql::{ErrorKind, Failure, Lazy, Stage, Step, write_answer, write_row};
 
 pub(crate) const ATOM: u8 = 1;
 pub(crate) const SEQUENCE: u8 = 2;
@@ -93,11 +94,22 @@ impl Values {
     /// # Errors
     /// If the value cannot be answered; the answer is of no use then.
     pub(crate) fn push(&mut self, value: &tessera_document::Value) -> Result<(), Failure> {
+        self.separate();
+        write_answer(value, &mut self.out)
+    }
+
+    /// # Errors
+    /// As [`Values::push`].
+    pub(crate) fn push_row(&mut self, row: &Lazy) -> Result<(), Failure> {
+        self.separate();
+        write_row(row, &mut self.out)
+    }
+
+    fn separate(&mut self) {
         if self.count > 0 {
             self.out.push(b',');
         }
         self.count += 1;
-        write_answer(value, &mut self.out)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -113,6 +125,18 @@ impl Values {
         self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[]}" } else { b"],\"n\":[]}" });
         self.out
     }
+}
+
+/// An answer that is a stored document, or `null`; none if it cannot be written.
+pub(crate) fn document(document: Option<EncodedValue<'_>>) -> Option<Reply> {
+    let mut out = Vec::with_capacity(64 + document.map_or(0, |document| document.as_bytes().len() * 5 / 4));
+    out.extend_from_slice(b"{\"t\":1,\"r\":[");
+    match document {
+        Some(document) => document.write_json(&mut out).ok()?,
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b"],\"n\":[]}");
+    Some(Reply::good(out))
 }
 
 pub(crate) fn failure(failure: &Failure) -> Reply {

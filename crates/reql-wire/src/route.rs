@@ -2,6 +2,7 @@
 //! another node is the `u32` number of the table, then its parts: for each the `u32` number of the partition,
 //! a byte for who may answer a read, and the work.
 
+use crate::evaluation::{self, EvaluateWork};
 use crate::server::{SERVICE, Shared};
 use crate::work::{self, Reply, Work, Writes};
 use bytes::{Buf as _, BufMut as _, Bytes};
@@ -86,6 +87,20 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>)
             continue;
         }
         match work {
+            Work::Evaluate(evaluate) => {
+                // Those that stand together are evaluated beside each other.
+                let mut slices =
+                    vec![shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate))];
+                let is_next = |part: &Asked| {
+                    matches!(part.2, Work::Evaluate(_)) && table.reader_of(part.0, part.1) == Leader::Here
+                };
+                while let Some((partition, reads, Work::Evaluate(evaluate))) = parts.next_if(is_next) {
+                    slices.push(shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate)));
+                }
+                for slice in slices {
+                    outcomes.push(outcome(slice.await.unwrap_or(Err(RequestError::NotReady))));
+                }
+            }
             Work::Sync => outcomes.push(outcome(work::sync(&shared.store, &table, partition).await)),
             work if reads == ReadMode::Majority && work.is_read() => {
                 outcomes.push(outcome(work::read_confirmed(&shared.store, &table, partition, work).await));
@@ -120,6 +135,28 @@ async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>)
     outcomes
 }
 
+/// A slice of an evaluation, when it is its turn.
+async fn slice(
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    partition: u32,
+    reads: ReadMode,
+    evaluate: EvaluateWork,
+) -> Result<Reply, RequestError> {
+    let mut page = None;
+    if reads == ReadMode::Majority {
+        let first = Work::Scan(evaluation::first_page(&evaluate));
+        page = Some(work::read_confirmed(&shared.store, &table, partition, first).await?);
+    }
+    let _turn = shared.evaluators.acquire().await.map_err(|_| RequestError::ShuttingDown)?;
+    let of = shared.clone();
+    let evaluated = shared.runtime.spawn_blocking(move || match page {
+        Some(page) => evaluation::evaluate_page(&of, &evaluate, &page),
+        None => evaluation::evaluate(&of, &table, partition, reads, &evaluate),
+    });
+    evaluated.await.unwrap_or(Err(RequestError::NotReady))
+}
+
 fn outcome(reply: Result<Reply, RequestError>) -> PartOutcome {
     match reply {
         Ok(reply) => PartOutcome::Done(reply.encode()),
@@ -135,6 +172,15 @@ pub(crate) enum Place {
     Partition(u32),
 }
 
+impl Place {
+    pub(crate) fn partition_in(&self, table: &Table) -> u32 {
+        match self {
+            Self::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
+            Self::Partition(partition) => *partition,
+        }
+    }
+}
+
 /// Has work done wherever it is to be done, also while the table is split.
 pub(crate) async fn reach(
     shared: &Arc<Shared>,
@@ -145,12 +191,8 @@ pub(crate) async fn reach(
     let mut table = table.clone();
     let mut places = Vec::with_capacity(work.len());
     let mut parts = Vec::with_capacity(work.len());
-    let partition_in = |table: &Table, place: &Place| match place {
-        Place::Key(key) => table.partition_of(&RecordKey::new(key, b"")),
-        Place::Partition(partition) => *partition,
-    };
     for (place, work) in work {
-        let (partition, is_repeatable) = (partition_in(&table, &place), work.is_read());
+        let (partition, is_repeatable) = (place.partition_in(&table), work.is_read());
         parts.push(Part { partition, reads, is_repeatable, work, outcome: None });
         places.push(place);
     }
@@ -161,7 +203,7 @@ pub(crate) async fn reach(
                 // The scan began in partitions that are no more.
                 return Err(RequestError::NotReady);
             }
-            part.partition = partition_in(&table, place);
+            part.partition = place.partition_in(&table);
         }
     }
     let replies = parts.into_iter().map(|part| {

@@ -3,8 +3,7 @@
 use crate::respond::{PARTIAL, SEQUENCE, Values};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tessera_document::Value;
-use tessera_reql::{Batches, Cursor, Failure};
+use tessera_reql::{Batches, Cursor, Failure, Lazy};
 
 /// Rows asked of the evaluator at a time. It looks at no clock in between, so there are few at first, and where they take long.
 /// Fewer still would have a page of a table read for each.
@@ -15,7 +14,7 @@ const MOST_ROWS: usize = 1000;
 pub(crate) struct Rows {
     cursor: Box<Cursor>,
     /// Rows that had no room in the last answer.
-    ready: VecDeque<Value>,
+    ready: VecDeque<Lazy>,
     /// Rows to ask for next.
     step: usize,
     is_first: bool,
@@ -39,7 +38,7 @@ impl Rows {
         };
         loop {
             while let Some(row) = self.ready.pop_front() {
-                values.push(&row)?;
+                values.push_row(&row)?;
                 if is_full(&values) {
                     return Ok((values.finish(PARTIAL, has_profile), false));
                 }

@@ -25,8 +25,9 @@ const NEWS: Duration = Duration::from_secs(10);
 const NEWS_PAUSE: Duration = Duration::from_millis(5);
 /// After a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Threads that page through partitions for the queries of all nodes. Queries wait for these, so they must not share theirs.
-const SCANNERS: usize = 2;
+/// The fewest threads that page through partitions, and evaluate there, for the queries of all nodes. Queries wait for these, so they
+/// must not share theirs.
+const LEAST_SCANNERS: usize = 2;
 /// How long queries may take to end when the node stops.
 const LAST_QUERIES: Duration = Duration::from_secs(1);
 /// Clients at one time that have not said yet who they are.
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     /// One for each query that may run.
     pub(crate) turns: Arc<Semaphore>,
+    /// One for each slice that may be evaluated at one time.
+    pub(crate) evaluators: Semaphore,
     pub(crate) handshakes: Handshakes,
     pub(crate) users: Users,
     pub(crate) counts: Counts,
@@ -146,8 +149,9 @@ impl ReqlServer {
     /// # Errors
     /// If threads cannot be started or the listener not used.
     pub fn start(store: Store, config: ReqlConfig, listener: Option<TcpListener>) -> std::io::Result<Self> {
+        let scanners = std::thread::available_parallelism().map_or(LEAST_SCANNERS, usize::from).max(LEAST_SCANNERS);
         let runtime = Builder::new_current_thread()
-            .max_blocking_threads(config.query_threads + SCANNERS)
+            .max_blocking_threads(config.query_threads + scanners)
             .thread_name("reql-query")
             .enable_all()
             .build()?;
@@ -160,6 +164,7 @@ impl ReqlServer {
             config,
             runtime: handle,
             turns,
+            evaluators: Semaphore::new(scanners),
             handshakes,
             users,
             counts: Counts::default(),

@@ -2,23 +2,24 @@
 //! lead the partitions answer.
 
 use crate::indexes::{IndexList, definition_of, read_definition, value_at};
+use crate::pushdown::Question;
 use crate::route::{Place, reach};
 use crate::server::Shared;
-use crate::work::{Reply, ScanWork, Work, WriteWork};
+use crate::work::{self, Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
-use tessera_document::{Document, EncodedValue, EntryKey, KeyRange as Keys, Value};
+use tessera_document::{Document, EncodedValue, EntryKey, KeyRange as Keys, SecondaryRange, Value};
 use tessera_engine::Order as KeyOrder;
 use tessera_reql::{
-    DatabaseInfo, Durability, Env, Error, ErrorKind, IndexDefinition, IndexInfo, Order, Page, Position,
-    ReadMode as Reads, Result, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo,
-    TableOptions, Write, Written,
+    DatabaseInfo, Durability, Env, Error, ErrorKind, Evaluated, IndexDefinition, IndexInfo, Lazy, Order, Page,
+    Pipeline, Position, ReadMode as Reads, Result, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange,
+    TableConfig, TableInfo, TableOptions, Write, Written, evaluate_page,
 };
-use tessera_store::Table;
+use tessera_store::{Leader, Table};
 use tessera_types::{
     EngineKind, Model, NodeId, Outcome, Partitioner, ReadMode, RecordKey, RequestError, Space, TableNumber,
     TableSchema, TableSettings,
@@ -30,7 +31,8 @@ const WRITE_TRIES: usize = 1000;
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The fewest rows that a partition is asked for if several are: most of a small page may be in one of them.
+/// The fewest rows that a partition is asked for if several are: most of a small page may be in one of them. More than these, about as
+/// many more than an even share as chance makes of the largest one.
 const FEWEST_ROWS: usize = 16;
 
 /// Keys of a space with their documents, and where the next page begins.
@@ -57,7 +59,7 @@ pub(crate) fn catalog_outcome(
     }
 }
 
-fn mode(reads: Reads) -> ReadMode {
+pub(crate) fn mode(reads: Reads) -> ReadMode {
     match reads {
         Reads::Single => ReadMode::Single,
         Reads::Majority => ReadMode::Majority,
@@ -71,7 +73,20 @@ pub(crate) fn damaged() -> Error {
 
 fn decoded(document: Option<&Bytes>) -> Result<Value> {
     let Some(bytes) = document else { return Ok(Value::Null) };
-    EncodedValue::check(bytes).and_then(EncodedValue::to_value).map_err(|_| damaged())
+    EncodedValue::trusted(bytes).to_value().map_err(|_| damaged())
+}
+
+fn row(document: Bytes) -> Lazy {
+    Lazy::Document(Document::trusted(document))
+}
+
+pub(crate) fn split() -> Error {
+    Error::failed("The table was split while it was read; run the query again.")
+}
+
+pub(crate) fn not_built(info: &TableInfo, scan: &Scan) -> Error {
+    let (index, full) = (scan.index.as_deref().unwrap_or_default(), info.full_name());
+    Error::failed(format!("Index `{index}` on table `{full}` was accessed before its construction was finished."))
 }
 
 fn encoded(value: &Value) -> Option<Bytes> {
@@ -79,7 +94,7 @@ fn encoded(value: &Value) -> Option<Bytes> {
 }
 
 /// The bytes of a primary key, in the words of RethinkDB if it cannot be one.
-fn key_of(value: &Value) -> Result<Bytes> {
+pub(crate) fn key_of(value: &Value) -> Result<Bytes> {
     tessera_reql::primary_key(value)?;
     let mut key = Vec::new();
     tessera_document::primary_key(Document::encode(value).value(), &mut key)
@@ -142,14 +157,46 @@ impl Tables {
         Ok(())
     }
 
+    /// Has reads made where they are to be made.
     pub(crate) fn reach(&self, table: &Arc<Table>, reads: ReadMode, work: Vec<(Place, Work)>) -> Result<Vec<Reply>> {
-        let replies = self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?;
+        let is_here = |(place, work): &(Place, Work)| self.is_read_here(table, reads, place, work);
+        let here: Option<Vec<Reply>> = match work.iter().all(is_here) {
+            true => work.iter().map(|(place, work)| self.read_here(table, reads, place, work)).collect(),
+            false => None,
+        };
+        let replies = match here {
+            Some(replies) => replies,
+            None => self.wait(reach(&self.0, table, reads, work)).map_err(|error| failed(&error))?,
+        };
         for reply in &replies {
             if let Reply::Refused(reason) = reply {
                 return Err(Error::failed(format!("Cannot perform the operation: {reason}.")));
             }
         }
         Ok(replies)
+    }
+
+    /// Whether a read can be made without leaving the thread: this node answers for the partition.
+    fn is_read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> bool {
+        reads != ReadMode::Majority
+            && matches!(work, Work::Get { .. } | Work::Scan(_))
+            && table.reader_of(place.partition_in(table), reads) == Leader::Here
+    }
+
+    /// Makes a read that [can be made here](Self::is_read_here). What goes wrong is left to those who can try again.
+    fn read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> Option<Reply> {
+        let partition = place.partition_in(table);
+        match work {
+            Work::Get { key } => work::get(&self.0.store, table, partition, reads, key).ok(),
+            Work::Scan(scan) => work::scan(&self.0.store, table, partition, reads, scan).ok(),
+            _ => None,
+        }
+    }
+
+    /// The document with a primary key.
+    pub(crate) fn document(&self, table: &Arc<Table>, key: &Value, reads: Reads) -> Result<Option<Bytes>> {
+        let found = self.read(table, mode(reads), std::iter::once(key_of(key)?))?;
+        Ok(found.into_iter().next().flatten())
     }
 
     fn read(
@@ -173,7 +220,7 @@ impl Tables {
                 let number =
                     |at: usize| u32::from_le_bytes([numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3]]);
                 if number(0) != partitions {
-                    return Err(Error::failed("The table was split while it was read; run the query again."));
+                    return Err(split());
                 }
                 (number(4), Some(Bytes::copy_from_slice(&bytes[8..])).filter(|after| !after.is_empty()))
             }
@@ -181,13 +228,11 @@ impl Tables {
         let mut rows = Vec::new();
         while partition < partitions && rows.len() < scan.limit.max(1) {
             let limit = scan.limit.max(1) - rows.len();
-            let work = scan_work(Space::DOCUMENTS, keys, KeyOrder::Ascending, after.take(), limit);
+            let work = Work::Scan(scan_work(Space::DOCUMENTS, keys, KeyOrder::Ascending, after.take(), limit));
             let replies = self.reach(table, mode(scan.reads), vec![(Place::Partition(partition), work)])?;
             let Some(Reply::Page(found, has_more)) = replies.into_iter().next() else { return Err(damaged()) };
             after = found.last().filter(|_| has_more).map(|(key, _)| key.clone());
-            for (_, document) in &found {
-                rows.push(decoded(Some(document))?);
-            }
+            rows.extend(found.into_iter().map(|(_, document)| row(document)));
             if has_more {
                 break;
             }
@@ -206,21 +251,23 @@ impl Tables {
         table: &Arc<Table>,
         space: Space,
         keys: &Keys,
+        info: &TableInfo,
         scan: &Scan,
-        not_built: impl Fn() -> Error,
     ) -> Result<KeyedPage> {
-        let order = if scan.order == Order::Descending { KeyOrder::Descending } else { KeyOrder::Ascending };
+        let order = key_order(scan.order);
         let (limit, partitions) = (scan.limit.max(1), table.schema().partitions);
-        let share = (2 * limit).div_ceil(partitions as usize).max(FEWEST_ROWS).min(limit);
+        let even = limit.div_ceil(partitions as usize);
+        let share = (even + 2 * even.isqrt()).max(FEWEST_ROWS).min(limit);
         let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
-        let place = |partition| (Place::Partition(partition), scan_work(space, keys, order, after.clone(), share));
+        let work = |after| Work::Scan(scan_work(space, keys, order, after, share));
+        let place = |partition| (Place::Partition(partition), work(after.clone()));
         let replies = self.reach(table, mode(scan.reads), (0..partitions).map(place).collect())?;
         let mut merged = BTreeMap::new();
         let mut end: Option<Bytes> = None;
         for reply in replies {
             let (rows, has_more) = match reply {
                 Reply::Page(rows, has_more) => (rows, has_more),
-                Reply::NotBuilt => return Err(not_built()),
+                Reply::NotBuilt => return Err(not_built(info, scan)),
                 _ => return Err(damaged()),
             };
             // Behind the last key of a page that is not the last one, that partition may have more.
@@ -255,30 +302,15 @@ impl Tables {
 
     fn scan_index(&self, env: &Env, info: &TableInfo, table: &Arc<Table>, name: &str, scan: &Scan) -> Result<Page> {
         let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
-        for bound in [&scan.range.lower, &scan.range.upper] {
-            match bound {
-                Bound::Unbounded | Bound::Included(Value::MinVal | Value::MaxVal) => {}
-                Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
-                Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::secondary_key(value)?),
-            }
-        }
-        let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
-        let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
-        let (lower, upper) = (lower.as_ref().map(Document::value), upper.as_ref().map(Document::value));
-        let range = tessera_document::secondary_range(lower, upper).map_err(|error| Error::logic(error.to_string()))?;
-        let not_built = || {
-            let full = info.full_name();
-            Error::failed(format!(
-                "Index `{name}` on table `{full}` was accessed before its construction was finished."
-            ))
-        };
-        let (found, next) = self.scan_in_order(table, Space(index.space), &range.keys, scan, not_built)?;
+        let range = index_range(scan)?;
+        let (found, next) = self.scan_in_order(table, Space(index.space), &range.keys, info, scan)?;
         let mut rows = Vec::with_capacity(found.len());
         for (entry, document) in found {
-            let document = decoded(Some(&document))?;
             let entry = EntryKey::decode(&entry).map_err(|_| damaged())?;
-            if !range.is_doubtful(&entry) || self.is_in_range(env, &index, scan, &document, entry.place)? {
-                rows.push(document);
+            let is_inside = !range.is_doubtful(&entry)
+                || self.is_in_range(env, &index, scan, &decoded(Some(&document))?, entry.place)?;
+            if is_inside {
+                rows.push(row(document));
             }
         }
         Ok(Page { rows, next })
@@ -328,15 +360,63 @@ impl Tables {
     }
 }
 
-pub(crate) fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> Work {
-    Work::Scan(ScanWork {
+fn key_order(order: Order) -> KeyOrder {
+    if order == Order::Descending { KeyOrder::Descending } else { KeyOrder::Ascending }
+}
+
+pub(crate) fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Option<Bytes>, limit: usize) -> ScanWork {
+    ScanWork {
         space,
         start: Bytes::copy_from_slice(&keys.start),
         end: keys.end.as_ref().map(|end| Bytes::copy_from_slice(end)),
         order,
         after,
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
-    })
+    }
+}
+
+/// The key of the only document that a scan may find.
+fn only_key(scan: &Scan) -> Option<&Value> {
+    match (&scan.index, &scan.range.lower, &scan.range.upper) {
+        (None, Bound::Included(lower), Bound::Included(upper))
+            if lower == upper && !matches!(lower, Value::MinVal | Value::MaxVal) =>
+        {
+            Some(lower)
+        }
+        _ => None,
+    }
+}
+
+/// The primary keys of a scan.
+fn document_range(scan: &Scan) -> Result<Keys> {
+    for bound in [&scan.range.lower, &scan.range.upper] {
+        match bound {
+            Bound::Unbounded
+            | Bound::Included(Value::MinVal | Value::MaxVal)
+            | Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+            // In the words of RethinkDB if it can be none.
+            Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::primary_bound(value)?),
+        }
+    }
+    let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
+    let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
+    tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
+        .map_err(|error| Error::logic(error.to_string()))
+}
+
+/// The entries of an index that a scan is about.
+fn index_range(scan: &Scan) -> Result<SecondaryRange> {
+    for bound in [&scan.range.lower, &scan.range.upper] {
+        match bound {
+            Bound::Unbounded | Bound::Included(Value::MinVal | Value::MaxVal) => {}
+            Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+            Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::secondary_key(value)?),
+        }
+    }
+    let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
+    let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
+    let (lower, upper) = (lower.as_ref().map(Document::value), upper.as_ref().map(Document::value));
+    tessera_document::secondary_range(lower, upper).map_err(|error| Error::logic(error.to_string()))
 }
 
 fn full_name(database: &DatabaseInfo, name: &str) -> String {
@@ -546,9 +626,8 @@ impl Source for Tables {
     }
 
     fn get(&self, info: &TableInfo, key: &Value, reads: Reads) -> Result<Option<Value>> {
-        let key = key_of(key)?;
-        let found = self.read(&self.open(info)?, mode(reads), std::iter::once(key))?;
-        found.first().and_then(Option::as_ref).map(|document| decoded(Some(document))).transpose()
+        let found = self.document(&self.open(info)?, key, reads)?;
+        found.map(|document| decoded(Some(&document))).transpose()
     }
 
     fn scan(&self, env: &Env, info: &TableInfo, scan: &Scan) -> Result<Page> {
@@ -556,33 +635,42 @@ impl Source for Tables {
         if let Some(index) = &scan.index {
             return self.scan_index(env, info, &table, index, scan);
         }
-        if let (Bound::Included(lower), Bound::Included(upper)) = (&scan.range.lower, &scan.range.upper)
-            && lower == upper
-            && !matches!(lower, Value::MinVal | Value::MaxVal)
-        {
-            let rows = self.get(info, lower, scan.reads)?.into_iter().collect();
+        if let Some(key) = only_key(scan) {
+            let rows = self.document(&table, key, scan.reads)?.into_iter().map(row).collect();
             return Ok(Page { rows, next: None });
         }
-        for bound in [&scan.range.lower, &scan.range.upper] {
-            match bound {
-                Bound::Unbounded
-                | Bound::Included(Value::MinVal | Value::MaxVal)
-                | Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
-                // In the words of RethinkDB if it can be none.
-                Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::primary_bound(value)?),
-            }
-        }
-        let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
-        let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
-        let keys =
-            tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
-                .map_err(|error| Error::logic(error.to_string()))?;
+        let keys = document_range(scan)?;
         if scan.order == Order::Any {
             return self.scan_any(&table, &keys, scan);
         }
-        let (found, next) = self.scan_in_order(&table, Space::DOCUMENTS, &keys, scan, damaged)?;
-        let rows = found.iter().map(|(_, document)| decoded(Some(document))).collect::<Result<_>>()?;
-        Ok(Page { rows, next })
+        let (found, next) = self.scan_in_order(&table, Space::DOCUMENTS, &keys, info, scan)?;
+        Ok(Page { rows: found.into_iter().map(|(_, document)| row(document)).collect(), next })
+    }
+
+    fn evaluate(&self, env: &Env, info: &TableInfo, scan: &Scan, pipeline: &Arc<Pipeline>) -> Result<Evaluated> {
+        let table = &self.open(info)?;
+        if only_key(scan).is_some() {
+            return evaluate_page(env, pipeline, self.scan(env, info, scan)?);
+        }
+        let (space, keys) = match &scan.index {
+            None => (Space::DOCUMENTS, document_range(scan)?),
+            Some(name) => {
+                let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
+                let range = index_range(scan)?;
+                if range.has_doubts() {
+                    // The index's function decides here which documents belong to it.
+                    return evaluate_page(env, pipeline, self.scan(env, info, scan)?);
+                }
+                (Space(index.space), range.keys)
+            }
+        };
+        let keys = scan_work(space, &keys, key_order(scan.order), None, scan.limit);
+        let question = Question { table, info, scan, keys, pipeline };
+        if scan.order == Order::Any || pipeline.terminal.is_some() {
+            self.evaluate_in_any_order(env, &question)
+        } else {
+            self.evaluate_in_order(env, &question)
+        }
     }
 
     fn write(&self, env: &Env, info: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
@@ -668,7 +756,9 @@ impl Source for Tables {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
                     }
-                    Reply::Document(_) | Reply::Page(..) | Reply::NotBuilt | Reply::Synced => return Err(damaged()),
+                    Reply::Document(_) | Reply::Page(..) | Reply::Slice(_) | Reply::NotBuilt | Reply::Synced => {
+                        return Err(damaged());
+                    }
                 }
             }
             match written.iter().filter(|written| written.is_none()).count() {

@@ -4,6 +4,7 @@
 //! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from, and
 //! if the asking node knew which indexes the partition keeps. See docs/decisions/0039 and 0041.
 
+use crate::evaluation::{EvaluateWork, Slice};
 use crate::indexes::{IndexList, LIST_KEY, NewEntries, stamp_of};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use parking_lot::Mutex;
@@ -25,6 +26,7 @@ pub(crate) enum Work {
         key: Bytes,
     },
     Scan(ScanWork),
+    Evaluate(EvaluateWork),
     Write(WriteWork),
     /// Tell which indexes the partition keeps.
     List,
@@ -72,24 +74,25 @@ pub(crate) enum Reply {
     /// The partition does not have the index yet.
     NotBuilt,
     Synced,
+    Slice(Slice),
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_u32_le(u32::try_from(bytes.len()).expect("values are shorter than 4 GiB"));
     out.put_slice(bytes);
 }
 
-fn put_option(out: &mut Vec<u8>, bytes: Option<&Bytes>) {
+pub(crate) fn put_option(out: &mut Vec<u8>, bytes: Option<&Bytes>) {
     out.put_u8(u8::from(bytes.is_some()));
     bytes.inspect(|bytes| put(out, bytes));
 }
 
-fn take(input: &mut Bytes) -> Option<Bytes> {
+pub(crate) fn take(input: &mut Bytes) -> Option<Bytes> {
     let length = input.try_get_u32_le().ok()? as usize;
     (length <= input.len()).then(|| input.split_to(length))
 }
 
-fn take_option(input: &mut Bytes) -> Option<Option<Bytes>> {
+pub(crate) fn take_option(input: &mut Bytes) -> Option<Option<Bytes>> {
     if input.try_get_u8().ok()? == 0 { Some(None) } else { take(input).map(Some) }
 }
 
@@ -127,12 +130,8 @@ impl Work {
                 put(out, key);
             }
             Self::Scan(scan) => {
-                out.put_slice(&[1, u8::from(scan.order == Order::Descending)]);
-                out.put_u32_le(scan.space.0);
-                put(out, &scan.start);
-                put_option(out, scan.end.as_ref());
-                put_option(out, scan.after.as_ref());
-                out.put_u32_le(scan.limit);
+                out.put_u8(1);
+                scan.encode(out);
             }
             Self::Write(write) => {
                 out.put_slice(&[2, u8::from(write.is_soft), u8::from(write.is_hard)]);
@@ -143,20 +142,17 @@ impl Work {
             }
             Self::List => out.put_u8(3),
             Self::Sync => out.put_u8(4),
+            Self::Evaluate(evaluate) => {
+                out.put_u8(5);
+                evaluate.encode(out);
+            }
         }
     }
 
     pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
         Some(match input.try_get_u8().ok()? {
             0 => Self::Get { key: take(input)? },
-            1 => Self::Scan(ScanWork {
-                order: if input.try_get_u8().ok()? == 0 { Order::Ascending } else { Order::Descending },
-                space: Space(input.try_get_u32_le().ok()?),
-                start: take(input)?,
-                end: take_option(input)?,
-                after: take_option(input)?,
-                limit: input.try_get_u32_le().ok()?,
-            }),
+            1 => Self::Scan(ScanWork::decode(input)?),
             2 => {
                 let (is_soft, is_hard) = (input.try_get_u8().ok()? != 0, input.try_get_u8().ok()? != 0);
                 let (key, old, new) = (take(input)?, take_option(input)?, take_option(input)?);
@@ -164,6 +160,7 @@ impl Work {
             }
             3 => Self::List,
             4 => Self::Sync,
+            5 => Self::Evaluate(EvaluateWork::decode(input)?),
             _ => return None,
         })
     }
@@ -204,6 +201,10 @@ impl Reply {
             }
             Self::NotBuilt => out.put_u8(6),
             Self::Synced => out.put_u8(7),
+            Self::Slice(slice) => {
+                out.put_u8(8);
+                slice.encode(&mut out);
+            }
         }
         out.into()
     }
@@ -225,6 +226,7 @@ impl Reply {
             5 => Self::List(take(input)?),
             6 => Self::NotBuilt,
             7 => Self::Synced,
+            8 => Self::Slice(Slice::decode(input)?),
             _ => return None,
         })
     }
@@ -324,6 +326,26 @@ impl Operation for Mark {
 }
 
 impl ScanWork {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.order == Order::Descending));
+        out.put_u32_le(self.space.0);
+        put(out, &self.start);
+        put_option(out, self.end.as_ref());
+        put_option(out, self.after.as_ref());
+        out.put_u32_le(self.limit);
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        Some(Self {
+            order: if input.try_get_u8().ok()? == 0 { Order::Ascending } else { Order::Descending },
+            space: Space(input.try_get_u32_le().ok()?),
+            start: take(input)?,
+            end: take_option(input)?,
+            after: take_option(input)?,
+            limit: input.try_get_u32_le().ok()?,
+        })
+    }
+
     fn range(&self) -> KeyRange<'_> {
         let start = Bound::Included(&self.start[..]);
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -396,7 +418,7 @@ impl LoopRead {
             }
             Work::Scan(scan) if scan.space == Space::DOCUMENTS => scan.page_of_documents(transaction, LOOP_PAGE_BYTES),
             Work::Scan(scan) => scan.page_of_index(transaction, LOOP_PAGE_BYTES),
-            Work::Write(_) | Work::Sync => Err(RequestError::NotReady),
+            Work::Write(_) | Work::Sync | Work::Evaluate(_) => Err(RequestError::NotReady),
         }
     }
 }
@@ -488,6 +510,7 @@ impl Operation for Writes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::SliceEnd;
 
     #[test]
     fn work_and_replies_travel() {
@@ -504,6 +527,18 @@ mod tests {
             }),
             Work::List,
             Work::Sync,
+            Work::Evaluate(EvaluateWork {
+                scan: ScanWork {
+                    space: Space::DOCUMENTS,
+                    start: Bytes::new(),
+                    end: Some(key.clone()),
+                    order: Order::Ascending,
+                    after: None,
+                    limit: 3,
+                },
+                pipeline: key.clone(),
+                wants_keys: true,
+            }),
             Work::Write(WriteWork {
                 key: key.clone(),
                 old: None,
@@ -531,13 +566,19 @@ mod tests {
         let some = [
             Reply::Document(None),
             Reply::Document(Some(key.clone())),
-            Reply::Page(vec![row.clone(), row], true),
+            Reply::Page(vec![row.clone(), row.clone()], true),
             Reply::Written,
             Reply::Differs(Some(key)),
             Reply::Refused("reason".into()),
             Reply::List(Bytes::from_static(b"list")),
             Reply::NotBuilt,
             Reply::Synced,
+            Reply::Slice(Slice {
+                partial: row.0.clone(),
+                keys: vec![(row.0.clone(), 3)],
+                last: Some(row.1.clone()),
+                end: SliceEnd::Failed(row.1.clone(), row.0.clone()),
+            }),
         ];
         for reply in some {
             assert_eq!(Reply::decode(reply.encode()), Some(reply));

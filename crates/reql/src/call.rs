@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use tessera_document::Document;
+
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Function, Scope};
-use crate::plan::{self, CallNode, Grouping, Node};
+use crate::lazy::Lazy;
+use crate::plan::{self, CallNode, Grouping, Node, NodeKind};
 use crate::stream::Stream;
 use crate::term::code;
 use crate::val::{Groups, Kind, Shortcut, Val};
@@ -24,6 +27,8 @@ pub struct Call<'a> {
     /// The arguments, if `r.args` stands among them.
     spread: Option<Vec<Slot<'a>>>,
     first: Option<Val>,
+    /// The first argument, as long as it is a document that is still encoded.
+    pub document: Option<&'a Document>,
     /// Whether markers of `r.literal` may come out.
     pub literals: bool,
     /// Whether the term is called for an object inside of the sequence that it was given.
@@ -38,11 +43,19 @@ impl<'a> Call<'a> {
         scope: &'a Scope,
         literals: bool,
     ) -> Result<Val> {
-        let mut this = Self { node, call, scope, spread: None, first: None, literals, inside_sequence: false };
+        let mut this =
+            Self { node, call, scope, spread: None, first: None, document: None, literals, inside_sequence: false };
         this.spread_args(env)?;
         let definition = call.definition;
         if definition.grouping == Grouping::Ignored || this.count() == 0 {
             return (definition.evaluate)(&mut this, env);
+        }
+        if this.spread.is_none() {
+            // A document is no group, and may be all that the term wants to look at.
+            this.document = call.args.first().and_then(|first| scope.document(first));
+            if this.document.is_some() {
+                return (definition.evaluate)(&mut this, env);
+            }
         }
         let first = this.evaluate_slot(env, 0, literals || definition.literals)?;
         let groups = match first.kind {
@@ -65,12 +78,16 @@ impl<'a> Call<'a> {
     }
 
     /// Evaluates the term with `value` in the place of its first argument, as part of a sequence.
-    pub(crate) fn run_again(node: &Arc<Node>, env: &Env, scope: &Scope, value: Value) -> Result<Val> {
+    pub(crate) fn run_again(node: &Arc<Node>, env: &Env, scope: &Scope, row: &Lazy) -> Result<Val> {
         let Some(call) = node.call() else { return plan::evaluate(node, env, scope, false) };
         env.step()?;
-        let mut this = Call { node, call, scope, spread: None, first: None, literals: false, inside_sequence: true };
+        let (spread, literals, inside_sequence) = (None, false, true);
+        let mut this = Call { node, call, scope, spread, first: None, document: None, literals, inside_sequence };
         this.spread_args(env)?;
-        this.first = Some(Val::datum(node.frame, value));
+        match row {
+            Lazy::Value(value) => this.first = Some(Val::datum(node.frame, value.clone())),
+            Lazy::Document(document) => this.document = Some(document),
+        }
         (call.definition.evaluate)(&mut this, env).map_err(|error| error.at(node.frame))
     }
 
@@ -132,10 +149,13 @@ impl<'a> Call<'a> {
     }
 
     fn arg_unread_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
-        if at == 0
-            && let Some(first) = self.first.take()
-        {
-            return Ok(first);
+        if at == 0 {
+            if let Some(first) = self.first.take() {
+                return Ok(first);
+            }
+            if let (Some(document), true) = (self.document.take(), self.inside_sequence) {
+                return Ok(Val::datum(self.node.frame, crate::lazy::decode(document)?));
+            }
         }
         self.evaluate_slot(env, at, literals)
     }
@@ -188,6 +208,14 @@ impl<'a> Call<'a> {
                 Some(Slot::Node(node)) => node.deterministic,
                 _ => true,
             },
+        }
+    }
+
+    /// The value of an argument that is a literal.
+    pub fn constant(&self, at: usize) -> Option<&'a Value> {
+        match (&self.spread, self.call.args.get(at).map(|node| &node.kind)) {
+            (None, Some(NodeKind::Datum(value))) => Some(value),
+            _ => None,
         }
     }
 

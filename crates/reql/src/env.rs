@@ -20,6 +20,24 @@ pub const MAX_TEXT_BYTES: usize = 64 << 20;
 /// An option of the query may be a term that asks for another option, and so on; but not for itself.
 const MAX_OPEN_OPTIONS: usize = 4;
 
+/// Options of a query that no function heeds which could be carried out elsewhere.
+const STAYING_OPTIONS: &[&str] = &[
+    "array_limit",
+    "binary_format",
+    "db",
+    "durability",
+    "first_batch_scaledown_factor",
+    "group_format",
+    "max_batch_bytes",
+    "max_batch_rows",
+    "max_batch_seconds",
+    "min_batch_rows",
+    "noreply",
+    "profile",
+    "read_mode",
+    "time_format",
+];
+
 /// After this many steps a query looks whether it is to stop.
 const STEPS_PER_CHECK: u32 = 256;
 
@@ -49,6 +67,8 @@ pub struct Env {
     pub source: Arc<dyn Source>,
     pub array_limit: usize,
     pub now: Value,
+    /// Whether functions do the same elsewhere: they heed options of the query, which do not travel with them.
+    pub is_portable: bool,
     pacer: Arc<dyn Pacer>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
     steps: Cell<u32>,
@@ -62,6 +82,7 @@ impl Env {
             source,
             array_limit: DEFAULT_ARRAY_LIMIT,
             now,
+            is_portable: true,
             pacer,
             globals: Vec::new(),
             steps: Cell::new(0),
@@ -80,6 +101,7 @@ impl Env {
     /// # Errors
     /// If a limit is no number, or out of range.
     pub fn set_globals(&mut self, globals: Vec<(Arc<str>, Arc<Node>)>) -> Result<()> {
+        self.is_portable = globals.iter().all(|(name, _)| STAYING_OPTIONS.contains(&&**name));
         self.globals = globals;
         if let Some(limit) = self.global_optarg("array_limit")? {
             let limit = limit.as_integer()?;

@@ -1,6 +1,9 @@
 //! What can go wrong in a query: the classes, texts and places of RethinkDB's errors.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use tessera_document::Document;
 
 use crate::value::Value;
 
@@ -78,6 +81,19 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Internal,
+        Self::ResourceLimit,
+        Self::QueryLogic,
+        Self::NonExistence,
+        Self::OpFailed,
+        Self::OpIndeterminate,
+        Self::User,
+        Self::EmptyUser,
+        Self::Permission,
+        Self::Interrupted,
+    ];
+
     /// The number that the protocol has for this class.
     pub fn code(self) -> u32 {
         match self {
@@ -100,7 +116,10 @@ pub struct Error(Box<Fault>);
 #[derive(Debug, Clone)]
 struct Fault {
     kind: ErrorKind,
-    message: String,
+    message: OnceLock<String>,
+    /// The field that the object has not: the message, which shows the object, is made when somebody looks at it, since most errors
+    /// of this kind say only that a row is to be left out.
+    absent: Option<(Arc<str>, Document)>,
     frame: Option<FrameId>,
 }
 
@@ -108,7 +127,14 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Fault { kind, message: message.into(), frame: None }))
+        let message = OnceLock::from(message.into());
+        Self(Box::new(Fault { kind, message, absent: None, frame: None }))
+    }
+
+    /// That an object has no such field.
+    pub(crate) fn no_attribute(name: &Arc<str>, object: &Document) -> Self {
+        let absent = Some((name.clone(), object.clone()));
+        Self(Box::new(Fault { kind: ErrorKind::NonExistence, message: OnceLock::new(), absent, frame: None }))
     }
 
     pub fn logic(message: impl Into<String>) -> Self {
@@ -137,7 +163,12 @@ impl Error {
     }
 
     pub fn message(&self) -> &str {
-        &self.0.message
+        self.0.message.get_or_init(|| {
+            let Some((name, object)) = &self.0.absent else { return String::new() };
+            let shown = object.value().to_value().ok().and_then(|object| object.to_pretty_json().ok());
+            let name = crate::value::until_nul(name);
+            format!("No attribute `{name}` in object:\n{}", shown.unwrap_or_default())
+        })
     }
 
     pub fn frame(&self) -> Option<FrameId> {
@@ -160,7 +191,7 @@ impl Error {
 
     #[must_use]
     pub fn with_message(mut self, message: String) -> Self {
-        self.0.message = message;
+        self.0.message = OnceLock::from(message);
         self
     }
 
@@ -183,7 +214,7 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0.message)
+        formatter.write_str(self.message())
     }
 }
 

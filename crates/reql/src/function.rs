@@ -1,10 +1,13 @@
 //! Functions with the values of their variables, and calling them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use tessera_document::Document;
 
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
+use crate::lazy::{self, Lazy};
 use crate::plan::{self, Node, NodeKind, Template};
 use crate::term::code;
 use crate::terms;
@@ -18,39 +21,89 @@ pub struct Scope(Option<Arc<Binding>>);
 #[derive(Debug)]
 struct Binding {
     id: i64,
-    value: Value,
+    value: Bound,
     /// Whether `r.row` means this variable.
     implicit: bool,
     outer: Scope,
 }
 
+/// The value of a variable. A document is decoded once, when all of it is asked for.
+#[derive(Debug)]
+enum Bound {
+    Value(Value),
+    Document(Document, OnceLock<Value>),
+}
+
+impl Bound {
+    fn get(&self) -> Result<Value> {
+        match self {
+            Self::Value(value) => Ok(value.clone()),
+            Self::Document(document, decoded) => match decoded.get() {
+                Some(value) => Ok(value.clone()),
+                None => {
+                    let value = lazy::decode(document)?;
+                    Ok(decoded.get_or_init(|| value).clone())
+                }
+            },
+        }
+    }
+}
+
+impl From<&Lazy> for Bound {
+    fn from(row: &Lazy) -> Self {
+        match row {
+            Lazy::Value(value) => Self::Value(value.clone()),
+            Lazy::Document(document) => Self::Document(document.clone(), OnceLock::new()),
+        }
+    }
+}
+
 impl Scope {
-    fn with(&self, id: i64, value: Value, implicit: bool) -> Self {
+    fn with(&self, id: i64, value: Bound, implicit: bool) -> Self {
         Self(Some(Arc::new(Binding { id, value, implicit, outer: self.clone() })))
     }
 
     /// A scope with these variables, innermost first.
     pub(crate) fn of(bindings: Vec<(i64, Value, bool)>) -> Self {
-        let add = |scope: Self, (id, value, implicit)| scope.with(id, value, implicit);
+        let add = |scope: Self, (id, value, implicit)| scope.with(id, Bound::Value(value), implicit);
         bindings.into_iter().rev().fold(Self::default(), add)
     }
 
-    /// The numbers and values of the variables, and whether `r.row` means them, innermost first.
-    pub(crate) fn bindings(&self) -> impl Iterator<Item = (i64, &Value, bool)> {
-        let first = self.0.as_deref();
-        let all = std::iter::successors(first, |binding| binding.outer.0.as_deref());
-        all.map(|binding| (binding.id, &binding.value, binding.implicit))
+    fn all(&self) -> impl Iterator<Item = &Binding> {
+        std::iter::successors(self.0.as_deref(), |binding| binding.outer.0.as_deref())
+    }
+
+    /// The numbers of the variables, and whether `r.row` means them, innermost first.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (i64, bool)> {
+        self.all().map(|binding| (binding.id, binding.implicit))
+    }
+
+    /// The variables with their values, innermost first.
+    ///
+    /// # Errors
+    /// If a stored document is damaged.
+    pub(crate) fn bindings(&self) -> Result<Vec<(i64, Value, bool)>> {
+        self.all().map(|binding| Ok((binding.id, binding.value.get()?, binding.implicit))).collect()
     }
 
     fn find(&self, matches: impl Fn(&Binding) -> bool) -> Result<Value> {
-        let mut scope = self;
-        while let Some(binding) = &scope.0 {
-            if matches(binding) {
-                return Ok(binding.value.clone());
-            }
-            scope = &binding.outer;
+        match self.all().find(|binding| matches(binding)) {
+            Some(binding) => binding.value.get(),
+            None => Err(Error::new(crate::ErrorKind::Internal, "A variable has no value.")),
         }
-        Err(Error::new(crate::ErrorKind::Internal, "A variable has no value."))
+    }
+
+    /// The document that a node means, if it is a variable whose value is one that nobody has decoded yet.
+    pub(crate) fn document(&self, node: &Node) -> Option<&Document> {
+        let binding = match node.kind {
+            NodeKind::Variable(id) => self.all().find(|binding| binding.id == id),
+            NodeKind::ImplicitVariable => self.all().find(|binding| binding.implicit),
+            _ => None,
+        };
+        match &binding?.value {
+            Bound::Document(document, decoded) if decoded.get().is_none() => Some(document),
+            _ => None,
+        }
     }
 
     pub(crate) fn variable(&self, id: i64) -> Result<Value> {
@@ -102,6 +155,21 @@ impl Function {
         }
     }
 
+    /// Whether the function gives the same where the documents are, and may be sent there: it asks for no other data, and writes
+    /// none.
+    pub fn is_portable(&self) -> bool {
+        match &self.body {
+            Body::Query { template, .. } => template.body.deterministic,
+            // Rows stand in the place of the first argument.
+            Body::Again { node, .. } => node.call().is_some_and(|call| {
+                let rest = call.args.iter().skip(1).chain(call.optargs.iter().map(|(_, optarg)| optarg));
+                call.definition.deterministic && !call.has_spread && rest.into_iter().all(|part| part.deterministic)
+            }),
+            Body::OfField(_, function) => function.is_portable(),
+            _ => true,
+        }
+    }
+
     /// Whether a term of this kind stands in the function. `now` is the same all through a query, so that updates may use
     /// it, but a function that outlives the query must not.
     pub fn mentions(&self, code: i32) -> bool {
@@ -126,37 +194,77 @@ impl Function {
     /// # Errors
     /// What its body complains about, or that it takes another number of arguments.
     pub fn call(&self, env: &Env, args: &[Value], literals: bool) -> Result<Val> {
-        self.call_inside(env, args, literals).map_err(|error| error.at(self.frame))
-    }
-
-    fn call_inside(&self, env: &Env, args: &[Value], literals: bool) -> Result<Val> {
-        let first = || args.first().cloned().unwrap_or(Value::Null);
         match &self.body {
             Body::Query { template, scope } => {
-                let count = template.parameters.len();
-                if count != 0 && count != args.len() {
-                    return Err(Error::logic(format!(
-                        "Expected function with {} but found function with {}.",
-                        counted(args.len()),
-                        counted(count)
-                    )));
-                }
-                let implicit = template.binds_implicit();
-                let mut inner = scope.clone();
-                for (id, value) in template.parameters.iter().zip(args) {
-                    inner = inner.with(*id, value.clone(), implicit);
-                }
-                plan::evaluate(&template.body, env, &inner, literals)
+                let args = args.iter().map(|value| Bound::Value(value.clone()));
+                self.call_query(env, template, scope, args, literals)
             }
-            Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
-            Body::GetField(name) => terms::fields::get_field_of(env, self.frame, first(), name),
-            Body::Pluck(paths) => terms::fields::pluck_of(env, self.frame, &first(), paths),
-            Body::Equals(value) => Ok(Val::datum(self.frame, Value::Bool(first() == *value))),
+            _ => self.call_on(env, &Lazy::Value(args.first().cloned().unwrap_or(Value::Null)), literals),
+        }
+        .map_err(|error| error.at(self.frame))
+    }
+
+    /// Calls the function for a row.
+    ///
+    /// # Errors
+    /// As [`Function::call`].
+    pub fn call_row(&self, env: &Env, row: &Lazy) -> Result<Val> {
+        match &self.body {
+            Body::Query { template, scope } => {
+                self.call_query(env, template, scope, std::iter::once(Bound::from(row)), false)
+            }
+            _ => self.call_on(env, row, false),
+        }
+        .map_err(|error| error.at(self.frame))
+    }
+
+    fn call_query(
+        &self,
+        env: &Env,
+        template: &Template,
+        scope: &Scope,
+        args: impl ExactSizeIterator<Item = Bound>,
+        literals: bool,
+    ) -> Result<Val> {
+        let count = template.parameters.len();
+        if count != 0 && count != args.len() {
+            return Err(Error::logic(format!(
+                "Expected function with {} but found function with {}.",
+                counted(args.len()),
+                counted(count)
+            )));
+        }
+        let implicit = template.binds_implicit();
+        let mut inner = scope.clone();
+        for (id, value) in template.parameters.iter().zip(args) {
+            inner = inner.with(*id, value, implicit);
+        }
+        plan::evaluate(&template.body, env, &inner, literals)
+    }
+
+    /// Calls a function that is none of the query.
+    fn call_on(&self, env: &Env, row: &Lazy, literals: bool) -> Result<Val> {
+        match &self.body {
+            Body::GetField(name) => {
+                if let (Lazy::Document(document), Value::String(name)) = (row, name)
+                    && let Some(found) = lazy::field(document, name)
+                {
+                    return Ok(Val::datum(self.frame, found?));
+                }
+                terms::fields::get_field_of(env, self.frame, row.to_value()?, name)
+            }
             Body::OfField(name, function) => {
-                let field = first().get_field(name).unwrap_or(Value::Null);
-                function.call(env, &[field], literals)
+                let field = match row {
+                    Lazy::Document(document) => document.get_field(name).map(Lazy::Document),
+                    Lazy::Value(value) => value.get_field(name).map(Lazy::Value),
+                };
+                function.call_row(env, &field.unwrap_or(Lazy::Value(Value::Null)))
             }
-            Body::Again { node, scope } => Call::run_again(node, env, scope, first()),
+            Body::Again { node, scope } => Call::run_again(node, env, scope, row),
+            Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
+            Body::Pluck(paths) => terms::fields::pluck_of(env, self.frame, &row.to_value()?, paths),
+            Body::Equals(value) => Ok(Val::datum(self.frame, Value::Bool(row.to_value()? == *value))),
+            Body::Query { .. } => self.call(env, &[row.to_value()?], literals),
         }
     }
 
@@ -168,11 +276,19 @@ impl Function {
         self.call(env, std::slice::from_ref(argument), false)?.into_datum().map_err(|error| error.at(self.frame))
     }
 
+    /// As [`Function::value_of`], for a row.
+    ///
+    /// # Errors
+    /// As [`Function::call`].
+    pub fn value_of_row(&self, env: &Env, row: &Lazy) -> Result<Value> {
+        self.call_row(env, row)?.into_datum().map_err(|error| error.at(self.frame))
+    }
+
     /// Whether `filter` keeps a row. A row for which something is not there is kept if `default` says so.
     ///
     /// # Errors
     /// As [`Function::call`].
-    pub fn accepts(&self, env: &Env, row: &Value, default: Option<&Function>) -> Result<bool> {
+    pub fn accepts(&self, env: &Env, row: &Lazy, default: Option<&Function>) -> Result<bool> {
         let error = match self.predicate(env, row) {
             Err(error) if error.is_non_existence() => error,
             other => return other,
@@ -184,8 +300,8 @@ impl Function {
         }
     }
 
-    fn predicate(&self, env: &Env, row: &Value) -> Result<bool> {
-        let result = self.call(env, std::slice::from_ref(row), false)?.into_datum()?;
+    fn predicate(&self, env: &Env, row: &Lazy) -> Result<bool> {
+        let result = self.call_row(env, row)?.into_datum()?;
         let is_pattern = match &self.body {
             Body::Constant(_) => true,
             Body::Query { template, .. } => {
@@ -195,7 +311,14 @@ impl Function {
         };
         if is_pattern && result.is_object() {
             // A row that is no object is the fault of `filter`, not of the pattern.
-            return matches_pattern(&result, row).map_err(|error| match &self.body {
+            let in_place = match row {
+                Lazy::Document(document) => {
+                    result.to_object().and_then(|pattern| lazy::part(document, pattern.keys().map(|name| &**name)))
+                }
+                Lazy::Value(_) => None,
+            };
+            let row = in_place.map_or_else(|| row.to_value(), Ok)?;
+            return matches_pattern(&result, &row).map_err(|error| match &self.body {
                 Body::Query { template, .. } => error.at(template.frame),
                 _ => error,
             });

@@ -15,8 +15,10 @@ mod function;
 mod index;
 mod json;
 mod key;
+mod lazy;
 mod memory;
 mod plan;
+mod point;
 mod query;
 mod selection;
 mod source;
@@ -38,11 +40,14 @@ pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
 pub use json::{Json, JsonError, parse as parse_json};
 pub use key::{MAX_PRIMARY_KEY_BYTES, primary_bound, primary_key, secondary_key};
+pub use lazy::Lazy;
 pub use memory::MemorySource;
-pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer};
+pub use point::Point;
+pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer, write_row};
 pub use source::{
-    Change, Conflict, DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode,
-    Scan, Source, TableInfo, TableOptions, Write, Written,
+    Change, Conflict, DatabaseInfo, Durability, Evaluated, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position,
+    ReadMode, Scan, Source, TableInfo, TableOptions, Write, Written, evaluate_page,
 };
+pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;

@@ -10,6 +10,7 @@ use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Function, Scope};
+use crate::lazy;
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
 use crate::terms;
 use crate::val::Val;
@@ -137,6 +138,8 @@ pub struct CallNode {
     pub args: Vec<Arc<Node>>,
     pub optargs: Vec<(Arc<str>, Arc<Node>)>,
     pub has_spread: bool,
+    /// How many of the first rows of the result somebody looks at, if that is known.
+    pub first_rows: Option<usize>,
 }
 
 /// A function of a query before its variables have values.
@@ -189,9 +192,24 @@ pub fn evaluate(node: &Arc<Node>, env: &Env, scope: &Scope, literals: bool) -> R
         NodeKind::Function(template) => {
             Ok(Val::function(node.frame, Arc::new(Function::new(template.clone(), scope.clone()))))
         }
-        NodeKind::Call(call) => Call::run(node, call, env, scope, literals),
+        NodeKind::Call(call) => match field_in_place(node.code, call, scope) {
+            Some(found) => found.map(|value| Val::datum(node.frame, value)),
+            None => Call::run(node, call, env, scope, literals),
+        },
     };
     result.map_err(|error| error.at(node.frame))
+}
+
+/// What a term gives that asks a variable for a field by its name, if the variable is a document that is still encoded: the most
+/// frequent of all terms where documents are looked through.
+fn field_in_place(code: i32, call: &CallNode, scope: &Scope) -> Option<Result<Value>> {
+    let [of, name] = &call.args[..] else { return None };
+    match &name.kind {
+        NodeKind::Datum(Value::String(name)) if matches!(code, code::BRACKET | code::GET_FIELD) => {
+            lazy::field(scope.document(of)?, name)
+        }
+        _ => None,
+    }
 }
 
 /// Makes the plan of a term tree.
@@ -207,8 +225,8 @@ pub fn compile(term: &Term) -> Result<Arc<Node>> {
 /// # Errors
 /// As [`compile`].
 pub(crate) fn compile_within(term: &Term, scope: &Scope) -> Result<Arc<Node>> {
-    let variables = scope.bindings().map(|(id, ..)| id).collect();
-    let implicit_depth = scope.bindings().filter(|(_, _, implicit)| *implicit).count();
+    let variables = scope.variables().map(|(id, _)| id).collect();
+    let implicit_depth = scope.variables().filter(|(_, implicit)| *implicit).count();
     Compiler { variables, implicit_depth, dummies: -1, rewrites: 0, depth: 0 }.node(term)
 }
 
@@ -278,7 +296,8 @@ impl Compiler {
         if is_object && !term.args.is_empty() {
             return Err(Error::logic("MAKE_OBJ term must not have any args."));
         }
-        let args = term.args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>>>()?;
+        let mut args = term.args.iter().map(|arg| self.node(arg)).collect::<Result<Vec<_>>>()?;
+        note_first_rows(term.code, &mut args);
         let has_spread = term.args.iter().any(|arg| arg.code == code::ARGS);
         if !has_spread {
             definition.arity.check(args.len())?;
@@ -297,7 +316,7 @@ impl Compiler {
         let deterministic = (definition.deterministic || (term.code == code::UUID && !args.is_empty()))
             && args.iter().all(|arg| arg.deterministic)
             && optargs.iter().all(|(_, optarg)| optarg.deterministic);
-        let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread });
+        let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread, first_rows: None });
         Ok(Arc::new(Node { code: term.code, frame: term.frame, kind, deterministic }))
     }
 
@@ -346,6 +365,23 @@ impl Compiler {
         self.implicit_depth -= usize::from(binds_implicit);
         self.variables.truncate(outer);
         Ok(Template { frame: term.frame, parameters, body: body? })
+    }
+}
+
+/// Tells a term that sorts how many rows the term around it takes.
+fn note_first_rows(code: i32, args: &mut [Arc<Node>]) {
+    let [sequence, count] = args else { return };
+    let NodeKind::Datum(Value::Number(count)) = &count.kind else { return };
+    let count = count.as_integer().and_then(|count| usize::try_from(count).ok());
+    let rows = match code {
+        code::LIMIT => count,
+        code::NTH | code::BRACKET => count.and_then(|at| at.checked_add(1)),
+        _ => return,
+    };
+    if sequence.code == code::ORDER_BY
+        && let Some(NodeKind::Call(call)) = Arc::get_mut(sequence).map(|node| &mut node.kind)
+    {
+        call.first_rows = rows;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::env::{Env, Pacer};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
 use crate::function::Scope;
 use crate::json::{self, Json};
+use crate::lazy::Lazy;
 use crate::plan::{self, Node};
 use crate::source::Source;
 use crate::stream::Stream;
@@ -205,6 +206,14 @@ impl Request {
 }
 
 impl Query {
+    pub(crate) fn term(&self) -> &Json {
+        &self.term
+    }
+
+    pub(crate) fn options(&self) -> &[(Arc<str>, Json)] {
+        &self.optargs
+    }
+
     /// An option that must be known before the query runs, such as `noreply`.
     pub fn flag(&self, name: &str) -> bool {
         let value = self.optargs.iter().find(|(optarg, _)| &**optarg == name).map(|(_, value)| value);
@@ -403,7 +412,22 @@ pub fn write_answer(value: &Value, out: &mut Vec<u8>) -> Result<(), Failure> {
         }
         other => other.write_json(out),
     };
-    written.map_err(|error| Failure::new(Stage::Run, &Error::from(error), &Frames::default()))
+    written.map_err(|error| unwritable(error.into()))
+}
+
+/// Appends a row of an answer as JSON.
+///
+/// # Errors
+/// As [`write_answer`].
+pub fn write_row(row: &Lazy, out: &mut Vec<u8>) -> Result<(), Failure> {
+    match row {
+        Lazy::Value(value) => write_answer(value, out),
+        Lazy::Document(document) => document.value().write_json(out).map_err(|error| unwritable(error.into())),
+    }
+}
+
+fn unwritable(error: Error) -> Failure {
+    Failure::new(Stage::Run, &error, &Frames::default())
 }
 
 impl Cursor {
@@ -416,8 +440,8 @@ impl Cursor {
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.
-    pub fn next(&mut self, limit: usize) -> Result<Vec<Value>, Failure> {
-        let rows = self.stream.next_batch(&self.env, limit).at(FrameId::ROOT);
+    pub fn next(&mut self, limit: usize) -> Result<Vec<Lazy>, Failure> {
+        let rows = self.stream.next_rows(&self.env, limit).at(FrameId::ROOT);
         rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames))
     }
 }

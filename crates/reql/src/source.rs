@@ -12,6 +12,8 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
+use crate::lazy::Lazy;
+use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _, until_nul};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +150,15 @@ pub struct Scan {
 /// Documents of a scan.
 #[derive(Debug)]
 pub struct Page {
-    pub rows: Vec<Value>,
+    pub rows: Vec<Lazy>,
+    /// Where the next page begins, unless this was the last one.
+    pub next: Option<Position>,
+}
+
+/// What a pipeline has made of the documents of a page.
+#[derive(Debug)]
+pub struct Evaluated {
+    pub partial: Partial,
     /// Where the next page begins, unless this was the last one.
     pub next: Option<Position>,
 }
@@ -279,6 +289,16 @@ fn check_stored(value: &Value) -> Result<()> {
     }
 }
 
+/// What a pipeline makes of a page, evaluated here.
+///
+/// # Errors
+/// What the pipeline complains about.
+pub fn evaluate_page(env: &Env, pipeline: &Arc<Pipeline>, page: Page) -> Result<Evaluated> {
+    let mut run = pipeline.run();
+    page.rows.into_iter().try_for_each(|row| run.add(env, row))?;
+    Ok(Evaluated { partial: run.finish(), next: page.next })
+}
+
 /// Where data is. All names have been checked for their characters.
 pub trait Source: Send + Sync {
     /// # Errors
@@ -361,6 +381,16 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If a bound can be no key, the index is not there, or the source cannot tell.
     fn scan(&self, env: &Env, table: &TableInfo, scan: &Scan) -> Result<Page>;
+    /// What a pipeline makes of a page of documents. A source that knows how has it done where the documents are; then pages are
+    /// as long as it thinks best, but one whose pipeline has no terminal ends soon after there are as many rows as the scan's
+    /// limit says.
+    ///
+    /// # Errors
+    /// As [`Source::scan`], and what the pipeline complains about.
+    fn evaluate(&self, env: &Env, table: &TableInfo, scan: &Scan, pipeline: &Arc<Pipeline>) -> Result<Evaluated> {
+        evaluate_page(env, pipeline, self.scan(env, table, scan)?)
+    }
+
     /// Carries out writes, each one atomically, in any order; answers them in the order given.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ pub mod code {
     pub const EQ: i32 = 17;
     pub const GT: i32 = 21;
     pub const SLICE: i32 = 30;
+    pub const GET_FIELD: i32 = 31;
     pub const HAS_FIELDS: i32 = 32;
     pub const PLUCK: i32 = 33;
     pub const MERGE: i32 = 35;
@@ -30,6 +31,7 @@ pub mod code {
     pub const ORDER_BY: i32 = 41;
     pub const COUNT: i32 = 43;
     pub const UNION: i32 = 44;
+    pub const NTH: i32 = 45;
     pub const INNER_JOIN: i32 = 48;
     pub const OUTER_JOIN: i32 = 49;
     pub const EQ_JOIN: i32 = 50;
@@ -42,6 +44,7 @@ pub mod code {
     pub const BRANCH: i32 = 65;
     pub const FUNC: i32 = 69;
     pub const SKIP: i32 = 70;
+    pub const LIMIT: i32 = 71;
     pub const ASC: i32 = 73;
     pub const DESC: i32 = 74;
     pub const CONTAINS: i32 = 93;
@@ -51,6 +54,7 @@ pub mod code {
     pub const GROUP: i32 = 144;
     pub const ARGS: i32 = 154;
     pub const UUID: i32 = 169;
+    pub const BRACKET: i32 = 170;
     pub const NOT: i32 = 23;
 }
 

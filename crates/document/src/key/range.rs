@@ -58,6 +58,11 @@ pub struct SecondaryRange {
 }
 
 impl SecondaryRange {
+    /// Whether there may be doubtful entries in it.
+    pub fn has_doubts(&self) -> bool {
+        self.cut_left.is_some() || self.cut_right.is_some()
+    }
+
     /// Whether the entry, which lies in `keys`, may belong to a value outside of the bounds, so that the document decides.
     pub fn is_doubtful(&self, entry: &EntryKey<'_>) -> bool {
         let is_bound = |cut: &Option<Vec<u8>>| cut.as_deref() == Some(entry.secondary);

@@ -2,14 +2,25 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on is to fail")]
 
+mod cut;
 mod player;
 
 use std::path::Path;
 
+use player::{MemoryPlayer, Tables};
 use tessera_oracle::Expected;
 
 #[test]
 fn answers_are_those_of_rethinkdb() {
-    let expected = Expected::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory"));
-    expected.check(vec![player::MemoryPlayer::new(), player::MemoryPlayer::new()]);
+    expected().check(vec![MemoryPlayer::new(Tables::Whole), MemoryPlayer::new(Tables::Whole)]);
+}
+
+/// In parts, rows that are evaluated one after the other agree with RethinkDB where batches do not.
+#[test]
+fn answers_are_those_of_rethinkdb_from_the_parts_of_tables() {
+    expected().or_better().check(vec![MemoryPlayer::new(Tables::Cut), MemoryPlayer::new(Tables::Cut)]);
+}
+
+fn expected() -> Expected {
+    Expected::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/memory"))
 }

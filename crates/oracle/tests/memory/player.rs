@@ -3,13 +3,25 @@
 use std::sync::Arc;
 
 use tessera_reql::{
-    Answer, ErrorKind, Failure, Json, MemorySource, Request, Source as _, Stage, Step, Stop, write_answer,
+    Answer, ErrorKind, Failure, Json, MemorySource, Request, Source, Stage, Step, Stop, write_answer, write_row,
 };
 
 use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Player, parse_json, text, write};
 
+use crate::cut::CutSource;
+
+/// What tables are like.
+#[derive(Clone, Copy)]
+pub enum Tables {
+    /// One piece, whose documents the evaluator gets.
+    Whole,
+    /// Parts that evaluate what they can.
+    Cut,
+}
+
 pub struct MemoryPlayer {
-    source: Arc<MemorySource>,
+    tables: Tables,
+    source: Arc<dyn Source>,
     /// Queries so far: each one has a time of its own, however fast they run.
     queries: std::cell::Cell<u32>,
 }
@@ -24,7 +36,7 @@ fn object(fields: Vec<(&str, Json)>) -> Json {
 
 impl Player for MemoryPlayer {
     fn begin(&mut self) {
-        *self = Self::new();
+        *self = Self::new(self.tables);
     }
 
     fn play(&mut self, step: &Json) -> Option<Json> {
@@ -41,10 +53,14 @@ impl Player for MemoryPlayer {
 }
 
 impl MemoryPlayer {
-    pub fn new() -> Self {
+    pub fn new(tables: Tables) -> Self {
         let source = Arc::new(MemorySource::new("oracle"));
         source.create_database("test").unwrap();
-        Self { source, queries: std::cell::Cell::default() }
+        let source: Arc<dyn Source> = match tables {
+            Tables::Whole => source,
+            Tables::Cut => Arc::new(CutSource(source)),
+        };
+        Self { tables, source, queries: std::cell::Cell::default() }
     }
 
     fn answer(&self, query: &str) -> Result<Json, Failure> {
@@ -55,10 +71,11 @@ impl MemoryPlayer {
         let now = now + f64::from(self.queries.get()) / 1000.0;
         let now = tessera_document::Time::new(now, tessera_document::Timezone::UTC).unwrap();
         let prepared = query.prepare(now.into())?;
+        let read = |text: &[u8]| parse_json(std::str::from_utf8(text).unwrap(), JSON_DEPTH).unwrap();
         let to_json = |value: &tessera_document::Value| -> Result<Json, Failure> {
             let mut out = Vec::new();
             write_answer(value, &mut out)?;
-            Ok(parse_json(std::str::from_utf8(&out).unwrap(), JSON_DEPTH).unwrap())
+            Ok(read(&out))
         };
         let (kind, rows) = match prepared.run(self.source.clone(), Arc::new(Stop::default()))? {
             Answer::Value(value) => ("SUCCESS_ATOM", vec![to_json(&value)?]),
@@ -70,7 +87,9 @@ impl MemoryPlayer {
                         break ("SUCCESS_SEQUENCE", rows);
                     }
                     for row in &batch {
-                        rows.push(to_json(row)?);
+                        let mut out = Vec::new();
+                        write_row(row, &mut out)?;
+                        rows.push(read(&out));
                     }
                     if rows.len() > ENDLESS_ROWS {
                         rows.truncate(ENDLESS_SHOWN);

@@ -7,6 +7,7 @@ use crate::env::Env;
 use crate::error::Result;
 use crate::index;
 use crate::key;
+use crate::lazy::Lazy;
 use crate::source::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
 use crate::value::Value;
 
@@ -100,7 +101,7 @@ impl TableData {
         let descending = scan.order == Order::Descending;
         let (mut rows, mut last) = (Vec::new(), None);
         let mut take = |entry: Entry, row: &Value| {
-            rows.push(row.clone());
+            rows.push(Lazy::Value(row.clone()));
             let is_full = rows.len() == limit;
             if is_full {
                 last = Some(position(&entry));

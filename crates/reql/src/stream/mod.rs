@@ -3,22 +3,30 @@
 //! A stream is where its rows come from ([`Rows`]) and what is done to each of them ([`Operation`]), which is data: it
 //! can be carried out in the loop here or where the rows are. Rows are in groups once a `group` is among the operations.
 
+mod accumulator;
+mod bytes;
 mod operation;
+mod pipeline;
 mod rows;
+mod table_rows;
 mod terminal;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+pub use accumulator::{Accumulator, sort_key};
 pub use operation::{Grouped, Operation};
+pub use pipeline::{Partial, Pipeline, Run};
 pub use rows::{
-    ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, LazyRows, MapRows, OffsetRows, RangeRows,
-    SliceRows, TableRows, UnionRows,
+    ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows,
+    SliceRows, UnionRows,
 };
-pub use terminal::{Accumulator, Terminal};
+pub use table_rows::TableRows;
+pub use terminal::{OrderKey, Terminal};
 
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
+use crate::lazy::{self, Lazy};
 use crate::val::{Groups, Kind, Val};
 use crate::value::{Array, Value};
 
@@ -31,7 +39,12 @@ pub trait Rows: Send {
     ///
     /// # Errors
     /// If rows cannot be computed or read.
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>>;
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>>;
+
+    /// The rows as documents of a table, if they are: what is done to these can be done where they are.
+    fn as_table(&mut self) -> Option<&mut TableRows> {
+        None
+    }
 
     /// Whether the rows are an array in disguise, which answers and types show.
     fn is_array(&self) -> bool {
@@ -48,7 +61,7 @@ pub struct Stream {
     rows: Box<dyn Rows>,
     operations: Vec<Operation>,
     /// Rows that are ready, of an operation that made more than were asked for.
-    ready: VecDeque<Value>,
+    ready: VecDeque<Lazy>,
     is_grouped: bool,
 }
 
@@ -61,8 +74,8 @@ impl Stream {
         Self::new(frame, Box::new(ArrayRows::new(items)))
     }
 
-    pub fn of_items(frame: FrameId, items: Vec<Value>) -> Self {
-        Self::new(frame, Box::new(LazyRows::new(items)))
+    pub fn of_rows(frame: FrameId, rows: Vec<Lazy>) -> Self {
+        Self::new(frame, Box::new(ReadyRows::new(rows)))
     }
 
     /// Does something to each row from here on.
@@ -85,8 +98,13 @@ impl Stream {
         self.is_grouped
     }
 
-    fn raw(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn raw(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         env.step()?;
+        if env.is_portable
+            && let Some(table) = self.rows.as_table()
+        {
+            table.take_operations(&mut self.operations);
+        }
         self.rows.next(env, limit)
     }
 
@@ -95,13 +113,21 @@ impl Stream {
     /// # Errors
     /// If rows cannot be read, or an operation complains.
     pub fn next_batch(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+        lazy::values(self.next_rows(env, limit)?)
+    }
+
+    /// As [`Stream::next_batch`], without decoding what is still encoded.
+    ///
+    /// # Errors
+    /// As [`Stream::next_batch`].
+    pub fn next_rows(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         if self.is_grouped {
             let message = "Cannot treat the output of `group` as a stream (did you mean to `ungroup`?).";
             return Err(Error::logic(message).at(self.frame));
         }
         while self.ready.is_empty() {
             let rows = self.raw(env, limit)?;
-            if rows.is_empty() {
+            if rows.is_empty() || self.operations.is_empty() {
                 return Ok(rows);
             }
             let mut grouped = Grouped::from([(None, rows)]);
@@ -128,10 +154,10 @@ impl Stream {
     /// As [`Stream::next_batch`].
     pub fn next(&mut self, env: &Env) -> Result<Option<Value>> {
         if self.ready.is_empty() {
-            let batch = self.next_batch(env, BATCH_ROWS)?;
+            let batch = self.next_rows(env, BATCH_ROWS)?;
             self.ready.extend(batch);
         }
-        Ok(self.ready.pop_front())
+        self.ready.pop_front().map(Lazy::into_value).transpose()
     }
 
     /// One row of which the one at position `last` is the last that is asked for; -1 means that all are.
@@ -176,45 +202,79 @@ impl Stream {
     /// As [`Stream::collect`].
     pub fn into_groups(mut self, env: &Env) -> Result<Groups> {
         self.check_finite()?;
-        let (mut groups, mut size) = (BTreeMap::<Value, Vec<Value>>::new(), 0);
-        self.for_each_batch(env, |grouped| {
-            for (group, rows) in grouped {
-                size += rows.len();
-                if size > env.array_limit {
-                    return Err(Error::limit(format!(
-                        "Grouped data over size limit `{}`.  Try putting a reduction (like `.reduce` or `.count`) on \
-                         the end.",
-                        env.array_limit
-                    ))
-                    .at(FrameId::ROOT));
-                }
-                groups.entry(group.unwrap_or(Value::Null)).or_default().extend(rows);
+        let collected = self.fold(env, FrameId::ROOT, &Arc::new(Terminal::Collect), |so_far| {
+            if so_far.row_count() <= env.array_limit {
+                return Ok(());
             }
-            Ok(())
+            let message = format!(
+                "Grouped data over size limit `{}`.  Try putting a reduction (like `.reduce` or `.count`) on the end.",
+                env.array_limit
+            );
+            Err(Error::limit(message).at(FrameId::ROOT))
         })?;
         let mut out = Groups::default();
-        for (group, rows) in groups {
-            out.insert(group, Value::array(rows)?);
+        for (group, accumulator) in collected {
+            out.insert(group.unwrap_or(Value::Null), accumulator.finish()?);
         }
         Ok(out)
     }
 
-    fn for_each_batch(&mut self, env: &Env, mut each: impl FnMut(Grouped) -> Result<()>) -> Result<()> {
-        if !self.ready.is_empty() {
-            let rows = std::mem::take(&mut self.ready).into();
-            each(Grouped::from([(None, rows)]))?;
-        }
-        loop {
-            let rows = self.raw(env, BATCH_ROWS)?;
-            if rows.is_empty() {
-                return Ok(());
+    /// What a terminal has come to after all rows, by group. `check` sees what there is after each batch.
+    fn fold(
+        &mut self,
+        env: &Env,
+        frame: FrameId,
+        terminal: &Arc<Terminal>,
+        check: impl Fn(&Partial) -> Result<()>,
+    ) -> Result<BTreeMap<Option<Value>, Accumulator>> {
+        let pipeline =
+            Arc::new(Pipeline { operations: self.operations.clone(), terminal: Some((terminal.clone(), frame)) });
+        let mut all = pipeline.nothing();
+        if env.is_portable
+            && self.ready.is_empty()
+            && let Some(table) = self.rows.as_table()
+            && table.can_end_there(&pipeline)
+        {
+            table.end_there(env, &pipeline, &mut all, check)?;
+        } else {
+            let mut first = std::mem::take(&mut self.ready);
+            let without_operations = Arc::new(Pipeline { operations: Vec::new(), ..Pipeline::clone(&pipeline) });
+            if !first.is_empty() {
+                let mut run = without_operations.run();
+                first.drain(..).try_for_each(|row| run.add(env, row))?;
+                all = run.finish();
             }
-            let mut grouped = Grouped::from([(None, rows)]);
-            for operation in &self.operations {
-                operation.apply(env, &mut grouped)?;
+            loop {
+                let rows = self.raw(env, BATCH_ROWS)?;
+                if rows.is_empty() {
+                    break;
+                }
+                let mut grouped = Grouped::from([(None, rows)]);
+                for operation in &self.operations {
+                    operation.apply(env, &mut grouped)?;
+                }
+                all.add_batch(env, &pipeline, grouped)?;
+                check(&all)?;
             }
-            each(grouped)?;
         }
+        match all {
+            Partial::Groups(groups) => Ok(groups),
+            Partial::Rows(_) => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// The rows that a terminal keeps, of a stream that is not in groups.
+    ///
+    /// # Errors
+    /// As [`Stream::aggregate`].
+    pub fn gather(mut self, env: &Env, frame: FrameId, terminal: Terminal) -> Result<Vec<Lazy>> {
+        self.check_finite()?;
+        if self.is_grouped {
+            // Says that groups are no rows.
+            return self.next_rows(env, 1);
+        }
+        let mut all = self.fold(env, frame, &Arc::new(terminal), |_| Ok(()))?;
+        Ok(all.remove(&None).map_or_else(Vec::new, Accumulator::into_rows))
     }
 
     /// What a terminal makes of all rows: a value, or one for each group.
@@ -224,23 +284,7 @@ impl Stream {
     pub fn aggregate(mut self, env: &Env, frame: FrameId, terminal: &Arc<Terminal>) -> Result<Val> {
         let own = self.frame;
         self.check_finite()?;
-        let mut accumulators = BTreeMap::<Option<Value>, Accumulator>::new();
-        self.for_each_batch(env, |grouped| {
-            for (group, rows) in grouped {
-                let is_new = !accumulators.contains_key(&group);
-                let accumulator = accumulators.entry(group.clone()).or_insert_with(|| terminal.accumulator(frame));
-                let mut took_some = false;
-                for row in rows {
-                    took_some |= accumulator.add(env, row)?;
-                }
-                if is_new && !took_some && group.is_some() {
-                    accumulators.remove(&group);
-                } else if accumulators.len() > env.array_limit {
-                    return Err(Error::limit(format!("Too many groups (> {}).", env.array_limit)));
-                }
-            }
-            Ok(())
-        })?;
+        let mut accumulators = self.fold(env, frame, terminal, |_| Ok(()))?;
         if !self.is_grouped {
             let accumulator = accumulators.remove(&None).unwrap_or_else(|| terminal.accumulator(frame));
             return Ok(Val::datum(own, accumulator.finish()?));

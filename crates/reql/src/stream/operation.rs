@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
 use crate::function::Function;
-use crate::val::Kind;
+use crate::lazy::Lazy;
+use crate::val::Val;
 use crate::value::{Value, ValueExt as _};
 
 /// Rows by group; `None` where there are no groups.
-pub type Grouped = BTreeMap<Option<Value>, Vec<Value>>;
+pub type Grouped = BTreeMap<Option<Value>, Vec<Lazy>>;
 
 #[derive(Debug, Clone)]
 pub enum Operation {
@@ -30,56 +31,114 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Does it to a batch of rows.
+    ///
     /// # Errors
     /// What a function complains about.
     pub fn apply(&self, env: &Env, groups: &mut Grouped) -> Result<()> {
-        if let Self::Group { frame, functions, multi } = self {
-            let rows: Vec<Value> = std::mem::take(groups).into_values().flatten().collect();
-            return group(env, rows, functions, *multi, groups).at(*frame);
+        if let Self::Group { frame, .. } = self {
+            for row in std::mem::take(groups).into_values().flatten() {
+                for key in self.groups_of(env, &row)? {
+                    groups.entry(Some(key)).or_default().push(row.clone());
+                }
+                check_groups(env, groups.len()).at(*frame)?;
+            }
+            return Ok(());
         }
         for rows in groups.values_mut() {
-            *rows = self.apply_to_rows(env, std::mem::take(rows))?;
+            let mut out = Vec::with_capacity(rows.len());
+            for row in std::mem::take(rows) {
+                self.apply_to_row(env, row, &mut |row| {
+                    out.push(row);
+                    Ok(())
+                })?;
+                if let Self::ConcatMap(function, _) = self
+                    && out.len() > env.array_limit
+                {
+                    env.check_array(out.len()).at(function.frame)?;
+                }
+            }
+            *rows = out;
         }
         groups.retain(|_, rows| !rows.is_empty());
         Ok(())
     }
 
-    fn apply_to_rows(&self, env: &Env, rows: Vec<Value>) -> Result<Vec<Value>> {
-        let mut out = Vec::with_capacity(rows.len());
-        for row in rows {
-            match self {
-                Self::Map(function) => out.push(function.value_of(env, &row)?),
-                Self::Filter(function, default) => {
-                    if function.accepts(env, &row, default.as_deref())? {
-                        out.push(row);
-                    }
+    /// Does it to a row, and hands on what becomes of it. A group is no concern of this: see [`Operation::groups_of`].
+    ///
+    /// # Errors
+    /// What a function complains about, and whoever takes the rows.
+    pub fn apply_to_row(&self, env: &Env, row: Lazy, take: &mut dyn FnMut(Lazy) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Map(function) => take(function.value_of_row(env, &row)?.into()),
+            Self::Filter(function, default) => {
+                if function.accepts(env, &row, default.as_deref())? {
+                    take(row)?;
                 }
-                Self::ConcatMap(function, frame) => {
-                    let result = function.call(env, &[row], false)?;
-                    let mut stream = result.into_stream(env).at(*frame)?;
-                    stream.check_finite()?;
-                    loop {
-                        let batch = stream.next_batch(env, super::BATCH_ROWS)?;
-                        if batch.is_empty() {
-                            break;
-                        }
-                        out.extend(batch);
-                        if out.len() > env.array_limit {
-                            env.check_array(out.len()).at(function.frame)?;
-                        }
-                    }
-                }
-                Self::MapPresent(function) => match function.value_of(env, &row) {
-                    Ok(value) => out.push(value),
-                    Err(error) if error.is_non_existence() => {}
-                    Err(error) => return Err(error),
-                },
-                Self::Zip(frame) => out.push(zip(&row).at(*frame)?),
-                Self::Group { .. } => {}
+                Ok(())
             }
+            Self::ConcatMap(function, frame) => {
+                let mut stream = function.call_row(env, &row)?.into_stream(env).at(*frame)?;
+                stream.check_finite()?;
+                let mut count = 0;
+                loop {
+                    let batch = stream.next_rows(env, super::BATCH_ROWS)?;
+                    if batch.is_empty() {
+                        return Ok(());
+                    }
+                    count += batch.len();
+                    if count > env.array_limit {
+                        env.check_array(count).at(function.frame)?;
+                    }
+                    batch.into_iter().try_for_each(&mut *take)?;
+                }
+            }
+            Self::MapPresent(function) => match function.value_of_row(env, &row) {
+                Ok(value) => take(value.into()),
+                Err(error) if error.is_non_existence() => Ok(()),
+                Err(error) => Err(error),
+            },
+            Self::Zip(frame) => take(zip(&row.into_value()?).at(*frame)?.into()),
+            Self::Group { .. } => take(row),
         }
-        Ok(out)
     }
+
+    /// The groups that a row belongs to, if this makes groups.
+    ///
+    /// # Errors
+    /// What a function complains about.
+    pub fn groups_of(&self, env: &Env, row: &Lazy) -> Result<Vec<Value>> {
+        let Self::Group { frame, functions, multi } = self else { return Ok(Vec::new()) };
+        let key = |function: &Arc<Function>| match function.call_row(env, row).and_then(Val::into_datum) {
+            Err(error) if error.is_non_existence() => Ok(Value::Null),
+            key => key,
+        };
+        if let ([function], false) = (&functions[..], multi) {
+            return Ok(vec![key(function).at(*frame)?]);
+        }
+        let keys = functions.iter().map(key).collect::<Result<Vec<_>>>().at(*frame)?;
+        if *multi { combinations(&keys, functions.len()) } else { env.array(keys).map(|key| vec![key]) }.at(*frame)
+    }
+
+    /// The functions that are called for rows.
+    pub fn functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        let (one, more): (Vec<&Arc<Function>>, &[Arc<Function>]) = match self {
+            Self::Map(function) | Self::ConcatMap(function, _) | Self::MapPresent(function) => (vec![function], &[]),
+            Self::Filter(function, default) => (std::iter::once(function).chain(default).collect(), &[]),
+            Self::Group { functions, .. } => (Vec::new(), functions),
+            Self::Zip(_) => (Vec::new(), &[]),
+        };
+        one.into_iter().chain(more)
+    }
+}
+
+/// # Errors
+/// If there are more groups than a query may have.
+pub fn check_groups(env: &Env, count: usize) -> Result<()> {
+    if count <= env.array_limit {
+        return Ok(());
+    }
+    Err(Error::limit(format!("Too many groups (> {}).", env.array_limit)).at(FrameId::ROOT))
 }
 
 fn zip(row: &Value) -> Result<Value> {
@@ -90,35 +149,6 @@ fn zip(row: &Value) -> Result<Value> {
         Some(right) => Ok(left.merge(&right)?),
         None => Ok(left),
     }
-}
-
-fn group(env: &Env, rows: Vec<Value>, functions: &[Arc<Function>], multi: bool, out: &mut Grouped) -> Result<()> {
-    for row in rows {
-        let mut keys = Vec::with_capacity(functions.len());
-        for function in functions {
-            let key = match function.call(env, std::slice::from_ref(&row), false).and_then(|value| match value.kind {
-                Kind::Datum(value) => Ok(value),
-                _ => value.into_datum(),
-            }) {
-                Ok(key) => key,
-                Err(error) if error.is_non_existence() => Value::Null,
-                Err(error) => return Err(error),
-            };
-            keys.push(key);
-        }
-        if multi {
-            for key in combinations(&keys, functions.len())? {
-                out.entry(Some(key)).or_default().push(row.clone());
-            }
-        } else {
-            let key = if let [key] = &keys[..] { key.clone() } else { env.array(keys)? };
-            out.entry(Some(key)).or_default().push(row);
-        }
-        if out.len() > env.array_limit {
-            return Err(Error::limit(format!("Too many groups (> {}).", env.array_limit)).at(FrameId::ROOT));
-        }
-    }
-    Ok(())
 }
 
 /// The groups of a row whose group keys are arrays of keys: all combinations of one element of each.

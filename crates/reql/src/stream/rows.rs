@@ -7,6 +7,7 @@ use super::{BATCH_ROWS, Rows, Stream};
 use crate::env::Env;
 use crate::error::{At as _, Error, Result};
 use crate::function::Function;
+use crate::lazy::{self, Lazy};
 use crate::selection::Table;
 use crate::source::{KeyRange, Order, Scan};
 use crate::value::{self, Array, Value, ValueExt as _};
@@ -24,9 +25,9 @@ impl ArrayRows {
 }
 
 impl Rows for ArrayRows {
-    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let end = (self.at + limit).min(self.items.len());
-        let rows = self.items[self.at..end].to_vec();
+        let rows = self.items[self.at..end].iter().cloned().map(Lazy::Value).collect();
         self.at = end;
         Ok(rows)
     }
@@ -37,16 +38,16 @@ impl Rows for ArrayRows {
 }
 
 /// Rows that are there, but not as an array.
-pub struct LazyRows(VecDeque<Value>);
+pub struct ReadyRows(VecDeque<Lazy>);
 
-impl LazyRows {
-    pub fn new(rows: Vec<Value>) -> Self {
+impl ReadyRows {
+    pub fn new(rows: Vec<Lazy>) -> Self {
         Self(rows.into())
     }
 }
 
-impl Rows for LazyRows {
-    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Value>> {
+impl Rows for ReadyRows {
+    fn next(&mut self, _env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let count = self.0.len().min(limit);
         Ok(self.0.drain(..count).collect())
     }
@@ -57,7 +58,7 @@ type MakeRows = dyn FnOnce(&Env) -> Result<Vec<Value>> + Send;
 /// Rows that are made all at once, when the first one is asked for.
 pub struct DeferredRows {
     make: Option<Box<MakeRows>>,
-    ready: VecDeque<Value>,
+    ready: VecDeque<Lazy>,
 }
 
 impl DeferredRows {
@@ -67,9 +68,9 @@ impl DeferredRows {
 }
 
 impl Rows for DeferredRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         if let Some(make) = self.make.take() {
-            self.ready = make(env)?.into();
+            self.ready = make(env)?.into_iter().map(Lazy::Value).collect();
         }
         let count = self.ready.len().min(limit);
         Ok(self.ready.drain(..count).collect())
@@ -83,13 +84,13 @@ pub struct RangeRows {
 }
 
 impl Rows for RangeRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let until = self.at.saturating_add(limit as i64);
         let until = self.end.map_or(until, |end| until.min(end));
         let mut rows = Vec::new();
         while self.at < until {
             env.step()?;
-            rows.push(value::number(self.at as f64)?);
+            rows.push(value::number(self.at as f64)?.into());
             self.at += 1;
         }
         Ok(rows)
@@ -97,46 +98,6 @@ impl Rows for RangeRows {
 
     fn is_infinite(&self) -> bool {
         self.end.is_none()
-    }
-}
-
-/// Documents of a table, scan after scan; each one as often as its scan says.
-pub struct TableRows {
-    table: Arc<Table>,
-    scans: VecDeque<(Scan, usize)>,
-}
-
-impl TableRows {
-    pub fn new(table: Arc<Table>, scans: Vec<(Scan, usize)>) -> Self {
-        Self { table, scans: scans.into() }
-    }
-
-    pub fn nothing(table: Arc<Table>) -> Self {
-        Self { table, scans: VecDeque::new() }
-    }
-}
-
-impl Rows for TableRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
-        while let Some((scan, times)) = self.scans.front_mut() {
-            scan.limit = limit.div_ceil(*times);
-            let page = env.source.scan(env, &self.table.info, scan)?;
-            let times = *times;
-            match page.next {
-                Some(position) => scan.after = Some(position),
-                None => {
-                    self.scans.pop_front();
-                }
-            }
-            if !page.rows.is_empty() {
-                return Ok(if times == 1 {
-                    page.rows
-                } else {
-                    page.rows.into_iter().flat_map(|row| std::iter::repeat_n(row, times)).collect()
-                });
-            }
-        }
-        Ok(Vec::new())
     }
 }
 
@@ -155,9 +116,9 @@ impl SliceRows {
 }
 
 impl Rows for SliceRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.at < self.from {
-            let skipped = self.inner.next_batch(env, (self.from - self.at).min(BATCH_ROWS as u64) as usize)?;
+            let skipped = self.inner.next_rows(env, (self.from - self.at).min(BATCH_ROWS as u64) as usize)?;
             if skipped.is_empty() {
                 return Ok(skipped);
             }
@@ -167,7 +128,7 @@ impl Rows for SliceRows {
         if wanted == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.inner.next_batch(env, wanted)?;
+        let rows = self.inner.next_rows(env, wanted)?;
         self.at += rows.len() as u64;
         Ok(rows)
     }
@@ -186,10 +147,10 @@ pub struct UnionRows {
     streams: VecDeque<Stream>,
     /// How to compare two rows, if the streams are merged.
     order: Option<Box<RowOrder>>,
-    heads: Vec<Option<Value>>,
+    heads: Vec<Option<Lazy>>,
 }
 
-type RowOrder = dyn Fn(&Env, &Value, &Value) -> Result<std::cmp::Ordering> + Send;
+type RowOrder = dyn Fn(&Env, &Lazy, &Lazy) -> Result<std::cmp::Ordering> + Send;
 
 impl UnionRows {
     pub fn new(streams: Vec<Stream>) -> Self {
@@ -200,11 +161,11 @@ impl UnionRows {
         Self { streams: streams.into(), order: Some(order), heads: Vec::new() }
     }
 
-    fn next_merged(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next_merged(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let Some(order) = &self.order else { return Ok(Vec::new()) };
         if self.heads.is_empty() {
             for stream in &mut self.streams {
-                self.heads.push(stream.next(env)?);
+                self.heads.push(stream.next(env)?.map(Lazy::Value));
             }
         }
         let mut rows = Vec::new();
@@ -221,7 +182,7 @@ impl UnionRows {
                 }
             }
             let Some(best) = best else { break };
-            let next = self.streams[best].next(env)?;
+            let next = self.streams[best].next(env)?.map(Lazy::Value);
             rows.extend(std::mem::replace(&mut self.heads[best], next));
         }
         Ok(rows)
@@ -229,12 +190,12 @@ impl UnionRows {
 }
 
 impl Rows for UnionRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         if self.order.is_some() {
             return self.next_merged(env, limit);
         }
         while let Some(stream) = self.streams.front_mut() {
-            let rows = stream.next_batch(env, limit)?;
+            let rows = stream.next_rows(env, limit)?;
             if !rows.is_empty() {
                 return Ok(rows);
             }
@@ -265,7 +226,7 @@ impl MapRows {
 }
 
 impl Rows for MapRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let mut rows = Vec::new();
         while rows.len() < limit {
             let mut args = Vec::with_capacity(self.streams.len());
@@ -275,7 +236,7 @@ impl Rows for MapRows {
                     None => return Ok(rows),
                 }
             }
-            rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?);
+            rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?.into());
             if self.streams.is_empty() {
                 env.step()?;
             }
@@ -306,12 +267,12 @@ impl OffsetRows {
 }
 
 impl Rows for OffsetRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let mut rows = Vec::new();
         while rows.len() < limit {
             let Some(row) = self.inner.next(env)? else { break };
-            if self.function.accepts(env, &row, None)? {
-                rows.push(value::integer(self.at));
+            if self.function.accepts(env, &Lazy::Value(row), None)? {
+                rows.push(value::integer(self.at).into());
             }
             self.at += 1;
         }
@@ -352,7 +313,7 @@ impl EqualityJoinRows {
         let mut rows = Vec::new();
         loop {
             let page = env.source.scan(env, &self.table.info, &scan)?;
-            rows.extend(page.rows);
+            rows.extend(lazy::values(page.rows)?);
             match page.next {
                 None => return Ok(rows),
                 next => scan.after = next,
@@ -370,7 +331,7 @@ impl Rows for EqualityJoinRows {
         self.left.is_infinite()
     }
 
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.ready.len() < limit {
             let Some(row) = self.left.next(env)? else { break };
             if row.is_null() {
@@ -387,7 +348,7 @@ impl Rows for EqualityJoinRows {
             }
         }
         let count = self.ready.len().min(limit);
-        Ok(self.ready.drain(..count).collect())
+        Ok(self.ready.drain(..count).map(Lazy::Value).collect())
     }
 }
 
@@ -425,7 +386,7 @@ impl FoldRows {
 }
 
 impl Rows for FoldRows {
-    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Value>> {
+    fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.ready.len() < limit && !self.is_done {
             let Some(row) = self.inner.next(env)? else {
                 self.is_done = true;
@@ -443,7 +404,7 @@ impl Rows for FoldRows {
             self.steps.accumulator = new;
         }
         let count = self.ready.len().min(limit);
-        Ok(self.ready.drain(..count).collect())
+        Ok(self.ready.drain(..count).map(Lazy::Value).collect())
     }
 
     fn is_array(&self) -> bool {

@@ -11,10 +11,12 @@ pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::lazy::Lazy;
 use crate::source::{
-    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, Source, TableInfo, TableOptions,
-    Write, Written,
+    DatabaseInfo, Durability, Evaluated, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, Source, TableInfo,
+    TableOptions, Write, Written, evaluate_page,
 };
+use crate::stream::Pipeline;
 use crate::uuid;
 use crate::value::Value;
 
@@ -234,7 +236,14 @@ impl Source for WithSystemTables {
         if scan.order == Order::Descending {
             rows.reverse();
         }
-        Ok(Page { rows, next: None })
+        Ok(Page { rows: rows.into_iter().map(Lazy::Value).collect(), next: None })
+    }
+
+    fn evaluate(&self, env: &Env, table: &TableInfo, scan: &Scan, pipeline: &Arc<Pipeline>) -> Result<Evaluated> {
+        match table.is_system() {
+            true => evaluate_page(env, pipeline, self.scan(env, table, scan)?),
+            false => self.0.evaluate(env, table, scan, pipeline),
+        }
     }
 
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {

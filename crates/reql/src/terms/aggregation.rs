@@ -42,6 +42,7 @@ fn count(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             Some(object) if object.to_object().is_some() => {
                 return call.value(value::integer(object.to_object().map_or(0, |object| object.len())));
             }
+            Some(Value::Array(items)) => return Ok(Val::datum(value.frame, value::integer(items.len()))),
             _ => {}
         }
         let stream = value.into_stream(env)?;

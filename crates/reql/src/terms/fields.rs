@@ -6,6 +6,7 @@ use super::paths::Path;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
+use crate::lazy;
 use crate::plan::{Definition, Grouping};
 use crate::stream::Operation;
 use crate::term::code;
@@ -15,8 +16,8 @@ use crate::value::{ObjectBuilder, Value, ValueExt as _};
 const INSIDE: &[&str] = &["_NO_RECURSE_"];
 
 pub const TERMS: &[Definition] = &[
-    Definition::new(31, 2, 2, get_field).grouping(Grouping::Stream).optargs(INSIDE),
-    Definition::new(170, 2, 2, bracket).grouping(Grouping::Stream).optargs(INSIDE),
+    Definition::new(code::GET_FIELD, 2, 2, get_field).grouping(Grouping::Stream).optargs(INSIDE),
+    Definition::new(code::BRACKET, 2, 2, bracket).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::variadic(code::HAS_FIELDS, 1, has_fields).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::variadic(code::PLUCK, 1, pluck).grouping(Grouping::Stream).optargs(INSIDE),
     Definition::variadic(34, 1, without).grouping(Grouping::Stream).optargs(INSIDE),
@@ -61,7 +62,30 @@ fn subject(
     Err(first.typed_error(format!("Cannot perform {name} on a non-object non-sequence `{shown}`.")))
 }
 
+/// What the term gives if it asks a document, which is still encoded, for a field.
+fn field_in_place(call: &Call<'_>) -> Option<Result<Value>> {
+    match (call.document, call.constant(1)) {
+        (Some(document), Some(Value::String(name))) => lazy::field(document, name),
+        _ => None,
+    }
+}
+
+/// Of a document that is still encoded the part that the paths name, if these are literals, instead of the argument.
+fn part_or_first(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let paths: Option<Vec<Value>> = (1..call.count()).map(|at| call.constant(at).cloned()).collect();
+    if let (Some(document), Some(paths)) = (call.document, paths)
+        && let Ok(path) = Path::new(&Value::array(paths)?)
+        && let Some(part) = lazy::part(document, path.names().into_iter())
+    {
+        return call.value(part);
+    }
+    call.arg(env, 0)
+}
+
 fn get_field(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    if let Some(found) = field_in_place(call) {
+        return call.value(found?);
+    }
     let first = call.arg(env, 0)?;
     match subject(call, env, "get_field", first, Operation::MapPresent)? {
         Subject::Done(result) => Ok(result),
@@ -119,6 +143,9 @@ pub fn pluck_of(env: &Env, frame: FrameId, value: &Value, paths: &Value) -> Resu
 }
 
 fn bracket(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    if let Some(found) = field_in_place(call) {
+        return call.value(found?);
+    }
     let first = call.arg(env, 0)?;
     let second = call.arg(env, 1)?;
     match second.as_datum()? {
@@ -156,7 +183,7 @@ fn path(call: &mut Call<'_>, env: &Env) -> Result<Path> {
 }
 
 fn has_fields(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let first = call.arg(env, 0)?;
+    let first = part_or_first(call, env)?;
     match subject(call, env, "has_fields", first, |function| Operation::Filter(function, None))? {
         Subject::Done(result) => Ok(result),
         Subject::Object(object) => {
@@ -167,7 +194,7 @@ fn has_fields(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn pluck(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let first = call.arg(env, 0)?;
+    let first = part_or_first(call, env)?;
     match subject(call, env, "pluck", first, Operation::Map)? {
         Subject::Done(result) => Ok(result),
         Subject::Object(object) => {

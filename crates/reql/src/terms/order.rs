@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::slices::sequence_like;
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, Result};
-use crate::function::Function;
+use crate::error::{Error, FrameId, Result};
+use crate::lazy::{self, Lazy};
 use crate::plan::Definition;
 use crate::source::Order;
-use crate::stream::{DeferredRows, Stream};
+use crate::stream::{DeferredRows, OrderKey, Stream, Terminal, sort_key};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value};
@@ -23,29 +23,21 @@ pub const TERMS: &[Definition] = &[
     Definition::new(42, 1, 1, distinct).optargs(&["index"]),
 ];
 
-/// Keys to sort by, the first one first; true for descending.
-pub type Orders = Vec<(bool, Arc<Function>)>;
+/// Keys to sort by, the first one first.
+pub type Orders = Vec<OrderKey>;
 
 /// Compares two rows by what the functions make of them. What is not there comes before what is.
 ///
 /// # Errors
 /// What the functions complain about.
-pub fn compare(env: &Env, orders: &[(bool, Arc<Function>)], left: &Value, right: &Value) -> Result<Ordering> {
+pub fn compare(env: &Env, orders: &[OrderKey], left: &Lazy, right: &Lazy) -> Result<Ordering> {
     for (descending, function) in orders {
-        let ordering = key(env, function, left)?.cmp(&key(env, function, right)?);
+        let ordering = sort_key(env, function, left)?.cmp(&sort_key(env, function, right)?);
         if ordering.is_ne() {
             return Ok(if *descending { ordering.reverse() } else { ordering });
         }
     }
     Ok(Ordering::Equal)
-}
-
-fn key(env: &Env, function: &Function, row: &Value) -> Result<Option<Value>> {
-    match function.call(env, std::slice::from_ref(row), false).and_then(Val::into_datum) {
-        Ok(key) => Ok(Some(key)),
-        Err(error) if error.is_non_existence() => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn order_by(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -111,41 +103,24 @@ fn sort(
     stream: Stream,
     orders: &Orders,
 ) -> Result<Val> {
-    let rows = sort_rows(env, stream.collect(env)?, orders)?;
+    let sort = Terminal::Sort(orders.clone(), call.call.first_rows);
+    let rows = lazy::values(stream.gather(env, call.frame(), sort)?)?;
     let stream = Stream::of_array(call.frame(), value::Array::new(rows)?);
     sequence_like(call, env, table, stream)
 }
 
-/// Sorts rows; keys are computed once for each row.
-fn sort_rows(env: &Env, rows: Vec<Value>, orders: &[(bool, Arc<Function>)]) -> Result<Vec<Value>> {
-    let mut keyed = Vec::with_capacity(rows.len());
-    let mut rows = rows;
-    if rows.len() < 2 {
-        // Nothing is compared, so the functions are not called.
-        return Ok(rows);
-    }
-    // The library that RethinkDB sorts with looks at the second row first, which errors show.
-    rows.swap(0, 1);
+/// Sorts rows that are all there.
+fn sort_rows(env: &Env, rows: Vec<Value>, frame: FrameId, orders: &Orders) -> Result<Vec<Value>> {
+    let mut sorted = Arc::new(Terminal::Sort(orders.clone(), None)).accumulator(frame);
     for row in rows {
-        let keys = orders.iter().map(|(_, function)| key(env, function, &row)).collect::<Result<Vec<_>>>()?;
-        keyed.push((keys, row));
+        sorted.add(env, Lazy::Value(row))?;
     }
-    keyed.swap(0, 1);
-    keyed.sort_by(|(left, _), (right, _)| {
-        for ((descending, _), (left, right)) in orders.iter().zip(left.iter().zip(right)) {
-            let ordering = left.cmp(right);
-            if ordering.is_ne() {
-                return if *descending { ordering.reverse() } else { ordering };
-            }
-        }
-        Ordering::Equal
-    });
-    Ok(keyed.into_iter().map(|(_, row)| row).collect())
+    lazy::values(sorted.into_rows())
 }
 
 /// Sorts by an index and, among rows of the same key there, by more. Only rows of the same key are compared.
 fn sort_within(call: &Call<'_>, slice: crate::selection::TableSlice, orders: Orders) -> Val {
-    let table = slice.table.clone();
+    let (table, frame) = (slice.table.clone(), call.frame());
     let rows = DeferredRows::new(move |env| {
         let mut keyed = super::selection::index_keys(env, &slice)?;
         if slice.order == Order::Descending {
@@ -159,7 +134,7 @@ fn sort_within(call: &Call<'_>, slice: crate::selection::TableSlice, orders: Ord
                 continue;
             }
             let run = std::mem::take(&mut same);
-            sorted.extend(if run.len() == 1 { run } else { sort_rows(env, run, &orders)? });
+            sorted.extend(if run.len() == 1 { run } else { sort_rows(env, run, frame, &orders)? });
         }
         Ok(sorted)
     });
@@ -190,16 +165,9 @@ fn distinct(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return Ok(call.result(Kind::Stream(Stream::new(call.frame(), Box::new(rows)))));
     }
     let is_table = matches!(sequence.kind, Kind::Table(_));
-    let mut stream = sequence.into_stream(env)?;
-    stream.check_finite()?;
-    let mut seen = BTreeSet::new();
-    while let Some(row) = stream.next(env)? {
-        seen.insert(row);
-        env.check_array(seen.len())?;
-    }
-    let rows: Vec<Value> = seen.into_iter().collect();
+    let rows = sequence.into_stream(env)?.gather(env, call.frame(), Terminal::Distinct)?;
     if is_table {
-        return Ok(call.result(Kind::Stream(Stream::of_items(call.frame(), rows))));
+        return Ok(call.result(Kind::Stream(Stream::of_rows(call.frame(), rows))));
     }
-    call.value(env.array(rows)?)
+    call.value(env.array(lazy::values(rows)?)?)
 }

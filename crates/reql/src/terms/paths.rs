@@ -50,6 +50,15 @@ impl Path {
         Ok(path)
     }
 
+    /// The fields of an object that the path looks at.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Field(name) => vec![name],
+            Self::All(paths) => paths.iter().flat_map(Self::names).collect(),
+            Self::Below(paths) => paths.iter().map(|(name, _)| &**name).collect(),
+        }
+    }
+
     /// The object with only the fields that the path names.
     ///
     /// # Errors

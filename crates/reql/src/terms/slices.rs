@@ -11,9 +11,9 @@ use crate::val::{Kind, Val};
 use crate::value::Value;
 
 pub const TERMS: &[Definition] = &[
-    Definition::new(45, 2, 2, nth),
+    Definition::new(code::NTH, 2, 2, nth),
     Definition::new(code::SLICE, 2, 3, slice).optargs(&["left_bound", "right_bound"]),
-    Definition::new(71, 2, 2, limit),
+    Definition::new(code::LIMIT, 2, 2, limit),
 ];
 
 fn nth(call: &mut Call<'_>, env: &Env) -> Result<Val> {

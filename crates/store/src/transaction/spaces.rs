@@ -17,6 +17,46 @@ pub struct SpaceScan {
     pub is_cut: bool,
 }
 
+/// Copies of keys and values, which share a few allocations: most pages are looked through and forgotten.
+#[derive(Default)]
+struct Gathered {
+    records: Vec<(Bytes, Bytes)>,
+    chunk: Vec<u8>,
+    /// Where the values of the chunk begin, and where they end.
+    places: Vec<(usize, usize)>,
+}
+
+impl Gathered {
+    /// Bytes that share an allocation. One record that is kept keeps as many.
+    const CHUNK_BYTES: usize = 64 << 10;
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let size = key.len() + value.len();
+        if self.chunk.len() + size > self.chunk.capacity() {
+            self.close_chunk();
+            self.chunk.reserve(if self.records.is_empty() { size } else { size.max(Self::CHUNK_BYTES) });
+        }
+        self.chunk.extend_from_slice(key);
+        let middle = self.chunk.len();
+        self.chunk.extend_from_slice(value);
+        self.places.push((middle, self.chunk.len()));
+    }
+
+    fn close_chunk(&mut self) {
+        let chunk = Bytes::from(std::mem::take(&mut self.chunk));
+        let mut start = 0;
+        for (middle, end) in self.places.drain(..) {
+            self.records.push((chunk.slice(start..middle), chunk.slice(middle..end)));
+            start = end;
+        }
+    }
+
+    fn finish(mut self) -> Vec<(Bytes, Bytes)> {
+        self.close_chunk();
+        self.records
+    }
+}
+
 impl Transaction<'_> {
     /// The value of a key of a space.
     ///
@@ -60,16 +100,17 @@ impl Transaction<'_> {
         order: Order,
         mut limit: PageLimit,
     ) -> Result<SpaceScan, RequestError> {
-        let mut scan = SpaceScan::default();
+        let (mut gathered, mut is_cut) = (Gathered::default(), false);
         let mut is_full = false;
         // Returns whether more is wanted.
         let mut show = |key: &[u8], value: Option<&[u8]>| {
             let Some(value) = value else { return true };
             if is_full {
-                scan.is_cut = true;
+                is_cut = true;
                 return false;
             }
-            scan.records.push((Bytes::copy_from_slice(key), self.found_in(value)));
+            self.found.bytes.update(|found| found + value.len());
+            gathered.push(key, value);
             is_full = !limit.take_bytes(key.len() + value.len());
             true
         };
@@ -100,7 +141,7 @@ impl Transaction<'_> {
         while goes_on && let Some((key, change)) = ahead.next() {
             goes_on = show(key, change);
         }
-        Ok(scan)
+        Ok(SpaceScan { records: gathered.finish(), is_cut })
     }
 
     /// Puts a record into a space.

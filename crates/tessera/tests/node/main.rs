@@ -15,6 +15,7 @@ mod reql;
 mod reql_drivers;
 mod reql_indexes;
 mod reql_oracle;
+mod reql_pushdown;
 mod reql_tables;
 mod reql_users;
 mod resp_client;

@@ -87,6 +87,31 @@ impl Client {
     }
 }
 
+/// A query whose answer nobody waits for.
+pub(crate) struct Background(Client);
+
+impl Client {
+    /// Sends a query and leaves it running.
+    pub(crate) fn run_in_background(mut self, term: &Value) -> Background {
+        self.token += 1;
+        self.send(self.token, &json!([1, term, {}]).to_string());
+        Background(self)
+    }
+}
+
+impl Background {
+    /// Stops the query, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let Client { token, .. } = self.0;
+        self.0.send(token, "[3]");
+        // Both the query and the wish are answered.
+        for _ in 0..2 {
+            let (answered, answer) = self.0.receive();
+            assert_eq!((answered, &answer["t"]), (token, &json!(2)), "{answer}");
+        }
+    }
+}
+
 pub(crate) fn table(name: &str) -> Value {
     json!([15, [name]])
 }

@@ -1,0 +1,290 @@
+//! Pipelines of queries, carried out where the documents are: a slice of a partition's documents at a time.
+//!
+//! A slice ends when it has taken long enough, or has made enough, and says after which document the next one begins. So whoever
+//! leads the partition then can go on, nothing is held between two slices, and queries take turns. A document whose functions take
+//! very long is left to the node that was asked, which knows whether its query is still wanted.
+
+use crate::server::Shared;
+use crate::source::Tables;
+use crate::work::{self, Reply, ScanWork, put, put_option, take, take_option};
+use bytes::{Buf as _, BufMut as _, Bytes};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tessera_document::Document;
+use tessera_reql::{Env, Error, ErrorKind, Lazy, Pacer, Partial, Pipeline, Run};
+use tessera_store::Table;
+use tessera_types::{ReadMode, RequestError};
+
+/// How long a slice is evaluated.
+const SLICE: Duration = Duration::from_millis(50);
+/// How long the functions for one document may take here.
+const SLOW: Duration = Duration::from_secs(1);
+/// Bytes of a partial result, about.
+const PARTIAL_BYTES: usize = 1 << 20;
+/// Documents that are read in one go.
+const PAGE_DOCUMENTS: usize = 256;
+const LEAST_PAGE_DOCUMENTS: usize = 16;
+/// The clock is looked at after so many documents at most.
+const DOCUMENTS_PER_LOOK: u32 = 64;
+/// Documents that take less than this together are more than one to a look at the clock.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// Which documents, and what is to be made of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EvaluateWork {
+    /// Its limit is for the rows that are made, if these are not brought to a value.
+    pub(crate) scan: ScanWork,
+    pub(crate) pipeline: Bytes,
+    /// Whether the rows are to be merged in the order of the keys.
+    pub(crate) wants_keys: bool,
+}
+
+/// What was made of a slice.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slice {
+    pub(crate) partial: Bytes,
+    /// The keys of documents, with the number of rows that were made of each, if the keys are wanted.
+    pub(crate) keys: Vec<(Bytes, u32)>,
+    /// The last document of the slice; none if there is no document in it.
+    pub(crate) last: Option<Bytes>,
+    pub(crate) end: SliceEnd,
+}
+
+/// Why a slice has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum SliceEnd {
+    /// There are no more documents.
+    All,
+    /// It was time for others.
+    Turn,
+    /// The functions for the next document, which has this key, take too long.
+    Slow(Bytes),
+    /// The pipeline complained about the next document: its key, and the error as bytes.
+    Failed(Bytes, Bytes),
+}
+
+impl EvaluateWork {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.scan.encode(out);
+        put(out, &self.pipeline);
+        out.put_u8(u8::from(self.wants_keys));
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        let scan = ScanWork::decode(input)?;
+        Some(Self { scan, pipeline: take(input)?, wants_keys: input.try_get_u8().ok()? != 0 })
+    }
+}
+
+impl Slice {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match &self.end {
+            SliceEnd::All => out.put_u8(0),
+            SliceEnd::Turn => out.put_u8(1),
+            SliceEnd::Slow(next) => {
+                out.put_u8(2);
+                put(out, next);
+            }
+            SliceEnd::Failed(next, error) => {
+                out.put_u8(3);
+                put(out, next);
+                put(out, error);
+            }
+        }
+        put(out, &self.partial);
+        put_option(out, self.last.as_ref());
+        out.put_u32_le(u32::try_from(self.keys.len()).expect("a slice has few documents"));
+        for (key, rows) in &self.keys {
+            put(out, key);
+            out.put_u32_le(*rows);
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        let end = match input.try_get_u8().ok()? {
+            0 => SliceEnd::All,
+            1 => SliceEnd::Turn,
+            2 => SliceEnd::Slow(take(input)?),
+            3 => SliceEnd::Failed(take(input)?, take(input)?),
+            _ => return None,
+        };
+        let (partial, last) = (take(input)?, take_option(input)?);
+        let count = input.try_get_u32_le().ok()?;
+        let keys = (0..count).map(|_| Some((take(input)?, input.try_get_u32_le().ok()?))).collect::<Option<_>>()?;
+        Some(Self { partial, keys, last, end })
+    }
+}
+
+/// Lets the functions for a document run for a while.
+struct Patience {
+    until: Instant,
+    shared: Arc<Shared>,
+}
+
+impl Pacer for Patience {
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.until && !self.shared.is_stopping()
+    }
+}
+
+/// Evaluates a slice. Blocks.
+pub(crate) fn evaluate(
+    shared: &Arc<Shared>,
+    table: &Table,
+    partition: u32,
+    reads: ReadMode,
+    evaluate: &EvaluateWork,
+) -> Result<Reply, RequestError> {
+    let page = |scan: &ScanWork| work::scan(&shared.store, table, partition, reads, scan);
+    slice(shared, evaluate, page)
+}
+
+/// Evaluates the documents of a page that was read before, and no more.
+pub(crate) fn evaluate_page(
+    shared: &Arc<Shared>,
+    evaluate: &EvaluateWork,
+    page: &Reply,
+) -> Result<Reply, RequestError> {
+    slice(shared, evaluate, |scan| match page {
+        // It was all that this slice is to have.
+        Reply::Page(_, true) if scan.after != evaluate.scan.after => Ok(Reply::Page(Vec::new(), true)),
+        page => Ok(page.clone()),
+    })
+}
+
+/// What is read for a slice at first.
+pub(crate) fn first_page(evaluate: &EvaluateWork) -> ScanWork {
+    ScanWork { limit: PAGE_DOCUMENTS as u32, ..evaluate.scan.clone() }
+}
+
+fn slice(
+    shared: &Arc<Shared>,
+    evaluate: &EvaluateWork,
+    mut page: impl FnMut(&ScanWork) -> Result<Reply, RequestError>,
+) -> Result<Reply, RequestError> {
+    let mut documents = usize::MAX;
+    loop {
+        let began = Instant::now();
+        let patience = Arc::new(Patience { until: began + SLOW, shared: shared.clone() });
+        let source = Arc::new(Tables(shared.clone()));
+        let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, source, patience) {
+            Ok(read) => read,
+            Err(error) => return Ok(Reply::Refused(error.to_string())),
+        };
+        let run = pipeline.run();
+        let under_way = UnderWay {
+            evaluate,
+            has_terminal: pipeline.terminal.is_some(),
+            env,
+            run,
+            began,
+            keys: Vec::new(),
+            last: None,
+        };
+        match under_way.go(&mut page, documents)? {
+            Ended::Slice(slice) => return Ok(Reply::Slice(slice)),
+            Ended::Reply(reply) => return Ok(reply),
+            Ended::Interrupted(_) if shared.is_stopping() => return Err(RequestError::ShuttingDown),
+            // What the document has added so far cannot be taken back: those before it are evaluated again, without it.
+            Ended::Interrupted(before) => documents = before,
+        }
+    }
+}
+
+enum Ended {
+    Slice(Slice),
+    Reply(Reply),
+    /// The functions of a document took too long; so many documents were before it.
+    Interrupted(usize),
+}
+
+struct UnderWay<'a> {
+    evaluate: &'a EvaluateWork,
+    has_terminal: bool,
+    env: Env,
+    run: Run,
+    began: Instant,
+    keys: Vec<(Bytes, u32)>,
+    last: Option<Bytes>,
+}
+
+impl UnderWay<'_> {
+    /// Rows that were made, if they are not brought to a value.
+    fn rows(&self) -> usize {
+        if self.has_terminal { 0 } else { self.run.row_count() }
+    }
+
+    /// Evaluates `most` documents at most; the one behind those takes too long.
+    fn go(
+        mut self,
+        page: &mut impl FnMut(&ScanWork) -> Result<Reply, RequestError>,
+        most: usize,
+    ) -> Result<Ended, RequestError> {
+        let wanted = if self.has_terminal { usize::MAX } else { (self.evaluate.scan.limit as usize).max(1) };
+        let (mut documents, mut per_look, mut next_look, mut looked) = (0, 1, 1, self.began);
+        let mut scan = self.evaluate.scan.clone();
+        loop {
+            let count = wanted.saturating_sub(self.rows()).clamp(LEAST_PAGE_DOCUMENTS, PAGE_DOCUMENTS);
+            scan.limit = u32::try_from(count).unwrap_or(u32::MAX);
+            scan.after = self.last.clone().or_else(|| self.evaluate.scan.after.clone());
+            let (rows, has_more) = match page(&scan)? {
+                Reply::Page(rows, has_more) => (rows, has_more),
+                other => return Ok(Ended::Reply(other)),
+            };
+            let is_empty = rows.is_empty();
+            for (key, document) in rows {
+                if documents == most {
+                    return Ok(self.ended(SliceEnd::Slow(key)));
+                }
+                let before = self.rows();
+                if let Err(error) = self.run.add(&self.env, Lazy::Document(Document::trusted(document))) {
+                    return Ok(self.failed(&error, key, documents, before));
+                }
+                documents += 1;
+                let made = self.rows() - before;
+                if self.evaluate.wants_keys && made > 0 {
+                    self.keys.push((key.clone(), u32::try_from(made).unwrap_or(u32::MAX)));
+                }
+                self.last = Some(key);
+                if self.rows() >= wanted || self.run.bytes() >= PARTIAL_BYTES {
+                    return Ok(self.ended(SliceEnd::Turn));
+                }
+                next_look -= 1;
+                if next_look == 0 {
+                    let now = Instant::now();
+                    if now - self.began >= SLICE {
+                        return Ok(self.ended(SliceEnd::Turn));
+                    }
+                    per_look = if now - looked < SHORT { (2 * per_look).min(DOCUMENTS_PER_LOOK) } else { 1 };
+                    (next_look, looked) = (per_look, now);
+                }
+            }
+            if !has_more {
+                return Ok(self.ended(SliceEnd::All));
+            }
+            if is_empty {
+                return Ok(self.ended(SliceEnd::Turn));
+            }
+        }
+    }
+
+    fn ended(self, end: SliceEnd) -> Ended {
+        let partial = self.run.finish().to_bytes().into();
+        Ended::Slice(Slice { partial, keys: self.keys, last: self.last, end })
+    }
+
+    fn failed(mut self, error: &Error, key: Bytes, documents: usize, rows: usize) -> Ended {
+        if error.kind() == ErrorKind::Interrupted {
+            return Ended::Interrupted(documents);
+        }
+        let partial = match std::mem::replace(&mut self.run, Arc::<Pipeline>::default().run()).finish() {
+            Partial::Rows(mut made) => {
+                made.truncate(rows);
+                Partial::Rows(made)
+            }
+            groups => groups,
+        };
+        let end = SliceEnd::Failed(key, error.to_bytes().into());
+        Ended::Slice(Slice { partial: partial.to_bytes().into(), keys: self.keys, last: self.last, end })
+    }
+}

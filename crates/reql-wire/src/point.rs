@@ -1,0 +1,29 @@
+//! Documents that are asked for by their keys and are here are answered where the connection lives: without a plan, without another
+//! thread, and without decoding them. Everything unusual goes the way that all queries go, so that it ends in the same answers.
+
+use crate::respond::{self, Reply};
+use crate::server::Shared;
+use crate::source::key_of;
+use crate::work;
+use std::sync::Arc;
+use tessera_document::EncodedValue;
+use tessera_reql::Query;
+use tessera_store::Leader;
+use tessera_types::{Model, ReadMode, RecordKey};
+
+/// The answer to a query, if it is such a one.
+pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
+    let point = query.point()?;
+    let table = shared.store.table_named(&format!("{}.{}", point.database, point.table))?;
+    if table.schema().model != Model::Document {
+        return None;
+    }
+    let key = key_of(&point.key).ok()?;
+    let partition = table.partition_of(&RecordKey::new(&key, b""));
+    if table.reader_of(partition, ReadMode::Single) != Leader::Here {
+        return None;
+    }
+    let found = work::get(&shared.store, &table, partition, ReadMode::Single, &key).ok()?;
+    let work::Reply::Document(found) = found else { return None };
+    respond::document(found.as_deref().map(EncodedValue::trusted))
+}
