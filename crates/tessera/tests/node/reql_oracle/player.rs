@@ -103,8 +103,9 @@ fn without_geometry(step: &Json) -> Json {
         && let Json::Array(parts) = &mut query
         && let Some(Json::Array(term)) = parts.get_mut(1)
         && term.first() == Some(&Json::Number(75.0))
+        && let Some(Json::Object(options)) = term.get_mut(2)
     {
-        term.truncate(2);
+        options.retain(|(name, _)| &**name != "geo");
     }
     query
 }
