@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tessera_consensus::GroupId;
-use tessera_engine::{Applied, Digest, mutation};
+use tessera_engine::{Applied, Digest, SliceDigest, mutation};
 use tessera_store::Table;
 use tessera_store::hosting::partition_of_group;
 use tessera_types::NodeId;
@@ -63,17 +63,29 @@ pub(crate) fn apply_marked(
     Ok(done)
 }
 
+/// The digest of a slice that holds damaged records. It is equal to no other node's, whether that one's is sound or damaged too, so the
+/// replica differs from all others, and is replaced if a majority of them agrees.
+fn damaged(node: NodeId) -> SliceDigest {
+    SliceDigest { records: 0, bytes: 0, hash: u128::MAX - u128::from(node.0), next: None, is_cut: false }
+}
+
 fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
     let Mark { node, comparison, number, slice } = mark;
+    let own = host.clone();
+    let answer = move |digest| own.send_digest(node, Answer { comparison, number, digest });
     let host = host.clone();
-    let answer = move |digest| host.send_digest(node, Answer { comparison, number, digest });
     match table.engine().digest(partition, &slice) {
         Digest::Done(digest) => answer(Some(digest)),
         later => {
             let name = table.name();
             let finish = move || {
-                let failed = |error| tracing::warn!(table = %name, partition, %error, "records cannot be compared");
-                answer(later.finish().map_err(failed).ok());
+                answer(later.finish().map_or_else(
+                    |error| {
+                        tracing::warn!(table = %name, partition, %error, "records cannot be compared");
+                        error.is_damage().then(|| damaged(host.identity.node))
+                    },
+                    Some,
+                ));
             };
             // It reads from the disk. Without a thread the slice is asked for again.
             let _ = std::thread::Builder::new().name("digest".into()).spawn(finish);
