@@ -10,6 +10,7 @@
 //! repeat it, and keeps what its nodes wrote.
 
 mod comings;
+mod documents;
 mod faults;
 mod load;
 mod replicas;
@@ -21,16 +22,17 @@ use super::clock::Clocks;
 use super::net::Net;
 use crate::disk::DiskWithPower;
 use crate::resp_client::{Value, encode};
-use crate::server::wait_for;
+use crate::server::{free_port, wait_for};
 use crate::skipped::skip;
 use comings::Comings;
+use documents::Documents;
 use faults::{Faults, Nemesis};
 use load::{Load, Session};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tables::{CACHES, MEMBERS, OTHERS, Promise, SOFT, TABLES, Table, Trust};
 use tempfile::TempDir;
@@ -98,6 +100,15 @@ fn what_clients_see_has_an_order_whatever_happens_to_caches() {
     run.tables = CACHES.to_vec();
     let settings: &[&str] = &["memory.limit_bytes=33554432"];
     run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+/// A table of documents with an index.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_documents() {
+    let reql_ports = (0..3).map(|_| free_port()).collect();
+    let mut run = Run::new("documents");
+    run.tables = vec![documents::TABLE];
+    run.chaos_of_documents(Cluster { reql_ports, ..Cluster::planned(TempDir::new().unwrap(), 3) });
 }
 
 /// Five nodes, all of which vote on the catalog, and up to two more.
@@ -190,6 +201,45 @@ impl Run {
             load.refusals.lock().unwrap()
         );
         assert!(done > 100 * self.seconds, "{done} operations in {} seconds", self.seconds);
+    }
+
+    /// The same for clients that speak ReQL.
+    fn chaos_of_documents(&mut self, mut cluster: Cluster) {
+        cluster.logs = Some(self.logs.clone());
+        let mut cluster = cluster.started();
+        let (name, options) = (documents::NAME, documents::TABLE.options);
+        cluster.cli(0, &format!("table create {name} {options} --partitions 4")).unwrap();
+        cluster.wait_until_whole();
+        let mut random = StdRng::seed_from_u64(self.seed);
+        let load = Documents::new(&cluster);
+        let mut nemesis = Nemesis {
+            faults: Faults::default(),
+            tables: self.tables.clone(),
+            is_gentle: false,
+            trust: Trust::MostClocks,
+            comings: None,
+        };
+        let ports = cluster.reql_ports();
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                let (load, ports, seed) = (&load, &ports, random.random());
+                scope.spawn(move || load.client(ports, seed));
+            }
+            // Clients end with the run, however that ends.
+            let _stop = StopAtEnd(&load.stop);
+            while load.elapsed() < Duration::from_secs(self.seconds) {
+                nemesis.disturb(&mut cluster, &mut random);
+            }
+            cluster.wait_until_whole();
+        });
+        load.finish(&cluster);
+        let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
+        eprintln!(
+            "{}, seed {}, {} s: {:?}; {done} queries, {unknown} unknown, {refused} refused",
+            self.name, self.seed, self.seconds, nemesis.faults
+        );
+        assert!(done > 30 * self.seconds, "{done} queries in {} seconds", self.seconds);
     }
 
     /// Where clocks are set, every other seed has all of them wrong.
@@ -313,6 +363,15 @@ impl Drop for Run {
              TESSERA_SEED={seed} cargo test --locked --release -p tessera --test node whatever_happens_to_{name} -- --nocapture",
             logs.display()
         );
+    }
+}
+
+/// Tells clients to stop when it goes.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
