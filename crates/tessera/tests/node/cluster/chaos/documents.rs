@@ -260,10 +260,10 @@ impl Documents {
         let mode = if has_confirmed { "majority" } else { "single" };
         let began = self.now();
         let (outcome, goes_on) = self.ask(client, &json!([16, [[15, [NAME], {"read_mode": mode}], register(number)]]));
-        if let Outcome::Done(document) = outcome {
-            if let Some(value) = self.value_of(&document) {
-                self.note(number, Operation { is_write: false, value, began, ended: self.now() }, None);
-            }
+        if let Outcome::Done(document) = outcome
+            && let Some(value) = self.value_of(&document)
+        {
+            self.note(number, Operation { is_write: false, value, began, ended: self.now() }, None);
         }
         goes_on
     }
