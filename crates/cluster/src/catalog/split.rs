@@ -6,7 +6,7 @@
 //! them has copied all that it ever took, the new table takes the old one's place, name and number.
 //!
 //! The catalog decides who copies. A leader that begins says so first; from then on no earlier one can end. One that ends
-//! says so; from then on none can begin, which would clear what is there. For the copying itself see `tessera_store`'s
+//! says so; from then on none can begin, which would clear what is there. For the copying itself see `tessera_node`'s
 //! module `split`.
 
 use super::{Catalog, CatalogError, SharedList, TableEntry, TableState};
