@@ -18,8 +18,8 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("engine", &[4, 3]),
     ("pegasus", &[9]),
     ("redis", &[23]),
-    ("reql", &[12, 2]),
-    ("reql-wire", &[5, 2]),
+    ("reql", &[16, 2]),
+    ("reql-wire", &[9, 2]),
     ("store", &[4]),
 ];
 
