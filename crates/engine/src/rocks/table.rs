@@ -9,6 +9,7 @@ use super::spaces::move_former_seal;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
+use crate::read_tier::is_caches_only;
 use crate::{
     Applied, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice, SortKeyRange,
     Visit,
@@ -37,6 +38,8 @@ pub struct RocksEngine {
     /// What the record cache knows this table by.
     pub(super) number: u32,
     pub(super) read: ReadOptions,
+    /// Fails instead of waiting for the disk.
+    read_caches: ReadOptions,
     pub(super) write: WriteOptions,
     /// Fails instead of waiting.
     pub(super) try_write: WriteOptions,
@@ -71,10 +74,20 @@ impl RocksEngine {
         write.disable_wal(true);
         try_write.disable_wal(true);
         try_write.set_no_slowdown(true);
-        let read = ReadOptions::default();
+        let (read, mut read_caches) = (ReadOptions::default(), ReadOptions::default());
+        read_caches.set_read_tier(ReadTier::BlockCache);
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);
-        let mut engine =
-            Self { column_family, store, partitions: Vec::new(), expiries, number, read, write, try_write };
+        let mut engine = Self {
+            column_family,
+            store,
+            partitions: Vec::new(),
+            expiries,
+            number,
+            read,
+            read_caches,
+            write,
+            try_write,
+        };
         let mut expiries = Vec::new();
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
@@ -122,6 +135,21 @@ impl RocksEngine {
 
     pub(super) fn state(&self, partition: u32) -> &PartitionState {
         &self.partitions[partition as usize]
+    }
+
+    /// How a record is read that somebody asks for.
+    #[inline]
+    pub(super) fn read_options(&self) -> &ReadOptions {
+        if is_caches_only() { &self.read_caches } else { &self.read }
+    }
+
+    /// As [`Self::read_options`], for several records in order.
+    pub(super) fn iterator_options() -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if is_caches_only() {
+            options.set_read_tier(ReadTier::BlockCache);
+        }
+        options
     }
 
     fn int_property(&self, name: &properties::PropName) -> u64 {
@@ -202,6 +230,9 @@ impl Engine for RocksEngine {
             }
             return Ok(());
         }
+        if is_caches_only() {
+            return self.get_each(reads, visit);
+        }
         // What the record cache does not know comes from RocksDB in one call.
         let found: Vec<_> = reads.iter().map(|(partition, key)| self.look(*partition, key)).collect();
         let unknown = reads.iter().zip(&found).filter(|(_, found)| !matches!(found, Found::Records(_)));
@@ -279,7 +310,7 @@ impl Engine for RocksEngine {
         mut limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
     ) -> Result<Option<Position>, EngineError> {
-        let mut options = ReadOptions::default();
+        let mut options = Self::iterator_options();
         options.set_total_order_seek(true);
         options.set_iterate_upper_bound(partition_end(partition));
         let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);

@@ -96,6 +96,15 @@ impl Client {
         commands.iter().map(|_| self.read()).collect()
     }
 
+    /// Whether a reply has begun to come.
+    pub fn has_input(&mut self) -> bool {
+        let stream = self.reader.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        !self.reader.buffer().is_empty() || peeked.is_ok_and(|bytes| bytes > 0)
+    }
+
     pub fn read(&mut self) -> io::Result<Value> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
