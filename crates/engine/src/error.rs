@@ -11,7 +11,9 @@ pub enum EngineError {
     Io { path: PathBuf, source: io::Error },
     #[error("rocksdb: {0}")]
     Rocksdb(String),
-    #[error("the engine must catch up with earlier writes first")]
+    /// A write, of which the engine must catch up with earlier ones first, or a read [from the caches](crate::from_caches) of
+    /// what only the disk has.
+    #[error("the engine would have to wait")]
     WouldWait,
     #[error("the partition's records are only partly those of the snapshot that replaces them")]
     PartialRecords,
