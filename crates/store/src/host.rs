@@ -6,6 +6,7 @@ use crate::clock::ClusterClock;
 use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::DataDirectory;
+use crate::disk_readers::DiskReaders;
 use crate::generation::KnownGenerations;
 use crate::lease::Lease;
 use crate::operation::WriteCommand;
@@ -110,6 +111,7 @@ pub(crate) struct Host {
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     pub(crate) threads: Threads,
+    pub(crate) disk_readers: DiskReaders,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) opened: tokio::sync::Notify,
     /// What serves the requests of each [`Face`](peers::Face) that came to other nodes.

@@ -12,11 +12,13 @@ mod catalog_follower;
 mod change_set;
 mod clear;
 mod clock;
+mod cold_commands;
 mod compaction_state;
 mod compactions;
 mod comparison;
 mod config;
 mod data_directory;
+mod disk_readers;
 mod driver;
 mod generation;
 mod host;
@@ -81,7 +83,7 @@ pub use tessera_cluster::{
 pub use tessera_consensus::LogStatus;
 pub use tessera_engine::{
     EngineError, EngineStatistics, KeyRange, MemoryConfig, Order, PageLimit, Position, RocksConfig, RocksStatistics,
-    SortKeyRange, Visit,
+    SortKeyRange, Visit, from_caches,
 };
 pub use tessera_transport::Secret;
 pub use threads::runtime;

@@ -18,6 +18,8 @@ pub struct StoreStatistics {
     pub memory_limit_bytes: u64,
     /// Partitions that this node began to lead.
     pub elections_won: u64,
+    /// Reads that waited for the disk, or parts of them.
+    pub disk_reads: u64,
     /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
     pub tables: Vec<TableStatistics>,
@@ -51,6 +53,7 @@ pub(crate) fn gather(host: &Host) -> StoreStatistics {
         memory_used_bytes: host.memory.used_bytes(),
         memory_limit_bytes: host.memory.limit_bytes(),
         elections_won: host.elections_won.load(Ordering::Relaxed),
+        disk_reads: host.disk_readers.made(),
         rocksdb,
         tables: tables
             .values()

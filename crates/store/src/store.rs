@@ -5,6 +5,7 @@ use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::StoreConfig;
 use crate::data_directory::{DataDirectory, DataDirectoryError};
+use crate::disk_readers::DiskReaders;
 use crate::generation::KnownGenerations;
 use crate::host::Host;
 use crate::lease::Lease;
@@ -159,6 +160,7 @@ impl Store {
         let catalog_start = GroupStart { id: CATALOG_GROUP, settings, recovered: recovered_catalog };
         let replicas =
             Replicas::load(&directory.replicas()).map_err(|error| OpenError::File("replicas.json", error))?;
+        let disk_readers = DiskReaders::new(config.rocksdb.read_threads);
         let host = Arc::new(Host {
             memory: Arc::new(MemoryBudget::new(&config.memory)),
             inboxes: (0..config.workers).map(|_| Inbox::new(config.queued_writes)).collect(),
@@ -198,6 +200,7 @@ impl Store {
             must_start_again: tokio::sync::Notify::new(),
             stopping: Mutex::default(),
             threads: Threads::default(),
+            disk_readers,
             opened: tokio::sync::Notify::new(),
             faces: Default::default(),
         });
@@ -461,6 +464,7 @@ impl Store {
         {
             tracing::warn!(%error, "the clean end is not written down");
         }
+        self.host.disk_readers.close();
         self.host.rocks.shut_down();
     }
 }

@@ -44,6 +44,8 @@ pub(super) enum Message<C> {
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
     CaughtUp,
+    /// What commands of the group wait for is there.
+    HasRead(GroupId),
     Stop,
 }
 
@@ -162,6 +164,11 @@ impl<C> Inbox<C> {
     /// What the state machine [could not take](crate::StateMachine::apply) it can take now.
     pub fn caught_up(&self) {
         self.push(Message::CaughtUp);
+    }
+
+    /// The state machine has read what commands of a group [wait](crate::Evaluated::Waits) for.
+    pub fn has_read(&self, group: GroupId) {
+        self.push(Message::HasRead(group));
     }
 
     /// Wakes a group that may [rest](crate::group), since somebody wants to read.

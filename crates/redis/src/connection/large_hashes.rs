@@ -3,11 +3,12 @@
 
 use super::{Connection, ONE_REPLY_BYTES};
 use crate::commands::{Command, CommandError};
-use crate::resp::Reply;
+use crate::resp::{Protocol, Reply};
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_store::{Order, READ_TRIES, Table, Transaction};
-use tessera_types::UnixMillis;
+use std::sync::Arc;
+use tessera_store::{Order, READ_TRIES, Table, Transaction, from_caches};
+use tessera_types::{ReadMode, RequestError, UnixMillis};
 
 /// Fields of a page, at most.
 pub(super) const LONGEST_PAGE: usize = 1 << 10;
@@ -37,8 +38,22 @@ impl Asked {
 /// A page of a hash, written as replies.
 struct Page {
     fields: usize,
+    body: Vec<u8>,
     /// After which field the next page begins; `None` after the last one.
     next: Option<Bytes>,
+}
+
+/// Which page of a hash is read.
+struct Wanted {
+    asked: Asked,
+    partition: u32,
+    /// The field that the page begins after; `None` for the first one.
+    after: Option<Bytes>,
+    /// Fields at most.
+    limit: usize,
+    reads: ReadMode,
+    now: UnixMillis,
+    protocol: Protocol,
 }
 
 impl Connection {
@@ -46,7 +61,7 @@ impl Connection {
     pub(super) async fn read_hash(
         &mut self,
         asked: Asked,
-        table: &Table,
+        table: &Arc<Table>,
         partition: u32,
         key: &[u8],
         now: UnixMillis,
@@ -55,10 +70,24 @@ impl Connection {
             let before = table.version(partition);
             let (mut body, mut fields, mut from) = (Vec::new(), 0, None);
             loop {
-                let began = body.len();
-                let page = self.read_page(asked, table, partition, key, from.as_ref(), now, &mut body)?;
+                let after = from.take();
+                let (reads, protocol, limit) = (self.session.choices.reads, self.session.protocol, self.page);
+                let wanted = Wanted { asked, partition, after, limit, reads, now, protocol };
+                let page = match from_caches(|| wanted.read(table, key)) {
+                    Err(CommandError::Request(RequestError::WouldWait)) => {
+                        let (table, key) = (table.clone(), key.to_vec());
+                        self.server.store.read_from_disk(move || wanted.read(&table, &key)).await?
+                    }
+                    page => page,
+                };
+                let mut page = page?;
                 fields += page.fields;
-                let bytes = body.len() - began;
+                let bytes = page.body.len();
+                if body.is_empty() {
+                    body = page.body
+                } else {
+                    body.append(&mut page.body)
+                }
                 self.page = (PAGE_BYTES / (bytes / page.fields.max(1)).max(1)).clamp(1, LONGEST_PAGE);
                 if body.len() > ONE_REPLY_BYTES {
                     return Err(CommandError::REPLY_TOO_LONG);
@@ -83,39 +112,32 @@ impl Connection {
         }
         Ok(false)
     }
+}
 
-    #[allow(clippy::too_many_arguments, reason = "what is read, from where, and to where")]
-    fn read_page(
-        &self,
-        asked: Asked,
-        table: &Table,
-        partition: u32,
-        key: &[u8],
-        after: Option<&Bytes>,
-        now: UnixMillis,
-        out: &mut Vec<u8>,
-    ) -> Result<Page, CommandError> {
-        let transaction = Transaction::read_only(table, partition, self.session.choices.reads, now)?;
-        let begin = after.map_or(Bound::Unbounded, |field| Bound::Excluded(&field[..]));
+impl Wanted {
+    fn read(&self, table: &Table, key: &[u8]) -> Result<Page, CommandError> {
+        let transaction = Transaction::read_only(table, self.partition, self.reads, self.now)?;
+        let begin = self.after.as_ref().map_or(Bound::Unbounded, |field| Bound::Excluded(&field[..]));
         // Under the empty key there is a string or nothing, and any sort key would be a key of its own.
         let records = match key {
             [] => transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect(),
-            key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, self.page)?,
+            key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, self.limit)?,
         };
         transaction.check_lease()?;
         if records.first().is_some_and(|(field, record)| field.is_empty() && !record.is_field) {
             return Err(CommandError::WRONG_TYPE);
         }
-        let mut reply = Reply::new(out, self.session.protocol);
+        let mut body = Vec::new();
+        let mut reply = Reply::new(&mut body, self.protocol);
         for (field, record) in &records {
-            if !matches!(asked, Asked::Values) {
+            if !matches!(self.asked, Asked::Values) {
                 reply.bulk(field);
             }
-            if !matches!(asked, Asked::Fields) {
+            if !matches!(self.asked, Asked::Fields) {
                 reply.bulk(&record.value);
             }
         }
-        let next = records.last().filter(|_| records.len() == self.page).map(|(field, _)| field.clone());
-        Ok(Page { fields: records.len(), next })
+        let next = records.last().filter(|_| records.len() == self.limit).map(|(field, _)| field.clone());
+        Ok(Page { fields: records.len(), body, next })
     }
 }
