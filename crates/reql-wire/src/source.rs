@@ -387,17 +387,21 @@ fn only_key(scan: &Scan) -> Option<&Value> {
     }
 }
 
-/// The primary keys of a scan.
-fn document_range(scan: &Scan) -> Result<Keys> {
+/// Refuses a range whose ends can be no keys, in the words of RethinkDB. `r.minval` and `r.maxval` are ends of every range.
+fn check_bounds<Key>(scan: &Scan, key: impl Fn(&Value) -> Result<Key>) -> Result<()> {
     for bound in [&scan.range.lower, &scan.range.upper] {
         match bound {
-            Bound::Unbounded
-            | Bound::Included(Value::MinVal | Value::MaxVal)
-            | Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
-            // In the words of RethinkDB if it can be none.
-            Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::primary_bound(value)?),
+            Bound::Unbounded | Bound::Included(Value::MinVal | Value::MaxVal) => {}
+            Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
+            Bound::Included(value) | Bound::Excluded(value) => drop(key(value)?),
         }
     }
+    Ok(())
+}
+
+/// The primary keys of a scan.
+fn document_range(scan: &Scan) -> Result<Keys> {
+    check_bounds(scan, tessera_reql::primary_bound)?;
     let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
     let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
     tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
@@ -406,13 +410,7 @@ fn document_range(scan: &Scan) -> Result<Keys> {
 
 /// The entries of an index that a scan is about.
 fn index_range(scan: &Scan) -> Result<SecondaryRange> {
-    for bound in [&scan.range.lower, &scan.range.upper] {
-        match bound {
-            Bound::Unbounded | Bound::Included(Value::MinVal | Value::MaxVal) => {}
-            Bound::Excluded(Value::MinVal | Value::MaxVal) => {}
-            Bound::Included(value) | Bound::Excluded(value) => drop(tessera_reql::secondary_key(value)?),
-        }
-    }
+    check_bounds(scan, tessera_reql::secondary_key)?;
     let bound = |bound: &Bound<Value>| bound.as_ref().map(Document::encode);
     let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
     let (lower, upper) = (lower.as_ref().map(Document::value), upper.as_ref().map(Document::value));
