@@ -1,6 +1,10 @@
 //! Work for partitions, and the nodes that lead them: the store's [router](tessera_store::Route) takes it there. A request to
-//! another node is the `u32` number of the table, then its parts: for each the `u32` number of the partition,
+//! another node is the `u32` id of the table, then its parts: for each the `u32` number of the partition,
 //! a byte for who may answer a read, and the work.
+//!
+//! A table that takes the place of one that was split has the same number and another id. Partitions are counted anew there, so
+//! work for a partition of the old table must not be done in the new one: the document would be looked for, or written, where
+//! nobody finds it.
 
 use crate::evaluation::{self, EvaluateWork};
 use crate::server::{SERVICE, Shared};
@@ -8,7 +12,7 @@ use crate::work::{self, Reply, Work, Writes};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
 use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
-use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableNumber};
+use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableId};
 
 /// Most parts of a request between nodes.
 const MAX_PARTS: usize = 1 << 20;
@@ -25,7 +29,7 @@ impl Route for Documents<'_> {
 
     fn request(&self, table: &Table, parts: &[&Part<Work>]) -> Vec<u8> {
         let mut out = Vec::new();
-        out.put_u32_le(table.number().0);
+        out.put_u32_le(table.id().0);
         for part in parts {
             out.put_u32_le(part.partition);
             out.put_u8(reads_code(part.reads));
@@ -35,9 +39,9 @@ impl Route for Documents<'_> {
     }
 
     fn carry_out(&self, table: &Table, parts: &[&Part<Work>]) -> Outcomes {
-        let (shared, number) = (self.0.clone(), table.number());
+        let (shared, table) = (self.0.clone(), table.id());
         let parts = parts.iter().map(|part| (part.partition, part.reads, part.work.clone())).collect();
-        Box::pin(async move { carry_out(&shared, number, parts).await.into_iter().collect() })
+        Box::pin(async move { carry_out(&shared, table, parts).await.into_iter().collect() })
     }
 
     fn note_forwarded(&self) {}
@@ -57,8 +61,8 @@ fn reads_of(code: u8) -> Option<ReadMode> {
 
 /// Carries out what another node asks for.
 pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
-    let mut read = || -> Option<(TableNumber, Vec<Asked>)> {
-        let table = TableNumber(request.try_get_u32_le().ok()?);
+    let mut read = || -> Option<(TableId, Vec<Asked>)> {
+        let table = TableId(request.try_get_u32_le().ok()?);
         let mut parts = Vec::new();
         while !request.is_empty() && parts.len() < MAX_PARTS {
             let (partition, reads) = (request.try_get_u32_le().ok()?, reads_of(request.try_get_u8().ok()?)?);
@@ -72,10 +76,11 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut request: Bytes) -> Envelope {
     }
 }
 
-/// Parts in their order: writes that stand together go to the log together.
-async fn carry_out(shared: &Arc<Shared>, number: TableNumber, parts: Vec<Asked>) -> Vec<PartOutcome> {
+/// Parts in their order: writes that stand together go to the log together. Nothing is done for a table that is not here, or
+/// not any more because it was split: the router follows the split.
+async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> Vec<PartOutcome> {
     let not_done = |count| vec![PartOutcome::NotDone; count];
-    let Some(table) = shared.store.table_numbered(number) else { return not_done(parts.len()) };
+    let Some(table) = shared.store.table(table) else { return not_done(parts.len()) };
     if parts.iter().any(|(partition, ..)| *partition >= table.schema().partitions) {
         return not_done(parts.len());
     }

@@ -4,6 +4,8 @@ use crate::cluster::Cluster;
 use crate::reql::{Client, PATIENCE, create, insert, table};
 use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn config(name: &str) -> Value {
     json!([174, [table(name)]])
@@ -129,4 +131,65 @@ fn outdated_reads_go_on_without_a_majority_and_tables_say_what_they_lack() {
     assert_eq!(waited, "Timed out while waiting for tables.");
     let refused = client.ask(&json!([16, [table("t"), 1]]));
     assert_eq!(refused["e"], 4_100_000, "{refused}");
+}
+
+/// The nodes of a cluster learn one after the other that a table was split. Meanwhile one asks another for partitions of the old
+/// table, which has them no longer, but partitions of the new table under the same numbers.
+#[test]
+fn documents_are_found_and_kept_while_nodes_learn_of_a_split_at_different_times() {
+    let cluster = Cluster::start_with_reql(3);
+    let ports = cluster.reql_ports();
+    let mut client = Client::to(ports[0]);
+    let options = json!({"shards": 2, "replicas": 3});
+    assert_eq!(client.ask(&json!([60, ["t"], options]))["tables_created"], 1);
+    let documents: Vec<Value> = (0..200).map(|id| json!({"id": id, "n": 0})).collect();
+    assert_eq!(client.ask(&insert("t", &documents))["inserted"], 200);
+
+    let is_over = AtomicBool::new(false);
+    let inserted: BTreeSet<i64> = std::thread::scope(|scope| {
+        let users: Vec<_> = (0..6)
+            .map(|at| {
+                let (port, is_over) = (ports[at % 3], &is_over);
+                scope.spawn(move || {
+                    let (mut client, mut inserted) = (Client::to(port), Vec::new());
+                    let is_refused = |answer: &Value| [4_100_000, 4_200_000].map(Some).contains(&answer["e"].as_i64());
+                    for round in 0.. {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let there = (round * 7 + at as i64) % 200;
+                        let found = client.ask(&json!([16, [table("t"), there]]));
+                        assert!(is_refused(&found) || found["id"] == there, "document {there} is {found}");
+                        let changed = client.ask(&json!([53, [[16, [table("t"), there]], {"n": round}]]));
+                        let is_done = changed["replaced"] == 1 || changed["unchanged"] == 1;
+                        assert!(is_refused(&changed) || is_done, "document {there} was changed: {changed}");
+                        let new = 1_000 + round * 6 + at as i64;
+                        let answer = client.ask(&insert("t", &[json!({"id": new})]));
+                        if answer["inserted"] == 1 {
+                            inserted.push(new);
+                        }
+                        if round % 16 == 0 {
+                            let all = client.ask(&count(&table("t")));
+                            assert!(is_refused(&all) || all.as_i64() >= Some(200), "{all} documents");
+                        }
+                    }
+                    inserted
+                })
+            })
+            .collect();
+        for shards in [4, 8, 16, 32] {
+            let done = client.ask(&reconfigure("t", &json!({"shards": shards, "replicas": 3})));
+            assert_eq!(done["reconfigured"], 1, "{done}");
+            assert_eq!(client.ask(&json!([177, [table("t")]])), json!({"ready": 1}));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        users.into_iter().flat_map(|user| user.join().unwrap()).collect()
+    });
+    let found = client.ask(&json!([170, [table("t"), "id"]]));
+    let found: BTreeSet<i64> = found.as_array().unwrap().iter().filter_map(Value::as_i64).collect();
+    let lost: Vec<_> = inserted.difference(&found).collect();
+    assert!(lost.is_empty(), "{} of {} inserted documents are gone: {lost:?}", lost.len(), inserted.len());
+    let by_key: Vec<_> =
+        inserted.iter().filter(|id| client.ask(&json!([16, [table("t"), **id]]))["id"] != **id).collect();
+    assert!(by_key.is_empty(), "{} of {} inserted documents are not found: {by_key:?}", by_key.len(), inserted.len());
 }
