@@ -42,7 +42,10 @@ pub enum RequestError {
         "the data directory's disk cannot be read ({0}), so nothing was done; try again, and if that fails too, restart the node on a sound disk"
     )]
     DiskUnreadable(String),
-    #[error("the node stopped or its disk failed before the write was safe; it may or may not have taken effect")]
+    /// A write was on its way when its node stopped or lost its disk, or when the nodes that were to have it were cut off.
+    #[error(
+        "the node that writes stopped, was cut off from other nodes, or its disk failed before the write was safe; it may or may not have taken effect, now or later"
+    )]
     Interrupted,
     #[error(
         "this node was removed from its cluster; ask another node. To use its machine again, stop it and start it with an empty data directory"

@@ -17,7 +17,7 @@ pub fn resident_bytes(node: &Node) -> usize {
 
 const MIB: usize = 1 << 20;
 
-fn raise_file_limit() {
+pub fn raise_file_limit() {
     // The test holds as many connections as the node.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();

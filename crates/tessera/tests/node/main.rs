@@ -14,6 +14,7 @@ mod pegasus;
 mod reql;
 mod reql_drivers;
 mod reql_indexes;
+mod reql_limits;
 mod reql_oracle;
 mod reql_pushdown;
 mod reql_tables;

@@ -36,21 +36,21 @@ impl Client {
         Self { stream, token: 0 }
     }
 
-    fn send(&mut self, token: i64, text: &str) {
+    pub(crate) fn send(&mut self, token: i64, text: &str) {
         self.try_send(token, text).unwrap();
     }
 
-    fn receive(&mut self) -> (i64, Value) {
+    pub(crate) fn receive(&mut self) -> (i64, Value) {
         self.try_receive().unwrap()
     }
 
-    fn try_send(&mut self, token: i64, text: &str) -> Option<()> {
+    pub(crate) fn try_send(&mut self, token: i64, text: &str) -> Option<()> {
         let length = u32::try_from(text.len()).unwrap();
         let frame = [&token.to_le_bytes()[..], &length.to_le_bytes(), text.as_bytes()].concat();
         self.stream.write_all(&frame).ok()
     }
 
-    fn try_receive(&mut self) -> Option<(i64, Value)> {
+    pub(crate) fn try_receive(&mut self) -> Option<(i64, Value)> {
         let (mut token, mut length) = ([0; 8], [0; 4]);
         self.stream.read_exact(&mut token).ok()?;
         self.stream.read_exact(&mut length).ok()?;

@@ -1,0 +1,73 @@
+//! What clients of the ReQL port may cost a node: many connections, long queries, streams that nobody reads on.
+
+use crate::connections::{raise_file_limit, resident_bytes};
+use crate::reql::{Client, PATIENCE, create, insert, table};
+use crate::server::{Node, free_port, wait_for};
+use serde_json::{Value, json};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn ten_thousand_idle_connections_cost_little_and_one_more_is_told_so() {
+    raise_file_limit();
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    let memory = resident_bytes(&node);
+    let mut idle: Vec<Client> = (0..9_999).map(|_| Client::to(port)).collect();
+    let each = (resident_bytes(&node) - memory) / idle.len();
+    assert!(each < 8 << 10, "{each} bytes a connection");
+    assert!(Client::try_to(port).is_none(), "a connection above the limit is closed");
+    for at in [0, 5_000, 9_998] {
+        assert_eq!(idle[at].ask(&json!([24, [at, 1]])), at + 1);
+    }
+    assert_eq!(client.ask(&json!([24, [1, 2]])), 3);
+    drop(idle);
+    wait_for("there is room again", PATIENCE, || Some(Client::try_to(port)?.ask(&json!([24, [1, 2]]))));
+}
+
+#[test]
+fn long_queries_and_streams_that_nobody_reads_on_are_bounded_and_harm_nobody() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut other = Client::to(port);
+    assert_eq!(other.ask(&create("t"))["tables_created"], 1);
+    for part in 0..10 {
+        let documents: Vec<Value> =
+            (0..300).map(|at| json!({"id": part * 300 + at, "text": "x".repeat(1000)})).collect();
+        assert_eq!(other.ask(&insert("t", &documents))["inserted"], 300);
+    }
+    let memory = resident_bytes(&node);
+
+    // A query of 100 MB: a string, numbers, and nested arrays.
+    let numbers = format!("[1,[2,[{}1]]]", "1,".repeat(50 * MIB));
+    let nested = format!("[1,{}]", "[2,[".repeat(25 * MIB));
+    for text in [format!("[1,\"{}\"]", "x".repeat(100 * MIB)), numbers, nested] {
+        let mut client = Client::to(port);
+        // Its connection may be closed while it still sends.
+        let answer = client.try_send(1, &text).and_then(|()| client.try_receive());
+        if let Some((_, answer)) = answer {
+            assert!([16, 17, 18].map(Some).contains(&answer["t"].as_i64()), "{}", answer["t"]);
+        }
+        assert_eq!(other.ask(&json!([24, [1, 2]])), 3);
+    }
+    // Streams of which only the first batch is read, on connections that stay.
+    let query = json!([1, table("t"), {"max_batch_rows": 1}]).to_string();
+    let mut readers: Vec<Client> = (0..20).map(|_| Client::to(port)).collect();
+    for reader in &mut readers {
+        for token in 0..100 {
+            reader.send(token, &query);
+            assert_eq!(reader.receive().1["t"], 3, "the stream goes on");
+        }
+    }
+    assert_eq!(other.ask(&json!([43, [table("t")]])), 3000);
+    wait_for("the memory is free again", PATIENCE, || {
+        (resident_bytes(&node) < memory + 128 * MIB).then_some(()).or_else(|| {
+            other.ask(&json!([24, [1, 2]]));
+            None
+        })
+    });
+    // A stream that was left for a while goes on.
+    readers[3].send(7, "[2]");
+    assert_eq!(readers[3].receive().0, 7);
+}
