@@ -197,6 +197,29 @@ pub trait Engine: Send + Sync {
     /// Merges what can be merged, and drops deleted and expired records with it. Tells now and then which share is done, 0 to 1.
     fn compact(&self, on_progress: &dyn Fn(f64)) -> Result<(), EngineError>;
 
+    /// Looks after files that were found to be damaged since they hold something else than was written, and after those whose records
+    /// have all been replaced since: they are dropped. Returns the partitions whose records are, or may be, damaged. To be called
+    /// now and then; it may wait for the disk.
+    ///
+    /// # Errors
+    /// What the engine reports; what was not done is done when this is called again.
+    fn look_after_damage(&self) -> Result<Vec<Damaged>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    /// Whether the partition's records are, or may be, damaged.
+    fn is_damaged(&self, _partition: u32) -> bool {
+        false
+    }
+
+    /// Makes sure that nothing of a partition which has no records here is in files. Nobody restores or writes it meanwhile.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn discard(&self, _partition: u32) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn statistics(&self) -> EngineStatistics;
 
     /// Bytes that a partition's records take, with those of its spaces: in memory, or about, and without what is not flushed yet, in files.
@@ -206,6 +229,14 @@ pub trait Engine: Send + Sync {
     fn hash_keys(&self, _partition: u32) -> Option<u64> {
         None
     }
+}
+
+/// A partition whose records are, or may be, damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damaged {
+    pub partition: u32,
+    /// What was found, with the file.
+    pub reason: String,
 }
 
 /// Log entries of one partition to apply.

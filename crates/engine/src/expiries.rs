@@ -113,6 +113,11 @@ impl Expiries {
         self.time.store(time, Ordering::Release);
     }
 
+    /// What is stored of them.
+    pub(crate) fn stored(&self) -> [u64; 2] {
+        [&self.time, &self.last].map(|word| word.load(Ordering::Relaxed))
+    }
+
     /// Makes them what was stored of them.
     pub(crate) fn set(&self, [time, last]: [u64; 2]) {
         self.last.store(last, Ordering::Relaxed);

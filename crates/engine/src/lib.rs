@@ -19,7 +19,7 @@ pub mod rocks;
 mod statistics;
 
 pub use digest::{Address, Digest, Slice, SliceDigest};
-pub use engine::{Applied, Engine, KeyRange, Order, SortKeyRange, Visit};
+pub use engine::{Applied, Damaged, Engine, KeyRange, Order, SortKeyRange, Visit};
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
 pub use page::{Page, PageLimit, Position, SpacePage};

@@ -1,3 +1,4 @@
+use super::damage::Compacting;
 use super::expiry_filter::{ExpiryFilterFactory, TableExpiries};
 use super::memtable;
 use rocksdb::{
@@ -6,6 +7,9 @@ use rocksdb::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tessera_types::UsageScenario;
+
+/// More files than level 0 ever has.
+const NO_LIMIT: i32 = 1_000_000_000;
 
 /// `[rocksdb]` in the config file. Names and defaults follow RocksDB's options as Apache Pegasus sets them, scaled
 /// to a node that shares its machine.
@@ -106,9 +110,8 @@ impl Compression {
 }
 
 impl RocksConfig {
-    /// Options of the instance.
-    pub(super) fn database_options(&self) -> Options {
-        let mut options = Options::default();
+    /// Options of the instance, on top of others.
+    pub(super) fn database_options(&self, mut options: Options) -> Options {
         options.create_if_missing(true);
         options.create_missing_column_families(true);
         options.set_max_background_jobs(self.max_background_flushes + self.max_background_compactions);
@@ -178,8 +181,12 @@ impl RocksConfig {
     }
 
     /// The options that tell a usage scenario from another, in RocksDB's text form. What Apache Pegasus changes for
-    /// the scenario of the same name.
-    pub(super) fn scenario_options(&self, scenario: UsageScenario) -> Vec<(&'static str, String)> {
+    /// the scenario of the same name. How the table is compacted comes on top of that.
+    pub(super) fn compaction_options(
+        &self,
+        scenario: UsageScenario,
+        compacting: Compacting,
+    ) -> Vec<(&'static str, String)> {
         let (buffer, trigger, slowdown, stop, automatic) = match scenario {
             UsageScenario::Normal => (
                 self.write_buffer_bytes,
@@ -195,9 +202,12 @@ impl RocksConfig {
                 self.level0_stop_trigger.max(120),
                 true,
             ),
-            UsageScenario::BulkLoad => {
-                (self.write_buffer_bytes * 4, 1_000_000_000, 1_000_000_000, 1_000_000_000, false)
-            }
+            UsageScenario::BulkLoad => (self.write_buffer_bytes * 4, NO_LIMIT, NO_LIMIT, NO_LIMIT, false),
+        };
+        let automatic = automatic && compacting != Compacting::Stopped;
+        let (slowdown, stop) = match compacting {
+            Compacting::Normally => (slowdown, stop),
+            Compacting::Stopped | Compacting::CatchingUp => (NO_LIMIT, NO_LIMIT),
         };
         vec![
             ("write_buffer_size", buffer.to_string()),

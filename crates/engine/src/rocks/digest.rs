@@ -28,7 +28,13 @@ impl RocksEngine {
         };
         let time = self.time(partition);
         let pinned = Pinned { snapshot, column_family: self.column_family.clone(), store: self.store.clone() };
-        Digest::Later(Box::new(move || pinned.digest(partition, &slice, time)))
+        Digest::Later(Box::new(move || {
+            pinned.digest(partition, &slice, time).inspect_err(|error| {
+                if let EngineError::Corruption(reason) = error {
+                    pinned.store.reports.note(reason);
+                }
+            })
+        }))
     }
 }
 

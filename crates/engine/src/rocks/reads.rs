@@ -86,7 +86,7 @@ impl RocksEngine {
             Order::Descending => iterator.seek_for_prev(&upper),
         }
         while let Some((stored, value)) = iterator.item() {
-            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
+            let record = self.noting(partition, read_record_key(partition, stored).ok_or_else(Self::damaged_key))?;
             if visit(record.sort_key, value) == Visit::NextHashKey {
                 break;
             }
@@ -95,7 +95,7 @@ impl RocksEngine {
                 Order::Descending => iterator.prev(),
             }
         }
-        Ok(iterator.status()?)
+        self.noting(partition, iterator.status().map_err(EngineError::from))
     }
 }
 

@@ -1,4 +1,5 @@
 use super::config::RocksConfig;
+use super::damage::Reports;
 use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
@@ -24,6 +25,8 @@ pub struct RocksStore {
     /// Writers of records hold it for reading. What makes RocksDB write its manifest holds it for writing, since RocksDB lets no
     /// writer through until the manifest is on disk: who may not wait finds that out here.
     pub(super) manifest: RwLock<()>,
+    /// Files that were found to be damaged.
+    pub(super) reports: Arc<Reports>,
     /// The names of the tables that there were.
     pub(super) opened_with: Vec<String>,
     _write_buffers: WriteBufferManager,
@@ -41,7 +44,8 @@ impl RocksStore {
         let cache = Cache::new_lru_cache_opts(&cache_options);
         let write_buffers =
             WriteBufferManager::new_write_buffer_manager(config.total_write_buffer_bytes, /* allow_stall */ false);
-        let mut options = config.database_options();
+        let reports = Reports::new();
+        let mut options = config.database_options(reports.options()?);
         options.set_write_buffer_manager(&write_buffers);
         let tables = if directory.join("CURRENT").exists() { DB::list_cf(&options, directory)? } else { Vec::new() };
         let opened_with = tables.clone();
@@ -64,6 +68,7 @@ impl RocksStore {
             records,
             expiries,
             manifest,
+            reports,
             opened_with,
             _write_buffers: write_buffers,
         }))

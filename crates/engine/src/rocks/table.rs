@@ -1,3 +1,4 @@
+use super::damage::Damage;
 use super::expiry_filter::TableExpiries;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
@@ -10,9 +11,10 @@ use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
 use crate::{
-    Applied, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice, SortKeyRange,
-    Visit,
+    Applied, Damaged, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice,
+    SortKeyRange, Visit,
 };
+use parking_lot::Mutex;
 use rocksdb::{
     BoundColumnFamily, FlushOptions, IngestExternalFileOptions, ReadOptions, ReadTier, SstFileWriter, WriteBatch,
     WriteOptions, properties,
@@ -34,6 +36,8 @@ pub struct RocksEngine {
     pub(super) store: Arc<RocksStore>,
     pub(super) partitions: Vec<PartitionState>,
     expiries: Arc<TableExpiries>,
+    pub(super) name: String,
+    pub(super) damage: Mutex<Damage>,
     /// What the record cache knows this table by.
     pub(super) number: u32,
     pub(super) read: ReadOptions,
@@ -73,14 +77,25 @@ impl RocksEngine {
         try_write.set_no_slowdown(true);
         let read = ReadOptions::default();
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);
-        let mut engine =
-            Self { column_family, store, partitions: Vec::new(), expiries, number, read, write, try_write };
+        let mut engine = Self {
+            column_family,
+            store,
+            partitions: Vec::new(),
+            expiries,
+            name: name.into(),
+            damage: Mutex::default(),
+            number,
+            read,
+            write,
+            try_write,
+        };
         let mut expiries = Vec::new();
         for partition in 0..partitions {
-            let applied = engine.read_index(partition, &engine.read)?;
-            let flag = engine.store.db.get_pinned_cf(&engine.column_family, sort_keys_flag_key(partition))?.is_some();
+            let applied = engine.unless_damaged(partition, engine.read_index(partition, &engine.read), 0)?;
+            let flag = engine.unless_damaged(partition, engine.read_sort_keys_flag(partition), true)?;
             let of_partition = Expiries::default();
-            of_partition.set(engine.read_expiries(partition, &engine.read)?.unwrap_or_default());
+            let stored = engine.read_expiries(partition, &engine.read);
+            of_partition.set(engine.unless_damaged(partition, stored, None)?.unwrap_or_default());
             expiries.push(of_partition);
             engine.partitions.push(PartitionState {
                 applied: AtomicU64::new(applied),
@@ -91,6 +106,10 @@ impl RocksEngine {
         // A table is opened once for each time that its column family is created.
         let _ = engine.expiries.set(expiries.into());
         Ok(engine)
+    }
+
+    fn read_sort_keys_flag(&self, partition: u32) -> Result<bool, EngineError> {
+        Ok(self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some())
     }
 
     /// The partition's time, and one after which no record of it expires.
@@ -141,6 +160,7 @@ impl RocksEngine {
         let writers_wait = self.store.manifest.write();
         self.store.db.ingest_external_file_cf_opts(&self.column_family, &options, vec![path])?;
         drop(writers_wait);
+        let _manifest = self.store.manifest.read();
         // The file came with the index that it stands for, and the term of that entry as whoever wrote it knew it.
         let [of_file, term] = self.read_applied(partition, &self.read)?;
         let term = if of_file == index { term } else { 0 };
@@ -149,7 +169,7 @@ impl RocksEngine {
         // A node of the version before may have written it.
         move_former_seal(&self.store.db, &self.column_family, partition, &mut batch)?;
         self.store.db.write_opt(batch, &self.write)?;
-        let flag = self.store.db.get_pinned_cf(&self.column_family, sort_keys_flag_key(partition))?.is_some();
+        let flag = self.read_sort_keys_flag(partition)?;
         let state = self.state(partition);
         state.may_hold_sort_keys.store(flag, Ordering::Relaxed);
         self.expiries(partition).set(self.read_expiries(partition, &self.read)?.unwrap_or_default());
@@ -157,7 +177,51 @@ impl RocksEngine {
         Ok(())
     }
 
-    fn flush(&self) -> Result<(), EngineError> {
+    fn write_checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
+        let snapshot = self.store.db.snapshot();
+        let mut options = ReadOptions::default();
+        options.set_snapshot(&snapshot);
+        let [index, term] = self.read_applied(partition, &options)?;
+        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN, &Arc::default())?;
+        let mut file = SstFileWriter::create(&table_options);
+        file.open(path)?;
+        // Keys must be written in order: the partition's meta key comes before its data keys.
+        file.put(applied_index_key(partition), two_words([index, term]))?;
+        if self.may_hold_sort_keys(partition) {
+            file.put(sort_keys_flag_key(partition), b"")?;
+        } else {
+            file.delete(sort_keys_flag_key(partition))?;
+        }
+        match self.read_expiries(partition, &options)? {
+            Some(expiries) => file.put(expiries_key(partition), two_words(expiries))?,
+            None => file.delete(expiries_key(partition))?,
+        }
+        // What was there before goes with the same step: a crash finds all of the old or all of the new.
+        let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
+        let spaces = [spaces_begin(partition), spaces_end(partition)];
+        for [begin, end] in [&records, &spaces] {
+            file.delete_range(begin.clone(), end.clone())?;
+        }
+        for [begin, end] in [records, spaces] {
+            let mut options = ReadOptions::default();
+            options.set_snapshot(&snapshot);
+            options.set_total_order_seek(true);
+            options.fill_cache(false);
+            options.set_iterate_upper_bound(end);
+            let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
+            iterator.seek(begin);
+            while let Some((key, value)) = iterator.item() {
+                file.put(key, value)?;
+                iterator.next();
+            }
+            iterator.status()?;
+        }
+        file.finish()?;
+        std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(EngineError::io(path))?;
+        Ok(index)
+    }
+
+    pub(super) fn flush(&self) -> Result<(), EngineError> {
         let mut options = FlushOptions::default();
         options.set_wait(true);
         Ok(self.store.db.flush_cf_opt(&self.column_family, &options)?)
@@ -177,7 +241,7 @@ fn read_two_words(stored: &[u8]) -> Option<[u64; 2]> {
 
 impl Engine for RocksEngine {
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
-        match self.look(partition, key) {
+        let found = match self.look(partition, key) {
             Found::Records(records) => Ok(records.value_of(key).flatten().map(visit).is_some()),
             Found::Nothing(reservation) => {
                 let mut reservation = Some(reservation);
@@ -187,7 +251,8 @@ impl Engine for RocksEngine {
                 })
             }
             Found::Taken => self.read_record(partition, key, visit),
-        }
+        };
+        self.noting(partition, found)
     }
 
     fn multi_get(
@@ -213,7 +278,7 @@ impl Engine for RocksEngine {
         let keys: Vec<_> = keys.collect();
         let read = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
         let mut read = read.into_iter();
-        for (at, ((_, key), found)) in reads.iter().zip(found).enumerate() {
+        for (at, ((partition, key), found)) in reads.iter().zip(found).enumerate() {
             let reservation = match found {
                 Found::Records(records) => {
                     visit(at, records.value_of(key).flatten());
@@ -222,7 +287,7 @@ impl Engine for RocksEngine {
                 Found::Nothing(reservation) => Some(reservation),
                 Found::Taken => None,
             };
-            let value = read.next().transpose()?.flatten();
+            let value = self.noting(*partition, read.next().transpose().map_err(EngineError::from))?.flatten();
             if let Some(value) = &value {
                 keep(key, value, reservation);
             }
@@ -287,7 +352,7 @@ impl Engine for RocksEngine {
         // The hash of the last record of the page, once it is full.
         let mut full = None;
         while let Some((stored, value)) = iterator.item() {
-            let record = read_record_key(partition, stored).ok_or_else(Self::damaged_key)?;
+            let record = self.noting(partition, read_record_key(partition, stored).ok_or_else(Self::damaged_key))?;
             if let Some(last) = full {
                 return Ok(Some(Position::after(last, &record)));
             }
@@ -302,7 +367,7 @@ impl Engine for RocksEngine {
                 _ => iterator.next(),
             }
         }
-        iterator.status()?;
+        self.noting(partition, iterator.status().map_err(EngineError::from))?;
         Ok(None)
     }
 
@@ -313,7 +378,7 @@ impl Engine for RocksEngine {
         key: &[u8],
         visit: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, EngineError> {
-        self.read_in(partition, space, key, visit)
+        self.noting(partition, self.read_in(partition, space, key, visit))
     }
 
     fn scan_space(
@@ -324,11 +389,11 @@ impl Engine for RocksEngine {
         order: Order,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError> {
-        self.visit_space(partition, space, range, order, visit)
+        self.noting(partition, self.visit_space(partition, space, range, order, visit))
     }
 
     fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
-        self.first_space(partition, from)
+        self.noting(partition, self.first_space(partition, from))
     }
 
     fn write(&self, applied: &[Applied<'_>]) -> Result<(), EngineError> {
@@ -353,14 +418,14 @@ impl Engine for RocksEngine {
     }
 
     fn applied_term(&self, partition: u32) -> Result<Option<u64>, EngineError> {
-        let [_, term] = self.read_applied(partition, &self.read)?;
+        let [_, term] = self.unless_damaged(partition, self.read_applied(partition, &self.read), [0, 0])?;
         Ok(Some(term).filter(|term| *term > 0))
     }
 
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
         let mut options = ReadOptions::default();
         options.set_read_tier(ReadTier::Persisted);
-        self.read_index(partition, &options)
+        self.noting(partition, self.read_index(partition, &options))
     }
 
     fn make_durable(&self, _partition: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError> {
@@ -370,53 +435,16 @@ impl Engine for RocksEngine {
     }
 
     fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
-        let snapshot = self.store.db.snapshot();
-        let mut options = ReadOptions::default();
-        options.set_snapshot(&snapshot);
-        let [index, term] = self.read_applied(partition, &options)?;
-        let table_options = self.store.config.table_options(&self.store.cache, keys::PREFIX_LEN, &Arc::default())?;
-        let mut file = SstFileWriter::create(&table_options);
-        file.open(path)?;
-        // Keys must be written in order: the partition's meta key comes before its data keys.
-        file.put(applied_index_key(partition), two_words([index, term]))?;
-        if self.may_hold_sort_keys(partition) {
-            file.put(sort_keys_flag_key(partition), b"")?;
-        } else {
-            file.delete(sort_keys_flag_key(partition))?;
-        }
-        match self.read_expiries(partition, &options)? {
-            Some(expiries) => file.put(expiries_key(partition), two_words(expiries))?,
-            None => file.delete(expiries_key(partition))?,
-        }
-        // What was there before goes with the same step: a crash finds all of the old or all of the new.
-        let records = [hash_position(partition, 0).to_vec(), partition_end(partition)];
-        let spaces = [spaces_begin(partition), spaces_end(partition)];
-        for [begin, end] in [&records, &spaces] {
-            file.delete_range(begin.clone(), end.clone())?;
-        }
-        for [begin, end] in [records, spaces] {
-            let mut options = ReadOptions::default();
-            options.set_snapshot(&snapshot);
-            options.set_total_order_seek(true);
-            options.fill_cache(false);
-            options.set_iterate_upper_bound(end);
-            let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
-            iterator.seek(begin);
-            while let Some((key, value)) = iterator.item() {
-                file.put(key, value)?;
-                iterator.next();
-            }
-            iterator.status()?;
-        }
-        file.finish()?;
-        std::fs::File::open(path).and_then(|file| file.sync_all()).map_err(EngineError::io(path))?;
-        Ok(index)
+        self.noting(partition, self.write_checkpoint(partition, path))
     }
 
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
         self.replace_records(partition);
         let outcome = self.replace_by(partition, path, index);
         self.replace_records(partition);
+        if outcome.is_ok() {
+            self.damage.lock().replaced(partition);
+        }
         outcome
     }
 
@@ -442,10 +470,7 @@ impl Engine for RocksEngine {
     }
 
     fn apply_settings(&self, settings: &TableSettings) -> Result<(), EngineError> {
-        let options = self.store.config.scenario_options(settings.usage_scenario);
-        let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let _writers_wait = self.store.manifest.write();
-        Ok(self.store.db.set_options_cf(&self.column_family, &options)?)
+        self.set_scenario(settings.usage_scenario)
     }
 
     fn compact(&self, on_progress: &dyn Fn(f64)) -> Result<(), EngineError> {
@@ -465,7 +490,20 @@ impl Engine for RocksEngine {
                 (first, bytes) = (partition + 1, 0);
             }
         }
-        Ok(())
+        // RocksDB does not tell what it met.
+        self.known_damage().map_or(Ok(()), |reason| Err(EngineError::Corruption(reason)))
+    }
+
+    fn look_after_damage(&self) -> Result<Vec<Damaged>, EngineError> {
+        self.look_after_damaged_files()
+    }
+
+    fn is_damaged(&self, partition: u32) -> bool {
+        self.is_damaged_in(partition)
+    }
+
+    fn discard(&self, partition: u32) -> Result<(), EngineError> {
+        self.discard_records(partition)
     }
 
     fn partition_bytes(&self, partition: u32) -> u64 {

@@ -34,7 +34,7 @@ impl RocksEngine {
         let mut batch = WriteBatch::default();
         let family = &self.column_family;
         let mut newly_hold_sort_keys = Vec::new();
-        let (mut written, mut cleared, mut noted_by) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut written, mut cleared, mut emptied, mut noted_by) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         KEY.with_borrow_mut(|stored_key| {
             for applied in applied {
                 let partition = applied.partition;
@@ -69,6 +69,7 @@ impl RocksEngine {
                             Mutation::Clear => {
                                 noted.get_or_insert_with(Noted::default).clear();
                                 cleared.push(partition);
+                                emptied.push(partition);
                                 batch.delete_range_cf(
                                     family,
                                     hash_position(partition, 0).to_vec(),
@@ -127,6 +128,7 @@ impl RocksEngine {
         });
         cleared.iter().for_each(|partition| self.replace_records(*partition));
         outcome.inspect_err(|_| tell(false))?;
+        emptied.iter().for_each(|partition| self.damage.lock().replaced(*partition));
         noted_by.iter().for_each(|(partition, noted)| self.expiries(*partition).take(noted));
         for applied in applied {
             self.state(applied.partition).applied.store(applied.index, Ordering::Release);
