@@ -1,7 +1,5 @@
 //! What all connections of the face share, and how they are accepted.
 
-use crate::access::Access;
-use crate::authenticator::Authenticator;
 use crate::clients::Clients;
 use crate::connection::{Connection, Stream, carry_out};
 use crate::slow_log::SlowLog;
@@ -9,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes};
 use tessera_store::Store;
 use tokio::net::TcpStream;
@@ -33,7 +32,8 @@ pub struct RedisConfig {
     pub slow_log_entries: usize,
     /// What the clients of all faces may cost together.
     pub client_memory: Arc<ClientMemory>,
-    pub access: Access,
+    /// Who may come in.
+    pub authenticator: Arc<Authenticator>,
     /// The port that INFO shows.
     pub port: u16,
 }
@@ -44,7 +44,6 @@ pub struct RedisServer {
     pub(crate) config: RedisConfig,
     pub(crate) clients: Clients,
     pub(crate) slow_log: SlowLog,
-    pub(crate) authenticator: Authenticator,
     handshakes: Handshakes,
     pub(crate) started: Instant,
     pub(crate) commands: AtomicU64,
@@ -65,7 +64,6 @@ impl RedisServer {
             store,
             config,
             clients: Clients::default(),
-            authenticator: Authenticator::default(),
             handshakes: Handshakes::new(HANDSHAKES, HANDSHAKE),
             started: Instant::now(),
             commands: AtomicU64::new(0),

@@ -112,7 +112,7 @@ impl Drop for Running {
 impl Connection {
     /// Serves until the client leaves or errs. What it has under way ends with this.
     pub(crate) async fn run(shared: Arc<Shared>, mut stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
-        let greeting = handshake::greet(&mut stream, &shared.users);
+        let greeting = handshake::greet(&mut stream, &shared.logins);
         let Some(agreed) = shared.handshakes.run(greeting).await? else {
             return Ok(());
         };

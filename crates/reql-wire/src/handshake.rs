@@ -1,10 +1,11 @@
 //! How a connection begins: which protocol it speaks, and who the client is. What is refused, and how, is as RethinkDB does it.
 
-use crate::users::{Entry, Users};
+use crate::logins::Logins;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::io;
+use tessera_access::ScramPassword;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -27,11 +28,11 @@ pub(crate) struct Agreed {
 }
 
 /// Takes a client's greeting. `None` if it was refused, and told why.
-pub(crate) async fn greet(stream: &mut TcpStream, users: &Users) -> io::Result<Option<Agreed>> {
+pub(crate) async fn greet(stream: &mut TcpStream, logins: &Logins) -> io::Result<Option<Agreed>> {
     let magic = stream.read_u32_le().await?;
     let refusal = match magic {
-        V1_0 => return Ok(scram_login(stream, users).await?.then_some(Agreed { one_by_one: false })),
-        V0_3 | V0_4 => key_login(stream, users).await?,
+        V1_0 => return Ok(scram_login(stream, logins).await?.then_some(Agreed { one_by_one: false })),
+        V0_3 | V0_4 => key_login(stream, logins).await?,
         V0_1 | V0_2 => Some(NO_PROTOBUF.into()),
         _ => Some(
             "Received an unsupported protocol version. This port is for RethinkDB queries. Does your client driver \
@@ -52,7 +53,7 @@ pub(crate) async fn greet(stream: &mut TcpStream, users: &Users) -> io::Result<O
 }
 
 /// The key is the password of the user `admin`. Returns why it is refused.
-async fn key_login(stream: &mut TcpStream, users: &Users) -> io::Result<Option<String>> {
+async fn key_login(stream: &mut TcpStream, logins: &Logins) -> io::Result<Option<String>> {
     let length = stream.read_u32_le().await? as usize;
     if length > MESSAGE_BYTES {
         return Ok(Some("Client provided an authorization key that is too long.".into()));
@@ -60,8 +61,7 @@ async fn key_login(stream: &mut TcpStream, users: &Users) -> io::Result<Option<S
     let mut key = vec![0; length];
     stream.read_exact(&mut key).await?;
     Ok(match stream.read_u32_le().await? {
-        JSON if users.is_key(key).await => None,
-        JSON => Some(users.closed().map_or("Incorrect authorization key.", |(_, reason)| reason).into()),
+        JSON => logins.check_key(&key).await.err().map(Into::into),
         PROTOBUF => Some(NO_PROTOBUF.into()),
         other => Some(format!("Unrecognized protocol specified: '{other}'")),
     })
@@ -95,13 +95,13 @@ const WRONG_PASSWORD: Refused = (12, "Wrong password");
 const NO_USER: Refused = (17, "Unknown user");
 const OTHER: Refused = (20, "Other error");
 
-async fn scram_login(stream: &mut TcpStream, users: &Users) -> io::Result<bool> {
+async fn scram_login(stream: &mut TcpStream, logins: &Logins) -> io::Result<bool> {
     let version = concat!("2.4.4-tessera-", env!("CARGO_PKG_VERSION"));
     let hello = json!({
         "success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": version
     });
     say(stream, &hello).await?;
-    match exchange(stream, users).await? {
+    match exchange(stream, logins).await? {
         Ok(signature) => {
             say(stream, &json!({"success": true, "authentication": format!("v={signature}")})).await?;
             Ok(true)
@@ -113,31 +113,37 @@ async fn scram_login(stream: &mut TcpStream, users: &Users) -> io::Result<bool> 
     }
 }
 
-async fn exchange(stream: &mut TcpStream, users: &Users) -> io::Result<Result<String, Refused>> {
+async fn exchange(stream: &mut TcpStream, logins: &Logins) -> io::Result<Result<String, Refused>> {
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
     let first = match First::read(&text) {
         Ok(first) => first,
         Err(refused) => return Ok(Err(refused)),
     };
-    if let Some(closed) = users.closed() {
+    if let Some(closed) = logins.closed() {
         return Ok(Err(closed));
     }
-    let (entry, is_known) = users.find(&first.user);
-    let nonce = format!("{}{}", first.nonce, tessera_face::scram_nonce());
-    let (salt, iterations) = entry.password.challenge();
+    let (password, rights) = logins.provable(&first.user);
+    let nonce = format!("{}{}", first.nonce, tessera_access::scram_nonce());
+    let (salt, iterations) = password.challenge();
     let challenge = format!("r={nonce},s={salt},i={iterations}");
     say(stream, &json!({"success": true, "authentication": challenge})).await?;
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
-    let outcome = proven(&first, &nonce, &challenge, &text, &entry);
-    Ok(match outcome {
-        Err(WRONG_PASSWORD) if !is_known => Err(NO_USER),
-        Ok(_) if !entry.may_do_everything => Err(Users::LIMITED),
-        outcome => outcome,
+    let outcome = proven(&first, &nonce, &challenge, &text, &password);
+    Ok(match (outcome, rights) {
+        (Err(WRONG_PASSWORD), None) => Err(NO_USER),
+        (Ok(signature), Some(rights)) => Logins::limited(&rights).map_or(Ok(signature), Err),
+        (outcome, _) => outcome,
     })
 }
 
 /// The signature of the server, for a client that has proven that it knows the password.
-fn proven(first: &First, nonce: &str, challenge: &str, text: &[u8], entry: &Entry) -> Result<String, Refused> {
+fn proven(
+    first: &First,
+    nonce: &str,
+    challenge: &str,
+    text: &[u8],
+    password: &ScramPassword,
+) -> Result<String, Refused> {
     let last = authentication(&object(text)?)?;
     let (mut binding, mut said_nonce, mut proof) = (None, None, None);
     for part in last.split(',') {
@@ -162,7 +168,7 @@ fn proven(first: &First, nonce: &str, challenge: &str, text: &[u8], entry: &Entr
     let Some(proof) = proof.flatten() else { return Err(ENCODING) };
     let without_proof = last.rsplit_once(",p=").map_or(&*last, |(before, _)| before);
     let exchanged = format!("{},{challenge},{without_proof}", first.bare);
-    entry.password.check(&exchanged, &proof).ok_or(WRONG_PASSWORD)
+    password.check(&exchanged, &proof).ok_or(WRONG_PASSWORD)
 }
 
 fn object(text: &[u8]) -> Result<Map<String, Value>, Refused> {

@@ -5,13 +5,14 @@
 
 use crate::connection::Connection;
 use crate::indexes::{IndexBuilder, ListCache};
+use crate::logins::Logins;
 use crate::respond::{Class, Reply};
 use crate::route;
-use crate::users::{ReqlUser, Users};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, ClientShare, Handshakes};
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
@@ -53,8 +54,8 @@ pub struct ReqlConfig {
     pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
-    /// Who may come in. Without any list everybody does, without a password.
-    pub users: Option<Vec<ReqlUser>>,
+    /// Who may come in.
+    pub authenticator: Arc<Authenticator>,
 }
 
 pub(crate) struct Shared {
@@ -66,7 +67,7 @@ pub(crate) struct Shared {
     /// One for each slice that may be evaluated at one time.
     pub(crate) evaluators: Semaphore,
     pub(crate) handshakes: Handshakes,
-    pub(crate) users: Users,
+    pub(crate) logins: Logins,
     pub(crate) counts: Counts,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
@@ -158,7 +159,7 @@ impl ReqlServer {
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
         let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
-        let users = Users::new(config.users.clone());
+        let logins = Logins::new(config.authenticator.clone());
         let shared = Arc::new(Shared {
             store,
             config,
@@ -166,7 +167,7 @@ impl ReqlServer {
             turns,
             evaluators: Semaphore::new(scanners),
             handshakes,
-            users,
+            logins,
             counts: Counts::default(),
             lists: ListCache::default(),
             started: SystemTime::now(),

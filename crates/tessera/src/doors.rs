@@ -1,8 +1,9 @@
 //! Which doors of a node are open to whom, in words: what the node says when it starts, and in `tessera status`.
 
-use crate::config::{Config, UserSection};
+use crate::config::Config;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
+use tessera_access::User;
 
 /// A door that somebody should know of.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,8 +27,9 @@ impl Config {
 
     /// Whether no driver of RethinkDB can log in.
     pub fn is_reql_closed(&self) -> bool {
-        let may_come_in = |user: &UserSection| user.may_do_everything() && user.scram_password().is_some();
-        self.reql.port == 0 || self.has_users() && !self.redis.users.iter().any(may_come_in)
+        let may_come_in = |user: &User| user.rights.are_all() && user.scram_password().is_some();
+        let mut users = self.redis.users.iter().filter_map(|section| section.user().ok());
+        self.reql.port == 0 || self.has_users() && !users.any(|user| may_come_in(&user))
     }
 }
 
@@ -119,6 +121,7 @@ fn pegasus_beside_users(config: &Config) -> Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::UserSection;
 
     fn with_user(password_sha256: Option<String>) -> Config {
         let mut config = Config::default();
@@ -206,7 +209,7 @@ mod tests {
         assert!(said.len() == 1 && said[0].words.contains("the ReQL port lets nobody in"), "{said:?}");
         let user = &mut config.redis.users[0];
         user.password_sha256 = None;
-        user.password_hash = Some(tessera_face::ScramPassword::new(b"secret", 10).to_string());
+        user.password_hash = Some(tessera_access::ScramPassword::new(b"secret", 10).to_string());
         assert!(config.is_reql_closed(), "it may only read");
         config.redis.users[0].access = ["read", "write", "admin"].map(str::to_string).into();
         let said = doors(&config);
