@@ -1,5 +1,5 @@
 //! What the faces' connections have in common: buffers that they lend each other, how they read and write
-//! sockets, and how they are kept from waiting for each other before they have said who they are.
+//! sockets, with TLS or without, and how they are kept from waiting for each other before they have said who they are.
 
 #![warn(missing_docs)]
 
@@ -7,7 +7,11 @@ pub mod buffers;
 mod client_memory;
 mod handshakes;
 mod socket;
+mod stream;
+mod tls;
 
 pub use client_memory::{ClientMemory, ClientShare};
 pub use handshakes::Handshakes;
-pub use socket::{Input, no_longer_read, read, write};
+pub use socket::{Input, no_longer_read};
+pub use stream::{Stream, flush};
+pub use tls::{Tls, TlsError, begins_tls};

@@ -19,6 +19,11 @@ impl Config {
         !self.redis.users.is_empty()
     }
 
+    /// Whether clients have to speak TLS, those of Apache Pegasus aside.
+    pub fn has_tls(&self) -> bool {
+        !self.tls.certificate.as_os_str().is_empty()
+    }
+
     /// Whether the Pegasus face lets nobody in.
     pub fn is_pegasus_closed(&self) -> bool {
         let section = &self.pegasus;
@@ -36,7 +41,7 @@ impl Config {
 /// All that is worth saying.
 pub fn doors(config: &Config) -> Vec<Door> {
     let mut doors = Vec::new();
-    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    let has_tls = config.has_tls();
     let mut outside = |name: &str, bind: IpAddr, is_guarded: bool, guard: &str, is_encrypted: bool| {
         if bind.is_loopback() {
             return;
@@ -58,7 +63,7 @@ pub fn doors(config: &Config) -> Vec<Door> {
         outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
     }
     if !config.is_reql_closed() {
-        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", false);
+        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", has_tls);
     }
     outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
     // Without a secret it does not start.

@@ -13,7 +13,6 @@ mod node_command;
 mod recover_command;
 mod status_command;
 mod table_command;
-mod tls;
 mod traffic_command;
 
 use clap::{Args, Parser, Subcommand};

@@ -3,7 +3,6 @@
 use crate::config::{Config, LogFormat};
 use crate::doors::doors;
 use crate::exit::ExitError;
-use crate::tls;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -15,7 +14,7 @@ use std::time::Duration;
 use tessera_access::{Authenticator, Token};
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_cluster::Site;
-use tessera_face::ClientMemory;
+use tessera_face::{ClientMemory, Tls};
 use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{RedisConfig, RedisServer};
@@ -42,7 +41,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     start_logging(config)?;
     raise_file_limit();
-    let acceptor = tls::acceptor(&config.tls)?;
+    let tls = tls(config)?;
     let authenticator = authenticator(config)?;
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
@@ -81,11 +80,11 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let redis = RedisServer::new(
         store.clone(),
         redis_config(config, redis_address.port(), client_memory.clone(), authenticator.clone()),
-        acceptor.clone(),
+        tls.clone(),
     );
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
     let reql_config = reql_config(config, client_memory.clone(), authenticator);
-    let reql = ReqlServer::start(store.clone(), reql_config, reql_listener).map_err(other)?;
+    let reql = ReqlServer::start(store.clone(), reql_config, tls.clone(), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = node_workers
         .into_iter()
         .zip(redis_listeners.into_iter().zip(pegasus_listeners))
@@ -110,7 +109,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let words = doors.into_iter().map(|door| door.words).collect();
         let admin = AdminServer::new(node.clone(), Token::from_hex(&config.admin.token_sha256), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
-        let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
+        let admin = tokio::spawn(admin.serve(AdminListener::new(listener, tls), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
         let serving = async {
@@ -338,6 +337,15 @@ fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
         flush_age: Duration::from_secs(config.tables.flush_age_seconds),
         ..NodeConfig::new(&config.data_dir)
     }
+}
+
+/// What the ports of clients show that speak TLS, if the configuration names it.
+fn tls(config: &Config) -> Result<Option<Tls>, ExitError> {
+    if !config.has_tls() {
+        return Ok(None);
+    }
+    let tls = Tls::load(&config.tls.certificate, &config.tls.key);
+    tls.map(Some).map_err(|error| ExitError::Config(format!("tls: {error}")))
 }
 
 /// What all faces know that log somebody in.

@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("redis", &["types", "engine", "cluster", "store", "access", "face"]),
     ("pegasus", &["types", "engine", "cluster", "store", "face"]),
     ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "access", "face"]),
-    ("admin", &["types", "engine", "consensus", "cluster", "store", "node", "access"]),
+    ("admin", &["types", "engine", "consensus", "cluster", "store", "node", "access", "face"]),
     ("bench", &["types"]),
     (
         "tessera",
@@ -56,6 +56,8 @@ const CONFINED: &[(&str, &str)] = &[
     ("axum", "admin"),
     ("thrift", "pegasus"),
     ("argon2", "access"),
+    ("rustls", "face"),
+    ("tokio-rustls", "face"),
     ("clap", "bench tessera"),
 ];
 

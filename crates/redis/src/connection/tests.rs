@@ -15,7 +15,7 @@ use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, Table
 /// A connection whose replies stay in its output.
 fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
     let client = Arc::new(Client::of_another_node());
-    let mut connection = Connection::new(node.server.clone(), client, Stream::Nowhere);
+    let mut connection = Connection::new(node.server.clone(), client, None);
     connection.session.choose(table.clone()).unwrap();
     connection
 }

@@ -8,8 +8,7 @@ use tessera_types::Limits;
 
 pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     let refuse = |text: String| Err(ExitError::Config(text));
-    let has_tls = !config.tls.certificate.as_os_str().is_empty();
-    if has_tls == config.tls.key.as_os_str().is_empty() {
+    if config.has_tls() == config.tls.key.as_os_str().is_empty() {
         return refuse("tls.certificate and tls.key go together".into());
     }
     config.users().map_err(ExitError::Config)?;
