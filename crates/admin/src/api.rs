@@ -53,10 +53,10 @@ impl AdminServer {
 }
 
 async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
-    if let Some(check) = &server.token {
+    if let Some(right) = &server.token {
         let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = token.and_then(|value| value.strip_prefix("Bearer "));
-        if !token.is_some_and(|token| check(token)) {
+        if !token.is_some_and(|token| right.is(token)) {
             let message = "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`";
             return Failure(StatusCode::UNAUTHORIZED, message.into(), Outcome::NotDone).into_response();
         }

@@ -19,5 +19,5 @@ mod traffic;
 
 pub use listener::AdminListener;
 pub use scrape::Scrape;
-pub use server::{AdminServer, ExtraMetrics, TokenCheck};
+pub use server::{AdminServer, ExtraMetrics};
 pub use tables::{NewTable, SettingsChange, TableInfo};

@@ -11,26 +11,25 @@ use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tessera_face::{Handshakes, Stream, Tls};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
-/// Accepts HTTP connections, over TLS if there is an acceptor.
+/// Accepts HTTP connections, over TLS if there is a certificate.
 pub struct AdminListener {
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    /// Handshakes under way, each of which may come to nothing.
-    handshakes: JoinSet<Option<AdminStream>>,
+    tls: Option<Tls>,
+    handshakes: Arc<Handshakes>,
+    /// Connections that have been accepted and not taken in yet, each of which may come to nothing.
+    incoming: JoinSet<std::io::Result<Stream>>,
 }
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes at one time; who comes then waits.
+/// Handshakes at one time.
 const HANDSHAKES: usize = 64;
 
 /// Connections at one time; who comes then waits until one of them ends.
@@ -55,15 +54,10 @@ impl Default for Patience {
 
 impl AdminListener {
     /// Takes connections from `listener`; with `tls`, every one of them must speak it.
-    pub fn new(listener: TcpListener, tls: Option<TlsAcceptor>) -> Self {
-        Self { listener, tls, handshakes: JoinSet::new() }
+    pub fn new(listener: TcpListener, tls: Option<Tls>) -> Self {
+        let handshakes = Arc::new(Handshakes::new(HANDSHAKES, HANDSHAKE));
+        Self { listener, tls, handshakes, incoming: JoinSet::new() }
     }
-}
-
-/// A connection, encrypted or not.
-pub enum AdminStream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl AdminListener {
@@ -101,19 +95,22 @@ impl AdminListener {
         graceful.shutdown().await;
     }
 
-    async fn accept(&mut self) -> AdminStream {
+    async fn accept(&mut self) -> Stream {
         loop {
             let accepted = tokio::select! {
-                Some(outcome) = self.handshakes.join_next() => match outcome {
-                    Ok(Some(stream)) => return stream,
-                    Ok(None) | Err(_) => continue,
+                Some(outcome) = self.incoming.join_next() => match outcome {
+                    Ok(Ok(stream)) => return stream,
+                    Ok(Err(_)) | Err(_) => continue,
                 },
-                accepted = self.listener.accept(), if self.handshakes.len() < HANDSHAKES => accepted,
+                accepted = self.listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, _)) => match self.tls.clone() {
-                    None => return AdminStream::Plain(stream),
-                    Some(acceptor) => _ = self.handshakes.spawn(handshake(acceptor, stream)),
+                    None => return Stream::Plain(stream),
+                    Some(tls) => {
+                        let handshakes = self.handshakes.clone();
+                        self.incoming.spawn(async move { handshakes.accept(stream, Some(&tls)).await });
+                    }
                 },
                 Err(error) => {
                     tracing::warn!(%error, "an admin connection could not be accepted");
@@ -122,11 +119,6 @@ impl AdminListener {
             }
         }
     }
-}
-
-async fn handshake(acceptor: TlsAcceptor, stream: TcpStream) -> Option<AdminStream> {
-    let stream = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await.ok()?.ok()?;
-    Some(AdminStream::Tls(Box::new(stream)))
 }
 
 /// The request with its whole body.
@@ -142,43 +134,12 @@ async fn whole(request: Request, patience: Duration) -> Result<Request, Response
     }
 }
 
-impl AsyncRead for AdminStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for AdminStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     /// What a connection has been answered when the server ends it.
     async fn answer(address: std::net::SocketAddr, request: &str) -> String {

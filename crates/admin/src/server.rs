@@ -3,13 +3,11 @@
 use crate::failure::Failure;
 use crate::scrape::Scrape;
 use std::sync::Arc;
+use tessera_access::Token;
 use tessera_cluster::{CatalogCommand, Changed};
 use tessera_node::Node;
 use tessera_store::{Store, TableStatistics};
 use tessera_types::RequestError;
-
-/// Answers whether a bearer token is the right one.
-pub type TokenCheck = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Lines of Prometheus text that other parts of the process add to `/metrics`.
 pub type ExtraMetrics = Arc<dyn Fn(&mut Scrape) + Send + Sync>;
@@ -18,7 +16,7 @@ pub type ExtraMetrics = Arc<dyn Fn(&mut Scrape) + Send + Sync>;
 #[derive(Clone)]
 pub struct AdminServer {
     pub(crate) node: Node,
-    pub(crate) token: Option<TokenCheck>,
+    pub(crate) token: Option<Token>,
     /// Names under which requests may come.
     pub(crate) hosts: Arc<[String]>,
     /// Which doors of the node are open to whom, in words.
@@ -32,7 +30,7 @@ impl AdminServer {
     /// `doors` says which doors of the node are open to whom.
     pub fn new(
         node: Node,
-        token: Option<TokenCheck>,
+        token: Option<Token>,
         hosts: Vec<String>,
         doors: Vec<String>,
         extra_metrics: ExtraMetrics,

@@ -1,10 +1,13 @@
 //! Connections that have not said yet who they are.
 
+use crate::stream::Stream;
+use crate::tls::Tls;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// Handshakes under way, such as those of TLS. They run side by side, so that a slow or silent client keeps no other one waiting;
@@ -48,6 +51,19 @@ impl Handshakes {
         }
         under_way.push_back(give_up.clone());
         UnderWay { handshakes: self, give_up }
+    }
+
+    /// Takes a connection in, over TLS if there is a certificate. Without one there is nothing to wait for.
+    ///
+    /// Cancellation: the handshake is given up.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub async fn accept(&self, stream: TcpStream, tls: Option<&Tls>) -> io::Result<Stream> {
+        match tls {
+            None => Stream::accept(stream, None).await,
+            Some(tls) => self.run(Stream::accept(stream, Some(tls))).await,
+        }
     }
 
     /// What comes of a handshake.

@@ -1,16 +1,17 @@
 //! What the faces' connections have in common: buffers that they lend each other, how they read and write
-//! sockets, how they are kept from waiting for each other before they have said who they are, and passwords that more than one of them
-//! takes.
+//! sockets, with TLS or without, and how they are kept from waiting for each other before they have said who they are.
 
 #![warn(missing_docs)]
 
 pub mod buffers;
 mod client_memory;
 mod handshakes;
-mod scram;
 mod socket;
+mod stream;
+mod tls;
 
 pub use client_memory::{ClientMemory, ClientShare};
 pub use handshakes::Handshakes;
-pub use scram::{NoScramPassword, ScramPassword, nonce as scram_nonce};
-pub use socket::{Input, no_longer_read, read, write};
+pub use socket::{Input, no_longer_read};
+pub use stream::{Stream, flush};
+pub use tls::{Tls, TlsError, begins_tls};

@@ -53,7 +53,7 @@ impl Input for BytesMut {
 ///
 /// # Errors
 /// Those of the socket.
-pub async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io::Result<usize> {
+pub(crate) async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io::Result<usize> {
     loop {
         stream.readable().await?;
         input.make_room();
@@ -77,7 +77,7 @@ pub async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io
 ///
 /// # Errors
 /// Those of the socket, and [`no_longer_read`] if the client takes none of them for as long as `patience`.
-pub async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+pub(crate) async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         // Nearly always the socket's buffer has room, and no timer is needed.
         let piece = &bytes[..bytes.len().min(WRITE_BYTES)];

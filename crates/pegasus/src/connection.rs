@@ -15,10 +15,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tessera_face::{ClientShare, Input, buffers};
+use tessera_face::{ClientShare, Input, Stream, buffers};
 use tessera_store::Leader;
 use tessera_types::Admitted;
-use tokio::net::TcpStream;
 
 /// Requests of one connection that may wait for their reply; more are not read.
 const PIPELINE: usize = 10_000;
@@ -27,7 +26,7 @@ const REPLY_BYTES: usize = 1 << 20;
 
 pub(crate) struct Connection {
     server: Arc<PegasusServer>,
-    stream: TcpStream,
+    stream: Stream,
     access: Access,
     memory: Arc<ClientShare>,
     input: BytesMut,
@@ -38,7 +37,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<PegasusServer>, stream: TcpStream, access: Access, memory: Arc<ClientShare>) -> Self {
+    pub(crate) fn new(server: Arc<PegasusServer>, stream: Stream, access: Access, memory: Arc<ClientShare>) -> Self {
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
         Self { server, stream, access, memory, input, unwanted: 0, output, outbox }
     }
@@ -55,7 +54,7 @@ impl Connection {
             buffers::give_back(&mut content.replies);
             self.write_out().await?;
             tokio::select! {
-                bytes = tessera_face::read(&mut self.stream, &mut self.input), if self.outbox.waiting() < PIPELINE => {
+                bytes = self.stream.read(&mut self.input), if self.outbox.waiting() < PIPELINE => {
                     if bytes? == 0 {
                         return Ok(());
                     }
@@ -197,7 +196,7 @@ impl Connection {
     /// Writes the replies that are ready; fails if the client takes none of them for too long.
     async fn write_out(&mut self) -> io::Result<()> {
         self.memory.hold(self.input.capacity() + self.output.capacity());
-        tessera_face::write(&mut self.stream, &self.output, self.server.config.write_timeout).await?;
+        self.stream.write(&self.output, self.server.config.write_timeout).await?;
         buffers::give_back(&mut self.output);
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tessera_face::ClientMemory;
+use tessera_face::{ClientMemory, Stream};
 use tessera_store::Store;
 use tokio::net::TcpStream;
 
@@ -76,6 +76,8 @@ impl PegasusServer {
         };
         if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {
             let memory = self.config.client_memory.join();
+            // The clients know no TLS.
+            let stream = Stream::Plain(stream);
             tokio::select! {
                 outcome = Connection::new(self.clone(), stream, access, memory.clone()).run() => {
                     if let Err(error) = outcome {

@@ -2,14 +2,12 @@
 //!
 //! Read first: [`connection`] (the life of a connection and of a pipeline), then [`commands::table`].
 
-mod access;
-mod authenticator;
+mod acl;
 mod clients;
 pub mod commands;
 mod connection;
 mod glob;
 mod number;
-mod password;
 mod redacted;
 pub mod resp;
 mod server;
@@ -17,5 +15,4 @@ mod slow_log;
 #[cfg(test)]
 mod test_cluster;
 
-pub use access::{Access, Password, User};
 pub use server::{RedisConfig, RedisServer};

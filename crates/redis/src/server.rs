@@ -1,18 +1,16 @@
 //! What all connections of the face share, and how they are accepted.
 
-use crate::access::Access;
-use crate::authenticator::Authenticator;
 use crate::clients::Clients;
-use crate::connection::{Connection, Stream, carry_out};
+use crate::connection::{Connection, carry_out};
 use crate::slow_log::SlowLog;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tessera_face::{ClientMemory, Handshakes};
+use tessera_access::Authenticator;
+use tessera_face::{ClientMemory, Handshakes, Tls};
 use tessera_store::Store;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
 /// TLS handshakes at one time, and how long one may take.
 const HANDSHAKES: usize = 256;
@@ -33,7 +31,8 @@ pub struct RedisConfig {
     pub slow_log_entries: usize,
     /// What the clients of all faces may cost together.
     pub client_memory: Arc<ClientMemory>,
-    pub access: Access,
+    /// Who may come in.
+    pub authenticator: Arc<Authenticator>,
     /// The port that INFO shows.
     pub port: u16,
 }
@@ -44,7 +43,6 @@ pub struct RedisServer {
     pub(crate) config: RedisConfig,
     pub(crate) clients: Clients,
     pub(crate) slow_log: SlowLog,
-    pub(crate) authenticator: Authenticator,
     handshakes: Handshakes,
     pub(crate) started: Instant,
     pub(crate) commands: AtomicU64,
@@ -53,19 +51,18 @@ pub struct RedisServer {
     pub(crate) read_hits: AtomicU64,
     pub(crate) read_misses: AtomicU64,
     pub(crate) max_clients: AtomicUsize,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
 }
 
 impl RedisServer {
     /// With `tls`, every connection must speak it.
-    pub fn new(store: Store, config: RedisConfig, tls: Option<TlsAcceptor>) -> Arc<Self> {
+    pub fn new(store: Store, config: RedisConfig, tls: Option<Tls>) -> Arc<Self> {
         let server = Arc::new(Self {
             slow_log: SlowLog::new(config.slow_log_micros, config.slow_log_entries),
             max_clients: AtomicUsize::new(config.max_clients),
             store,
             config,
             clients: Clients::default(),
-            authenticator: Authenticator::default(),
             handshakes: Handshakes::new(HANDSHAKES, HANDSHAKE),
             started: Instant::now(),
             commands: AtomicU64::new(0),
@@ -88,15 +85,9 @@ impl RedisServer {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             return;
         };
-        let stream = match &self.tls {
-            None => Some(Stream::Plain(stream)),
-            Some(acceptor) => {
-                let handshake = self.handshakes.run(acceptor.accept(stream)).await;
-                handshake.ok().map(|stream| Stream::Tls(Box::new(stream)))
-            }
-        };
-        if let Some(stream) = stream {
-            Connection::new(self.clone(), client.clone(), stream).run().await;
+        match self.handshakes.accept(stream, self.tls.as_ref()).await {
+            Ok(stream) => Connection::new(self.clone(), client.clone(), Some(stream)).run().await,
+            Err(error) => tracing::debug!(%address, %error, "a TLS handshake of a Redis client failed"),
         }
         self.clients.disconnect(client.id);
     }

@@ -1,10 +1,10 @@
 //! Nodes with the Redis face inside the test's process, for what must be brought about exactly.
 
-use crate::access::Access;
 use crate::server::{RedisConfig, RedisServer};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tessera_access::{Authenticator, Users};
 use tessera_cluster::{CatalogCommand, Site};
 use tessera_node::{Node, NodeConfig};
 use tessera_store::{Store, Table};
@@ -30,7 +30,7 @@ pub(crate) fn config() -> RedisConfig {
         client_memory: tessera_face::ClientMemory::new(0),
         slow_log_micros: -1,
         slow_log_entries: 128,
-        access: Access::new(Vec::new()),
+        authenticator: Arc::new(Authenticator::new(Users::new(Vec::new()))),
         port: 0,
     }
 }

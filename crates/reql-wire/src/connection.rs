@@ -17,11 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
-use tessera_face::ClientShare;
+use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 
 /// Queries of one connection that run or have an open stream.
@@ -111,12 +110,15 @@ impl Drop for Running {
 
 impl Connection {
     /// Serves until the client leaves or errs. What it has under way ends with this.
-    pub(crate) async fn run(shared: Arc<Shared>, mut stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
-        let greeting = handshake::greet(&mut stream, &shared.users);
-        let Some(agreed) = shared.handshakes.run(greeting).await? else {
-            return Ok(());
+    pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
+        // The handshake of TLS and that of the driver have one time limit together.
+        let come_in = async {
+            let mut stream = Stream::accept(stream, shared.tls.as_ref()).await?;
+            let agreed = handshake::greet(&mut stream, &shared.logins).await?;
+            Ok(agreed.map(|agreed| (stream, agreed)))
         };
-        let (reader, writer) = stream.into_split();
+        let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
+        let (reader, writer) = tokio::io::split(stream);
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let mut writing = pin!(write(writer, waiting, shared.config.write_timeout));
         let queries = Arc::<Queries>::default();
@@ -134,7 +136,7 @@ impl Connection {
         }
     }
 
-    async fn read(&mut self, reader: OwnedReadHalf) -> io::Result<End> {
+    async fn read(&mut self, reader: ReadHalf<Stream>) -> io::Result<End> {
         let mut reader = BufReader::with_capacity(READ_BYTES, reader);
         loop {
             let mut head = [0; HEAD_BYTES];
@@ -361,7 +363,7 @@ fn understand(text: Vec<u8>) -> Result<Request, Reply> {
 
 /// Writes answers until there will be no more; fails if the client takes none of one for too long.
 async fn write(
-    mut writer: OwnedWriteHalf,
+    mut writer: WriteHalf<Stream>,
     mut waiting: mpsc::Receiver<Outgoing>,
     patience: Duration,
 ) -> io::Result<()> {
@@ -376,6 +378,7 @@ async fn write(
                 return Err(io::ErrorKind::WriteZero.into());
             }
         }
+        tessera_face::flush(&mut writer, patience).await?;
     }
     Ok(())
 }

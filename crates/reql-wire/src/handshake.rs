@@ -1,12 +1,13 @@
 //! How a connection begins: which protocol it speaks, and who the client is. What is refused, and how, is as RethinkDB does it.
 
-use crate::users::{Entry, Users};
+use crate::logins::Logins;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::io;
+use tessera_access::ScramPassword;
+use tessera_face::{Stream, begins_tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 const V0_1: u32 = 0x3f61_ba36;
 const V0_2: u32 = 0x7230_81e1;
@@ -27,12 +28,20 @@ pub(crate) struct Agreed {
 }
 
 /// Takes a client's greeting. `None` if it was refused, and told why.
-pub(crate) async fn greet(stream: &mut TcpStream, users: &Users) -> io::Result<Option<Agreed>> {
+///
+/// # Errors
+/// Those of the stream; [`io::ErrorKind::InvalidData`] if the client speaks TLS and this node has no certificate.
+pub(crate) async fn greet(stream: &mut Stream, logins: &Logins) -> io::Result<Option<Agreed>> {
     let magic = stream.read_u32_le().await?;
     let refusal = match magic {
-        V1_0 => return Ok(scram_login(stream, users).await?.then_some(Agreed { one_by_one: false })),
-        V0_3 | V0_4 => key_login(stream, users).await?,
+        V1_0 => return Ok(scram_login(stream, logins).await?.then_some(Agreed { one_by_one: false })),
+        V0_3 | V0_4 => key_login(stream, logins).await?,
         V0_1 | V0_2 => Some(NO_PROTOBUF.into()),
+        // It could not read why.
+        _ if begins_tls(&magic.to_le_bytes()) => {
+            let reason = "the client speaks TLS, and this node has no certificate (`tls.certificate`)";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
         _ => Some(
             "Received an unsupported protocol version. This port is for RethinkDB queries. Does your client driver \
              version not match the server?"
@@ -42,17 +51,19 @@ pub(crate) async fn greet(stream: &mut TcpStream, users: &Users) -> io::Result<O
     match refusal {
         None => {
             stream.write_all(b"SUCCESS\0").await?;
+            stream.flush().await?;
             Ok(Some(Agreed { one_by_one: magic == V0_3 }))
         }
         Some(reason) => {
             stream.write_all(format!("ERROR: {reason}\n\0").as_bytes()).await?;
+            stream.flush().await?;
             Ok(None)
         }
     }
 }
 
 /// The key is the password of the user `admin`. Returns why it is refused.
-async fn key_login(stream: &mut TcpStream, users: &Users) -> io::Result<Option<String>> {
+async fn key_login(stream: &mut Stream, logins: &Logins) -> io::Result<Option<String>> {
     let length = stream.read_u32_le().await? as usize;
     if length > MESSAGE_BYTES {
         return Ok(Some("Client provided an authorization key that is too long.".into()));
@@ -60,15 +71,14 @@ async fn key_login(stream: &mut TcpStream, users: &Users) -> io::Result<Option<S
     let mut key = vec![0; length];
     stream.read_exact(&mut key).await?;
     Ok(match stream.read_u32_le().await? {
-        JSON if users.is_key(key).await => None,
-        JSON => Some(users.closed().map_or("Incorrect authorization key.", |(_, reason)| reason).into()),
+        JSON => logins.check_key(&key).await.err().map(Into::into),
         PROTOBUF => Some(NO_PROTOBUF.into()),
         other => Some(format!("Unrecognized protocol specified: '{other}'")),
     })
 }
 
 /// A message that ends with a zero byte; `None` if it is too long.
-async fn message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+async fn message(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
     let mut message = Vec::new();
     loop {
         match stream.read_u8().await? {
@@ -79,10 +89,11 @@ async fn message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-async fn say(stream: &mut TcpStream, message: &Value) -> io::Result<()> {
+async fn say(stream: &mut Stream, message: &Value) -> io::Result<()> {
     let mut text = message.to_string().into_bytes();
     text.push(0);
-    stream.write_all(&text).await
+    stream.write_all(&text).await?;
+    stream.flush().await
 }
 
 /// A number and a text, as drivers expect them.
@@ -95,13 +106,13 @@ const WRONG_PASSWORD: Refused = (12, "Wrong password");
 const NO_USER: Refused = (17, "Unknown user");
 const OTHER: Refused = (20, "Other error");
 
-async fn scram_login(stream: &mut TcpStream, users: &Users) -> io::Result<bool> {
+async fn scram_login(stream: &mut Stream, logins: &Logins) -> io::Result<bool> {
     let version = concat!("2.4.4-tessera-", env!("CARGO_PKG_VERSION"));
     let hello = json!({
         "success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": version
     });
     say(stream, &hello).await?;
-    match exchange(stream, users).await? {
+    match exchange(stream, logins).await? {
         Ok(signature) => {
             say(stream, &json!({"success": true, "authentication": format!("v={signature}")})).await?;
             Ok(true)
@@ -113,31 +124,37 @@ async fn scram_login(stream: &mut TcpStream, users: &Users) -> io::Result<bool> 
     }
 }
 
-async fn exchange(stream: &mut TcpStream, users: &Users) -> io::Result<Result<String, Refused>> {
+async fn exchange(stream: &mut Stream, logins: &Logins) -> io::Result<Result<String, Refused>> {
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
     let first = match First::read(&text) {
         Ok(first) => first,
         Err(refused) => return Ok(Err(refused)),
     };
-    if let Some(closed) = users.closed() {
+    if let Some(closed) = logins.closed() {
         return Ok(Err(closed));
     }
-    let (entry, is_known) = users.find(&first.user);
-    let nonce = format!("{}{}", first.nonce, tessera_face::scram_nonce());
-    let (salt, iterations) = entry.password.challenge();
+    let (password, rights) = logins.provable(&first.user);
+    let nonce = format!("{}{}", first.nonce, tessera_access::scram_nonce());
+    let (salt, iterations) = password.challenge();
     let challenge = format!("r={nonce},s={salt},i={iterations}");
     say(stream, &json!({"success": true, "authentication": challenge})).await?;
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
-    let outcome = proven(&first, &nonce, &challenge, &text, &entry);
-    Ok(match outcome {
-        Err(WRONG_PASSWORD) if !is_known => Err(NO_USER),
-        Ok(_) if !entry.may_do_everything => Err(Users::LIMITED),
-        outcome => outcome,
+    let outcome = proven(&first, &nonce, &challenge, &text, &password);
+    Ok(match (outcome, rights) {
+        (Err(WRONG_PASSWORD), None) => Err(NO_USER),
+        (Ok(signature), Some(rights)) => Logins::limited(&rights).map_or(Ok(signature), Err),
+        (outcome, _) => outcome,
     })
 }
 
 /// The signature of the server, for a client that has proven that it knows the password.
-fn proven(first: &First, nonce: &str, challenge: &str, text: &[u8], entry: &Entry) -> Result<String, Refused> {
+fn proven(
+    first: &First,
+    nonce: &str,
+    challenge: &str,
+    text: &[u8],
+    password: &ScramPassword,
+) -> Result<String, Refused> {
     let last = authentication(&object(text)?)?;
     let (mut binding, mut said_nonce, mut proof) = (None, None, None);
     for part in last.split(',') {
@@ -162,7 +179,7 @@ fn proven(first: &First, nonce: &str, challenge: &str, text: &[u8], entry: &Entr
     let Some(proof) = proof.flatten() else { return Err(ENCODING) };
     let without_proof = last.rsplit_once(",p=").map_or(&*last, |(before, _)| before);
     let exchanged = format!("{},{challenge},{without_proof}", first.bare);
-    entry.password.check(&exchanged, &proof).ok_or(WRONG_PASSWORD)
+    password.check(&exchanged, &proof).ok_or(WRONG_PASSWORD)
 }
 
 fn object(text: &[u8]) -> Result<Map<String, Value>, Refused> {

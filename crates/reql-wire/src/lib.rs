@@ -8,6 +8,7 @@ mod connection;
 mod evaluation;
 mod handshake;
 mod indexes;
+mod logins;
 mod memory;
 mod point;
 mod pushdown;
@@ -16,8 +17,6 @@ mod route;
 mod rows;
 mod server;
 mod source;
-mod users;
 mod work;
 
 pub use server::{ReqlConfig, ReqlServer, ReqlStatistics};
-pub use users::ReqlUser;

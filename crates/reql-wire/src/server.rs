@@ -5,14 +5,15 @@
 
 use crate::connection::Connection;
 use crate::indexes::{IndexBuilder, ListCache};
+use crate::logins::Logins;
 use crate::respond::{Class, Reply};
 use crate::route;
-use crate::users::{ReqlUser, Users};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
-use tessera_face::{ClientMemory, ClientShare, Handshakes};
+use tessera_access::Authenticator;
+use tessera_face::{ClientMemory, ClientShare, Handshakes, Tls};
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
 use tessera_types::RequestError;
@@ -53,8 +54,8 @@ pub struct ReqlConfig {
     pub client_memory: Arc<ClientMemory>,
     /// After this time without a CONTINUE a stream is closed.
     pub cursor_timeout: Duration,
-    /// Who may come in. Without any list everybody does, without a password.
-    pub users: Option<Vec<ReqlUser>>,
+    /// Who may come in.
+    pub authenticator: Arc<Authenticator>,
 }
 
 pub(crate) struct Shared {
@@ -66,7 +67,8 @@ pub(crate) struct Shared {
     /// One for each slice that may be evaluated at one time.
     pub(crate) evaluators: Semaphore,
     pub(crate) handshakes: Handshakes,
-    pub(crate) users: Users,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) logins: Logins,
     pub(crate) counts: Counts,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
@@ -144,11 +146,16 @@ pub struct ReqlServer {
 }
 
 impl ReqlServer {
-    /// Serves the listener's connections, if there is one, and what other nodes ask for.
+    /// Serves the listener's connections, if there is one, and what other nodes ask for. With `tls`, every connection must speak it.
     ///
     /// # Errors
     /// If threads cannot be started or the listener not used.
-    pub fn start(store: Store, config: ReqlConfig, listener: Option<TcpListener>) -> std::io::Result<Self> {
+    pub fn start(
+        store: Store,
+        config: ReqlConfig,
+        tls: Option<Tls>,
+        listener: Option<TcpListener>,
+    ) -> std::io::Result<Self> {
         let scanners = std::thread::available_parallelism().map_or(LEAST_SCANNERS, usize::from).max(LEAST_SCANNERS);
         let runtime = Builder::new_current_thread()
             .max_blocking_threads(config.query_threads + scanners)
@@ -158,7 +165,7 @@ impl ReqlServer {
         let turns = Arc::new(Semaphore::new(config.query_threads));
         let handle = runtime.handle().clone();
         let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
-        let users = Users::new(config.users.clone());
+        let logins = Logins::new(config.authenticator.clone());
         let shared = Arc::new(Shared {
             store,
             config,
@@ -166,7 +173,8 @@ impl ReqlServer {
             turns,
             evaluators: Semaphore::new(scanners),
             handshakes,
-            users,
+            tls,
+            logins,
             counts: Counts::default(),
             lists: ListCache::default(),
             started: SystemTime::now(),
@@ -258,17 +266,26 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
                 "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
             ),
             outcome = Connection::run(shared.clone(), stream, memory.clone()) => {
-                if let Err(error) = outcome {
-                    tracing::debug!(%address, %error, "a connection of a ReQL client ended");
+                match outcome {
+                    Err(error) if error.kind() == std::io::ErrorKind::InvalidData => tracing::warn!(
+                        %address,
+                        %error,
+                        "a connection to the ReQL port was ended: with `tls.certificate` clients have to speak TLS, and without it \
+                         they must not"
+                    ),
+                    Err(error) => tracing::debug!(%address, %error, "a connection of a ReQL client ended"),
+                    Ok(()) => {}
                 }
             }
         }
     } else {
         shared.counts.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(%address, limit = shared.config.max_clients, "too many connections of ReQL clients");
-        // In the form in which drivers show the reason, whatever they have greeted with.
-        let _ =
-            stream.try_write(b"ERROR: This node has too many connections of ReQL clients (`reql.max_clients`).\n\0");
+        if shared.tls.is_none() {
+            // In the form in which drivers show the reason, whatever they have greeted with.
+            let reason = b"ERROR: This node has too many connections of ReQL clients (`reql.max_clients`).\n\0";
+            let _ = stream.try_write(reason);
+        }
     }
     shared.connections.fetch_sub(1, Ordering::Relaxed);
 }

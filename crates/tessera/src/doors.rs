@@ -1,8 +1,9 @@
 //! Which doors of a node are open to whom, in words: what the node says when it starts, and in `tessera status`.
 
-use crate::config::{Config, UserSection};
+use crate::config::Config;
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
+use tessera_access::User;
 
 /// A door that somebody should know of.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +19,11 @@ impl Config {
         !self.redis.users.is_empty()
     }
 
+    /// Whether clients have to speak TLS, those of Apache Pegasus aside.
+    pub fn has_tls(&self) -> bool {
+        !self.tls.certificate.as_os_str().is_empty()
+    }
+
     /// Whether the Pegasus face lets nobody in.
     pub fn is_pegasus_closed(&self) -> bool {
         let section = &self.pegasus;
@@ -26,15 +32,16 @@ impl Config {
 
     /// Whether no driver of RethinkDB can log in.
     pub fn is_reql_closed(&self) -> bool {
-        let may_come_in = |user: &UserSection| user.may_do_everything() && user.scram_password().is_some();
-        self.reql.port == 0 || self.has_users() && !self.redis.users.iter().any(may_come_in)
+        let may_come_in = |user: &User| user.rights.are_all() && user.scram_password().is_some();
+        let mut users = self.redis.users.iter().filter_map(|section| section.user().ok());
+        self.reql.port == 0 || self.has_users() && !users.any(|user| may_come_in(&user))
     }
 }
 
 /// All that is worth saying.
 pub fn doors(config: &Config) -> Vec<Door> {
     let mut doors = Vec::new();
-    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    let has_tls = config.has_tls();
     let mut outside = |name: &str, bind: IpAddr, is_guarded: bool, guard: &str, is_encrypted: bool| {
         if bind.is_loopback() {
             return;
@@ -56,7 +63,7 @@ pub fn doors(config: &Config) -> Vec<Door> {
         outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
     }
     if !config.is_reql_closed() {
-        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", false);
+        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", has_tls);
     }
     outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
     // Without a secret it does not start.
@@ -119,6 +126,7 @@ fn pegasus_beside_users(config: &Config) -> Door {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::UserSection;
 
     fn with_user(password_sha256: Option<String>) -> Config {
         let mut config = Config::default();
@@ -206,7 +214,7 @@ mod tests {
         assert!(said.len() == 1 && said[0].words.contains("the ReQL port lets nobody in"), "{said:?}");
         let user = &mut config.redis.users[0];
         user.password_sha256 = None;
-        user.password_hash = Some(tessera_face::ScramPassword::new(b"secret", 10).to_string());
+        user.password_hash = Some(tessera_access::ScramPassword::new(b"secret", 10).to_string());
         assert!(config.is_reql_closed(), "it may only read");
         config.redis.users[0].access = ["read", "write", "admin"].map(str::to_string).into();
         let said = doors(&config);

@@ -13,14 +13,13 @@ mod node_command;
 mod recover_command;
 mod status_command;
 mod table_command;
-mod tls;
 mod traffic_command;
 
 use clap::{Args, Parser, Subcommand};
 use exit::ExitError;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tessera_face::ScramPassword;
+use tessera_access::{Password, ScramPassword};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -202,7 +201,7 @@ fn hash_password(is_scram: bool) -> Result<(), ExitError> {
         println!("{}", ScramPassword::new(password.as_bytes(), ScramPassword::ITERATIONS));
         return Ok(());
     }
-    println!("{}", tessera_redis::Password::hash(password.as_bytes()).map_err(ExitError::Other)?);
+    println!("{}", Password::hash(password.as_bytes()).map_err(ExitError::Other)?);
     Ok(())
 }
 

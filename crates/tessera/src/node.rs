@@ -1,9 +1,8 @@
 //! The running node: threads, listeners, signals.
 
-use crate::config::{Config, LogFormat, UserSection};
+use crate::config::{Config, LogFormat};
 use crate::doors::doors;
 use crate::exit::ExitError;
-use crate::tls;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -12,13 +11,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tessera_access::{Authenticator, Token};
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_cluster::Site;
-use tessera_face::ClientMemory;
+use tessera_face::{ClientMemory, Tls};
 use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
-use tessera_redis::{Access, Password, RedisConfig, RedisServer, User};
-use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics, ReqlUser};
+use tessera_redis::{RedisConfig, RedisServer};
+use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics};
 use tessera_store::Store;
 use tessera_transport::Secret;
 use tokio::net::TcpStream;
@@ -41,7 +41,8 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     start_logging(config)?;
     raise_file_limit();
-    let acceptor = tls::acceptor(&config.tls)?;
+    let tls = tls(config)?;
+    let authenticator = authenticator(config)?;
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
     // All listeners before the data directory: a second node on the same ports must not touch anything.
@@ -78,12 +79,12 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     let store = node.store().clone();
     let redis = RedisServer::new(
         store.clone(),
-        redis_config(config, redis_address.port(), client_memory.clone()),
-        acceptor.clone(),
+        redis_config(config, redis_address.port(), client_memory.clone(), authenticator.clone()),
+        tls.clone(),
     );
     let pegasus = PegasusServer::new(store.clone(), pegasus_config);
-    let reql =
-        ReqlServer::start(store.clone(), reql_config(config, client_memory.clone()), reql_listener).map_err(other)?;
+    let reql_config = reql_config(config, client_memory.clone(), authenticator);
+    let reql = ReqlServer::start(store.clone(), reql_config, tls.clone(), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = node_workers
         .into_iter()
         .zip(redis_listeners.into_iter().zip(pegasus_listeners))
@@ -106,9 +107,9 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory);
         let words = doors.into_iter().map(|door| door.words).collect();
-        let admin = AdminServer::new(node.clone(), token_check(config), admin_hosts(config), words, metrics);
+        let admin = AdminServer::new(node.clone(), Token::from_hex(&config.admin.token_sha256), admin_hosts(config), words, metrics);
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
-        let admin = tokio::spawn(admin.serve(AdminListener::new(listener, acceptor), async { _ = stopped.await }));
+        let admin = tokio::spawn(admin.serve(AdminListener::new(listener, tls), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(other)?;
         let serving = async {
@@ -338,7 +339,17 @@ fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
     }
 }
 
-fn redis_config(config: &Config, port: u16, client_memory: Arc<ClientMemory>) -> RedisConfig {
+/// What the ports of clients show that speak TLS, if the configuration names it.
+fn tls(config: &Config) -> Result<Option<Tls>, ExitError> {
+    if !config.has_tls() {
+        return Ok(None);
+    }
+    let tls = Tls::load(&config.tls.certificate, &config.tls.key);
+    tls.map(Some).map_err(|error| ExitError::Config(format!("tls: {error}")))
+}
+
+/// What all faces know that log somebody in.
+fn authenticator(config: &Config) -> Result<Arc<Authenticator>, ExitError> {
     for user in config.redis.users.iter().filter(|user| user.password_sha256.is_some()) {
         tracing::warn!(
             user = user.name,
@@ -346,23 +357,22 @@ fn redis_config(config: &Config, port: u16, client_memory: Arc<ClientMemory>) ->
              hash-password` prints"
         );
     }
-    let users = config.redis.users.iter().map(|user| User {
-        name: user.name.clone(),
-        // The configuration was checked.
-        password: user.password().ok().flatten(),
-        may_read: user.access.iter().any(|word| word == "read"),
-        may_write: user.access.iter().any(|word| word == "write"),
-        may_administer: user.access.iter().any(|word| word == "admin"),
-        tables: user.tables.clone(),
-        default_table: user.default_table.clone(),
-    });
+    Ok(Arc::new(Authenticator::new(config.users().map_err(ExitError::Config)?)))
+}
+
+fn redis_config(
+    config: &Config,
+    port: u16,
+    client_memory: Arc<ClientMemory>,
+    authenticator: Arc<Authenticator>,
+) -> RedisConfig {
     RedisConfig {
         max_clients: config.redis.max_clients,
         write_timeout: Duration::from_millis(config.redis.write_timeout_ms),
         slow_log_micros: config.redis.slow_log_micros,
         slow_log_entries: config.redis.slow_log_entries,
         client_memory,
-        access: Access::new(users.collect()),
+        authenticator,
         port,
     }
 }
@@ -383,7 +393,7 @@ fn reql_port(config: &Config) -> Option<u16> {
     (config.reql.port != 0).then(|| config.reql.port.saturating_add(config.port_offset))
 }
 
-fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig {
+fn reql_config(config: &Config, client_memory: Arc<ClientMemory>, authenticator: Arc<Authenticator>) -> ReqlConfig {
     let section = &config.reql;
     ReqlConfig {
         max_clients: section.max_clients,
@@ -393,16 +403,8 @@ fn reql_config(config: &Config, client_memory: Arc<ClientMemory>) -> ReqlConfig 
         write_timeout: Duration::from_millis(section.write_timeout_ms),
         client_memory,
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
-        users: config.has_users().then(|| reql_users(config)),
+        authenticator,
     }
-}
-
-fn reql_users(config: &Config) -> Vec<ReqlUser> {
-    let user = |user: &UserSection| {
-        let (name, may_do_everything) = (user.name.clone(), user.may_do_everything());
-        Some(ReqlUser { name, password: user.scram_password()?, may_do_everything })
-    };
-    config.redis.users.iter().filter_map(user).collect()
 }
 
 fn openings(config: &Config) -> Openings {
@@ -412,11 +414,6 @@ fn openings(config: &Config) -> Openings {
     // The settings have been checked.
     let networks = config.pegasus.open_addresses.iter().filter_map(|text| text.parse().ok());
     Openings::Some { networks: networks.collect(), tables: config.pegasus.open_tables.clone().into() }
-}
-
-fn token_check(config: &Config) -> Option<tessera_admin::TokenCheck> {
-    let right = Password::from_hex(&config.admin.token_sha256)?;
-    Some(Arc::new(move |token| right.is(token.as_bytes())))
 }
 
 /// Names by which the admin API may be asked for.

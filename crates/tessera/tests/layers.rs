@@ -18,11 +18,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cluster", &["types", "consensus"]),
     ("store", &["types", "engine", "transport", "consensus", "cluster"]),
     ("node", &["types", "engine", "transport", "consensus", "cluster", "store"]),
+    ("access", &[]),
     ("face", &[]),
-    ("redis", &["types", "engine", "cluster", "store", "face"]),
+    ("redis", &["types", "engine", "cluster", "store", "access", "face"]),
     ("pegasus", &["types", "engine", "cluster", "store", "face"]),
-    ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "face"]),
-    ("admin", &["types", "engine", "consensus", "cluster", "store", "node"]),
+    ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "access", "face"]),
+    ("admin", &["types", "engine", "consensus", "cluster", "store", "node", "access", "face"]),
     ("bench", &["types"]),
     (
         "tessera",
@@ -33,6 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cluster",
             "store",
             "node",
+            "access",
             "face",
             "redis",
             "pegasus",
@@ -53,6 +55,9 @@ const CONFINED: &[(&str, &str)] = &[
     ("raft", "consensus"),
     ("axum", "admin"),
     ("thrift", "pegasus"),
+    ("argon2", "access"),
+    ("rustls", "face"),
+    ("tokio-rustls", "face"),
     ("clap", "bench tessera"),
 ];
 
@@ -75,7 +80,8 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("pegasus", &["store::hosting"]),
     ("reql-wire", &["store::hosting"]),
     ("admin", &["store::hosting"]),
-    ("face", &["RESP", "Redis", "Pegasus", "thrift"]),
+    ("access", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "TcpStream"]),
+    ("face", &["RESP", "Redis", "Pegasus", "Reql", "thrift"]),
 ];
 
 /// Of all kinds: tests and build scripts keep to the layers too.

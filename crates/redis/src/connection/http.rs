@@ -20,11 +20,6 @@ pub(super) fn is_request_line(words: &[&[u8]]) -> bool {
     }
 }
 
-/// Whether an inline command begins with what TLS begins with: a record with a handshake, of any version.
-pub(super) fn is_tls(line: &[u8]) -> bool {
-    line.starts_with(&[0x16, 0x03])
-}
-
 /// Whether a command has a name that no command will ever have, but requests do. The same as in Redis.
 pub(super) fn names_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

@@ -24,7 +24,6 @@ mod large_hashes;
 mod replies;
 mod server_commands;
 mod session;
-mod stream;
 mod table_commands;
 #[cfg(test)]
 mod tests;
@@ -47,8 +46,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-pub(crate) use stream::Stream;
-use tessera_face::{ClientShare, buffers};
+use tessera_face::{ClientShare, Stream, begins_tls, buffers};
 use tessera_types::{RequestError, UnixMillis};
 use turn::Turn;
 
@@ -69,7 +67,8 @@ const ARGUMENTS: usize = 1 << 20;
 pub(crate) struct Connection {
     server: Arc<RedisServer>,
     client: Arc<Client>,
-    stream: Stream,
+    /// `None` for commands of another node: replies stay where they are.
+    stream: Option<Stream>,
     session: Session,
     memory: Arc<ClientShare>,
     input: Vec<u8>,
@@ -92,7 +91,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Stream) -> Self {
+    pub(crate) fn new(server: Arc<RedisServer>, client: Arc<Client>, stream: Option<Stream>) -> Self {
         let session = Session::new(&server);
         let memory = server.config.client_memory.join_with(client.end.clone());
         Self {
@@ -121,7 +120,8 @@ impl Connection {
         self.session.show(&client);
         let serve = async {
             while !self.closing {
-                if self.stream.read(&mut self.input).await? == 0 {
+                let Some(stream) = &mut self.stream else { break };
+                if stream.read(&mut self.input).await? == 0 {
                     break;
                 }
                 self.process().await?;
@@ -194,7 +194,7 @@ impl Connection {
                             self.end_http();
                             break;
                         }
-                        if http::is_tls(&input[began..]) {
+                        if begins_tls(&input[began..]) {
                             self.end_tls();
                             break;
                         }
@@ -283,10 +283,8 @@ impl Connection {
 
     async fn write_out(&mut self) -> io::Result<()> {
         self.memory.hold(self.held_bytes());
-        if self.output.is_empty() || matches!(self.stream, Stream::Nowhere) {
-            return Ok(());
-        }
-        self.stream.write(self.output.bytes(), self.server.config.write_timeout).await?;
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.output.is_empty()) else { return Ok(()) };
+        stream.write(self.output.bytes(), self.server.config.write_timeout).await?;
         self.output.give_back();
         Ok(())
     }

@@ -2,13 +2,14 @@
 
 use super::choices::Choices;
 use super::transactions::{OpenTransaction, Watches};
-use crate::access::User;
+use crate::acl;
 use crate::clients::Client;
 use crate::commands::{Command, CommandError, Flags};
 use crate::resp::Protocol;
 use crate::server::RedisServer;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tessera_access::User;
 use tessera_store::Table;
 use tessera_types::{Limits, Model, ReadMode, TableNumber};
 
@@ -48,7 +49,7 @@ impl Session {
 
     pub(super) fn new(server: &RedisServer) -> Self {
         let mut session = Self::blank();
-        if let Some(user) = server.config.access.anonymous() {
+        if let Some(user) = server.config.authenticator.users().anonymous() {
             session.become_user(server, user.clone());
         }
         session
@@ -62,7 +63,9 @@ impl Session {
     pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {
         self.table = match &user.default_table {
             Some(name) => server.store.table_named(name).filter(|table| table.schema().model == Model::Kv),
-            None => server.store.table_numbered(TableNumber(0)).filter(|table| user.may_use(&table.name())),
+            None => {
+                server.store.table_numbered(TableNumber(0)).filter(|table| user.rights.include_table(&table.name()))
+            }
         };
         self.user = Some(user);
         self.update();
@@ -70,7 +73,7 @@ impl Session {
 
     /// Recomputes what follows from the rest.
     pub(super) fn update(&mut self) {
-        let may_read = self.user.as_ref().is_some_and(|user| user.may_read);
+        let may_read = self.user.as_ref().is_some_and(|user| user.rights.read);
         self.reads_freely = may_read && self.transaction.is_none() && self.choices.reads != ReadMode::Majority;
     }
 
@@ -98,7 +101,7 @@ impl Session {
 
     pub(super) fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {
         let name = table.name();
-        if !self.user.as_ref().is_some_and(|user| user.may_use(&name)) {
+        if !self.user.as_ref().is_some_and(|user| user.rights.include_table(&name)) {
             return Err(CommandError::Reply(format!("NOPERM this user may not use the table '{name}'").into()));
         }
         if table.schema().model == Model::Document {
@@ -132,7 +135,7 @@ impl Session {
                 Err(CommandError::text("NOAUTH Authentication required."))
             };
         };
-        if !user.may_run(command.flags) {
+        if !acl::allow(&user.rights, command.flags) {
             let text = format!("NOPERM User {} has no permissions to run the '{}' command", user.name, command.name);
             return Err(CommandError::Reply(Cow::Owned(text)));
         }

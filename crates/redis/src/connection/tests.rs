@@ -7,6 +7,7 @@ use crate::test_cluster::{TestNode, config, wait_for};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tessera_access::{Rights, User};
 use tessera_cluster::CatalogCommand;
 use tessera_store::{Leader, Table};
 use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, TableSchema, TableSettings, WhenFull};
@@ -14,7 +15,7 @@ use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, Table
 /// A connection whose replies stay in its output.
 fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
     let client = Arc::new(Client::of_another_node());
-    let mut connection = Connection::new(node.server.clone(), client, Stream::Nowhere);
+    let mut connection = Connection::new(node.server.clone(), client, None);
     connection.session.choose(table.clone()).unwrap();
     connection
 }
@@ -434,8 +435,8 @@ async fn only_who_may_administer_sees_and_ends_other_connections() {
     let table = node.create_table("t", EngineKind::Memory, 1).await;
     let mut connection = connection(&node, &table);
     assert_eq!(connection.given("CLIENT LIST").await, "$0\r\n\r\n");
-    let reader =
-        crate::access::User { name: "reader".into(), may_administer: false, ..crate::access::User::everybody() };
+    let rights = Rights { administer: false, ..Rights::all() };
+    let reader = User { name: "reader".into(), rights, ..User::everybody() };
     connection.session.user = Some(reader);
     for refused in ["CLIENT LIST", "CLIENT KILL ID 1", "CLIENT KILL 1.2.3.4:5", "ACL LIST", "ACL USERS"] {
         assert!(connection.given(refused).await.starts_with("-NOPERM "), "{refused}");

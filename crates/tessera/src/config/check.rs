@@ -3,22 +3,16 @@
 use super::Config;
 use crate::exit::ExitError;
 use std::net::IpAddr;
+use tessera_access::Token;
 use tessera_types::Limits;
 
 pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     let refuse = |text: String| Err(ExitError::Config(text));
-    let has_tls = !config.tls.certificate.as_os_str().is_empty();
-    if has_tls == config.tls.key.as_os_str().is_empty() {
+    if config.has_tls() == config.tls.key.as_os_str().is_empty() {
         return refuse("tls.certificate and tls.key go together".into());
     }
-    for user in &config.redis.users {
-        user.password().map_err(ExitError::Config)?;
-        if let Some(word) = user.access.iter().find(|word| !["read", "write", "admin"].contains(&word.as_str())) {
-            return refuse(format!("redis.users: '{word}' is no access of '{}'; known: read, write, admin", user.name));
-        }
-    }
-    if !config.admin.token_sha256.is_empty() && tessera_redis::Password::from_hex(&config.admin.token_sha256).is_none()
-    {
+    config.users().map_err(ExitError::Config)?;
+    if !config.admin.token_sha256.is_empty() && Token::from_hex(&config.admin.token_sha256).is_none() {
         return refuse("admin.token_sha256 is not 64 hexadecimal digits".into());
     }
     let open_redis = config.redis.users.is_empty() || config.redis.users.iter().any(|user| !user.has_password());

@@ -2,15 +2,15 @@
 
 mod check;
 mod secret;
+mod user_section;
 
 use crate::exit::ExitError;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tessera_engine::{MemoryConfig, RocksConfig};
-use tessera_face::ScramPassword;
-use tessera_redis::Password;
 use tessera_types::Limits;
+pub use user_section::UserSection;
 
 /// The commented file that `tessera config init` prints.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -103,61 +103,6 @@ impl Default for ReqlSection {
             greeting_timeout_ms: 10_000,
             write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UserSection {
-    pub name: String,
-    /// What `tessera hash-password` prints; absent for a user without password.
-    pub password_hash: Option<String>,
-    /// In the place of `password_hash`: what the first versions knew. It is soon guessed by whoever has seen it.
-    pub password_sha256: Option<String>,
-    /// Of "read", "write", "admin".
-    #[serde(default)]
-    pub access: Vec<String>,
-    pub tables: Option<Vec<String>>,
-    pub default_table: Option<String>,
-}
-
-impl UserSection {
-    /// The password in the form in which drivers of RethinkDB can prove that they know it, if it is kept so.
-    pub fn scram_password(&self) -> Option<ScramPassword> {
-        self.password_hash.as_ref()?.parse().ok()
-    }
-
-    pub fn may_do_everything(&self) -> bool {
-        let has = |word: &str| self.access.iter().any(|access| access == word);
-        self.tables.is_none() && ["read", "write", "admin"].into_iter().all(has)
-    }
-
-    pub fn has_password(&self) -> bool {
-        self.password_hash.is_some() || self.password_sha256.is_some()
-    }
-
-    /// The user's password, if there is one.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn password(&self) -> Result<Option<Password>, String> {
-        let name = &self.name;
-        match (&self.password_hash, &self.password_sha256) {
-            (None, None) => Ok(None),
-            (Some(hash), None) => match Password::from_salted(hash) {
-                Some(password) => Ok(Some(password)),
-                None => {
-                    Err(format!("redis.users: password_hash of '{name}' is not what `tessera hash-password` prints"))
-                }
-            },
-            (None, Some(hash)) => match Password::from_hex(hash) {
-                Some(password) => Ok(Some(password)),
-                None => Err(format!("redis.users: password_sha256 of '{name}' is not 64 hexadecimal digits")),
-            },
-            (Some(_), Some(_)) => {
-                Err(format!("redis.users: '{name}' has password_hash and password_sha256; one is enough"))
-            }
         }
     }
 }

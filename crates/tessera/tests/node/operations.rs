@@ -2,7 +2,7 @@
 
 use crate::disk::{DiskWithPower, SmallDisk};
 use crate::resp_client::Value;
-use crate::server::{Node, free_port, http_get, set_ports, tessera, wait_for};
+use crate::server::{Node, free_port, http_get, self_signed, set_ports, tessera, wait_for};
 use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -324,16 +324,7 @@ fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
 #[test]
 fn every_listener_speaks_tls_when_told_to() {
     let data = TempDir::new().unwrap();
-    let (certificate, key) = (data.path().join("cert.pem"), data.path().join("key.pem"));
-    let made = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout"])
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (certificate, key) = self_signed(data.path(), "localhost");
     let (redis_port, admin_port) = (free_port(), free_port());
     let settings = [format!("tls.certificate={}", certificate.display()), format!("tls.key={}", key.display())];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();

@@ -2,7 +2,7 @@
 //! have passwords. `scripts/reql-drivers` fetches and builds them.
 
 use crate::cluster::Cluster;
-use crate::server::wait_for;
+use crate::server::{Node, free_port, self_signed, tessera, wait_for};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,6 +62,35 @@ fn drivers_of_rethinkdb_write_and_read_in_every_way() {
 #[test]
 fn the_tools_of_the_python_package_make_a_round_trip() {
     run(python("tools.py", &cluster()));
+}
+
+#[test]
+fn the_python_driver_speaks_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = self_signed(directory.path(), "node");
+    let (other, _) = self_signed(directory.path(), "other");
+    let hash = crate::reql_users::hash_password(PASSWORD, &["--scram"]);
+    let port = free_port();
+    let settings = [
+        format!("reql.port={port}"),
+        format!("redis.users=[{{name=\"admin\", password_hash=\"{hash}\", access=[\"read\", \"write\", \"admin\"]}}]"),
+        format!("tls.certificate={}", certificate.display()),
+        format!("tls.key={}", key.display()),
+    ];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let node = Node::spawn(&directory.path().join("data"), free_port(), free_port(), &settings);
+    let ready = || {
+        let mut status = tessera();
+        status.args(["status", "--admin", &format!("https://localhost:{}", node.admin_port), "--cacert"]);
+        status.arg(&certificate).output().unwrap().status.success().then_some(())
+    };
+    wait_for("the node serves", Duration::from_secs(30), ready);
+    let mut command = driver("python/bin/python");
+    command.arg(root().join("crates/tessera/tests/reql_drivers/over_tls.py")).arg(port.to_string());
+    run({
+        command.args([&certificate, &other]).arg(PASSWORD);
+        command
+    });
 }
 
 /// A driver that writes until it is told to stop.

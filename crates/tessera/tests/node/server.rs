@@ -3,7 +3,7 @@
 use crate::resp_client::{Client, Value};
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +38,19 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<
         assert!(Instant::now() < end, "{what}: not within {limit:?}");
         std::thread::park_timeout(Duration::from_millis(5));
     }
+}
+
+/// Makes a certificate for this machine, which its own key has signed. Returns the files of both.
+pub fn self_signed(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let (certificate, key) =
+        (directory.join(format!("{name}.certificate.pem")), directory.join(format!("{name}.key.pem")));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+    openssl.args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]);
+    openssl.args(["-addext", "basicConstraints=CA:FALSE", "-keyout"]).arg(&key).arg("-out").arg(&certificate);
+    let made = openssl.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    (certificate, key)
 }
 
 /// A process that ends with its handle.

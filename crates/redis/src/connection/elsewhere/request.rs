@@ -6,9 +6,9 @@
 
 use super::{Confined, Part};
 use crate::clients::Client;
+use crate::connection::Connection;
 use crate::connection::choices::Choices;
 use crate::connection::session::Session;
-use crate::connection::{Connection, Stream};
 use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
@@ -98,7 +98,7 @@ fn session_for(server: &RedisServer, request: &mut Bytes) -> Option<Session> {
 impl Connection {
     fn of_another_node(server: Arc<RedisServer>, session: Session) -> Self {
         let client = Arc::new(Client::of_another_node());
-        let mut connection = Self::new(server, client, Stream::Nowhere);
+        let mut connection = Self::new(server, client, None);
         connection.session = session;
         connection
     }

@@ -3,19 +3,19 @@
 use super::super::Connection;
 use super::client::client_name;
 use super::{REDIS_VERSION, unknown_subcommand_named};
-use crate::authenticator::NotLetIn;
+use crate::acl;
 use crate::commands::CommandError;
 use crate::number::parse_integer;
 use crate::resp::Protocol;
+use tessera_access::NotLetIn;
 
 impl Connection {
     async fn log_in(&mut self, name: &str, password: &[u8]) -> Result<(), CommandError> {
         let server = self.server.clone();
-        let user =
-            server.authenticator.log_in(&server.config.access, name, password).await.map_err(|why| match why {
-                NotLetIn::Wrong => CommandError::text("WRONGPASS invalid username-password pair or user is disabled."),
-                NotLetIn::Busy => CommandError::text("TRYAGAIN too many passwords are being checked at this moment"),
-            })?;
+        let user = server.config.authenticator.log_in(name, password).await.map_err(|why| match why {
+            NotLetIn::Wrong => CommandError::text("WRONGPASS invalid username-password pair or user is disabled."),
+            NotLetIn::Busy => CommandError::text("TRYAGAIN too many passwords are being checked at this moment"),
+        })?;
         self.session.become_user(&self.server, user);
         self.session.show(&self.client);
         Ok(())
@@ -24,7 +24,7 @@ impl Connection {
     pub(super) async fn auth(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         match args {
             [_, password] => {
-                if !self.server.config.access.default_has_password() {
+                if !self.server.config.authenticator.users().default_has_password() {
                     return Err(CommandError::text(
                         "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                          your configuration is correct?",
@@ -105,11 +105,11 @@ impl Connection {
             b"USERS" | b"LIST" => {
                 let names_only = args[1].eq_ignore_ascii_case(b"USERS");
                 self.check_admin(if names_only { "acl|users" } else { "acl|list" })?;
-                let users = self.server.config.access.users().to_vec();
+                let users = self.server.config.authenticator.users().all().to_vec();
                 let mut reply = self.reply();
                 reply.array(users.len());
                 for user in users {
-                    reply.bulk(if names_only { user.name } else { user.describe() }.as_bytes());
+                    reply.bulk(if names_only { user.name } else { acl::describe(&user) }.as_bytes());
                 }
             }
             b"CAT" => {

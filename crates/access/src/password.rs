@@ -1,10 +1,10 @@
 //! Passwords as a configuration keeps them.
 
+use crate::scram::ScramPassword;
 use argon2::password_hash::SaltString;
 use argon2::{Argon2, PasswordHash, PasswordHasher, PasswordVerifier};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use tessera_face::ScramPassword;
 
 /// A password, kept so that it cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
