@@ -1,7 +1,7 @@
 use super::expiry_filter::TableExpiries;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
-    spaces_begin, spaces_end, write_record_key,
+    spaces_begin, spaces_end,
 };
 use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
@@ -9,6 +9,7 @@ use super::spaces::move_former_seal;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
+use crate::read_tier::is_caches_only;
 use crate::{
     Applied, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice, SortKeyRange,
     Visit,
@@ -37,6 +38,8 @@ pub struct RocksEngine {
     /// What the record cache knows this table by.
     pub(super) number: u32,
     pub(super) read: ReadOptions,
+    /// Fails instead of waiting for the disk.
+    read_caches: ReadOptions,
     pub(super) write: WriteOptions,
     /// Fails instead of waiting.
     pub(super) try_write: WriteOptions,
@@ -71,10 +74,20 @@ impl RocksEngine {
         write.disable_wal(true);
         try_write.disable_wal(true);
         try_write.set_no_slowdown(true);
-        let read = ReadOptions::default();
+        let (read, mut read_caches) = (ReadOptions::default(), ReadOptions::default());
+        read_caches.set_read_tier(ReadTier::BlockCache);
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);
-        let mut engine =
-            Self { column_family, store, partitions: Vec::new(), expiries, number, read, write, try_write };
+        let mut engine = Self {
+            column_family,
+            store,
+            partitions: Vec::new(),
+            expiries,
+            number,
+            read,
+            read_caches,
+            write,
+            try_write,
+        };
         let mut expiries = Vec::new();
         for partition in 0..partitions {
             let applied = engine.read_index(partition, &engine.read)?;
@@ -122,6 +135,21 @@ impl RocksEngine {
 
     pub(super) fn state(&self, partition: u32) -> &PartitionState {
         &self.partitions[partition as usize]
+    }
+
+    /// How a record is read that somebody asks for.
+    #[inline]
+    pub(super) fn read_options(&self) -> &ReadOptions {
+        if is_caches_only() { &self.read_caches } else { &self.read }
+    }
+
+    /// As [`Self::read_options`], for several records in order.
+    pub(super) fn iterator_options() -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if is_caches_only() {
+            options.set_read_tier(ReadTier::BlockCache);
+        }
+        options
     }
 
     fn int_property(&self, name: &properties::PropName) -> u64 {
@@ -179,13 +207,7 @@ impl Engine for RocksEngine {
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
         match self.look(partition, key) {
             Found::Records(records) => Ok(records.value_of(key).flatten().map(visit).is_some()),
-            Found::Nothing(reservation) => {
-                let mut reservation = Some(reservation);
-                self.read_record(partition, key, &mut |value| {
-                    keep(key, value, reservation.take());
-                    visit(value);
-                })
-            }
+            Found::Nothing(reservation) => self.read_and_keep(partition, key, Some(reservation), visit),
             Found::Taken => self.read_record(partition, key, visit),
         }
     }
@@ -202,18 +224,12 @@ impl Engine for RocksEngine {
             }
             return Ok(());
         }
-        // What the record cache does not know comes from RocksDB in one call.
         let found: Vec<_> = reads.iter().map(|(partition, key)| self.look(*partition, key)).collect();
-        let unknown = reads.iter().zip(&found).filter(|(_, found)| !matches!(found, Found::Records(_)));
-        let keys = unknown.map(|((partition, key), _)| {
-            let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
-            write_record_key(&mut stored, *partition, key);
-            stored
-        });
-        let keys: Vec<_> = keys.collect();
-        let read = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
-        let mut read = read.into_iter();
-        for (at, ((_, key), found)) in reads.iter().zip(found).enumerate() {
+        // RocksDB's way to read several in one call reads blocks from the disk whatever tier it is told to read.
+        let one_by_one = is_caches_only();
+        let mut read = if one_by_one { Vec::new() } else { self.read_unknown(reads, &found) }.into_iter();
+        let mut would_wait = false;
+        for (at, ((partition, key), found)) in reads.iter().zip(found).enumerate() {
             let reservation = match found {
                 Found::Records(records) => {
                     visit(at, records.value_of(key).flatten());
@@ -222,13 +238,22 @@ impl Engine for RocksEngine {
                 Found::Nothing(reservation) => Some(reservation),
                 Found::Taken => None,
             };
+            if one_by_one {
+                match self.read_and_keep(*partition, key, reservation, &mut |value| visit(at, Some(value))) {
+                    Ok(true) => {}
+                    Ok(false) => visit(at, None),
+                    Err(EngineError::WouldWait) => would_wait = true,
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
             let value = read.next().transpose()?.flatten();
             if let Some(value) = &value {
                 keep(key, value, reservation);
             }
             visit(at, value.as_deref());
         }
-        Ok(())
+        if would_wait { Err(EngineError::WouldWait) } else { Ok(()) }
     }
 
     fn scan_hash_key(
@@ -279,7 +304,7 @@ impl Engine for RocksEngine {
         mut limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
     ) -> Result<Option<Position>, EngineError> {
-        let mut options = ReadOptions::default();
+        let mut options = Self::iterator_options();
         options.set_total_order_seek(true);
         options.set_iterate_upper_bound(partition_end(partition));
         let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);
