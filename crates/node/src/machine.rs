@@ -1,5 +1,6 @@
 //! The state machine of a worker's partitions: from operations to log entries to records.
 
+use crate::cold_commands::ColdCommands;
 use crate::host::Host;
 use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
@@ -12,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
-use tessera_engine::{Applied, mutation};
+use tessera_engine::{Applied, from_caches, mutation};
 use tessera_store::hosting::{Overlay, Ticket, Times, WriteCommand, failed, group_of, partition_of_group};
 use tessera_store::{Table, Transaction, Verdict};
 use tessera_types::{ReplicaId, RequestError, UnixMillis};
@@ -21,12 +22,14 @@ use tessera_types::{ReplicaId, RequestError, UnixMillis};
 pub(crate) struct PartitionsMachine {
     /// The time of this pass.
     now: UnixMillis,
-    partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
+    partitions: HostedPartitions,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     slow_writes: SlowWrites,
     host: Arc<Host>,
 }
+
+type HostedPartitions = HashMap<GroupId, HostedPartition, ahash::RandomState>;
 
 struct HostedPartition {
     table: Arc<Table>,
@@ -34,6 +37,7 @@ struct HostedPartition {
     overlay: Overlay,
     /// The latest time that was told the log here, as long as the replica leads; it may be on its way.
     told: UnixMillis,
+    cold_commands: ColdCommands,
     /// Reads counted when it was last asked whether there were any.
     reads_seen: u64,
 }
@@ -63,19 +67,38 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
-        let WriteCommand { sync, early, confirm, ticket, .. } = command;
-        let now = self.now;
-        let is_certain = self.host.clock.is_certain();
-        let HostedPartition { table, partition, overlay, told, .. } =
-            self.host(group).expect("a serving group's table is open");
+        let (now, host) = (self.now, &self.host);
+        let is_certain = host.clock.is_certain();
+        let HostedPartition { table, partition, overlay, told, cold_commands, .. } =
+            hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
+        if cold_commands.hold_up() {
+            cold_commands.push(host, command);
+            return Evaluated::Waits;
+        }
         if table.partition(*partition).outflow().is_shut() {
-            ticket.answer(Err(RequestError::NotReady));
+            command.ticket.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }
         let began = payload.len();
         let times = Times::of_leader(now, table.engine().time(*partition).max(*told), is_certain);
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
-        if ticket.evaluate(&mut transaction) == Verdict::Abandon {
+        let mut command = command;
+        let mut verdict = match cold_commands.is_impatient() {
+            false => from_caches(|| command.ticket.evaluate(&mut transaction)),
+            true => command.ticket.evaluate(&mut transaction),
+        };
+        if let Some(missing) = transaction.take_missing() {
+            transaction.abandon();
+            command = match cold_commands.wait_for(host, (table, *partition), missing, command) {
+                Ok(()) => return Evaluated::Waits,
+                Err(command) => command,
+            };
+            transaction = Transaction::new(table, *partition, times, overlay, payload);
+            verdict = command.ticket.evaluate(&mut transaction);
+        }
+        cold_commands.note_evaluated();
+        let WriteCommand { sync, early, confirm, ticket, .. } = command;
+        if verdict == Verdict::Abandon {
             transaction.abandon();
             return Evaluated::NoChange { reply: ticket, confirm };
         }
@@ -98,6 +121,16 @@ impl StateMachine for PartitionsMachine {
             changes.hash_keys(payload).for_each(|hash_key| state.hot_keys().write(hash_key));
         }
         Evaluated::Replicate { reply: ticket, sync, leader_acked: early }
+    }
+
+    fn has_read(&mut self, group: GroupId) {
+        if let Some(hosted) = self.partitions.get_mut(&group) {
+            hosted.cold_commands.has_read();
+        }
+    }
+
+    fn next_waiting(&mut self, group: GroupId) -> Option<WriteCommand> {
+        self.partitions.get_mut(&group)?.cold_commands.next()
     }
 
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
@@ -191,7 +224,8 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn removed(&mut self, group: GroupId) {
-        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
+        if let Some(HostedPartition { table, partition, mut cold_commands, .. }) = self.partitions.remove(&group) {
+            cold_commands.take().for_each(|command| self.refuse(command, Failure::NotServing));
             table.partition(partition).stop_leading();
             let host = self.host.clone();
             let remove = move || {
@@ -332,14 +366,18 @@ impl StateMachine for PartitionsMachine {
 impl PartitionsMachine {
     /// A group's partition; `None` when its table has been purged.
     fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
-        match self.partitions.entry(group) {
-            Entry::Occupied(hosted) => Some(hosted.into_mut()),
-            Entry::Vacant(place) => {
-                let (table, partition) = partition_of_group(group)?;
-                let table = self.host.registry.any(table)?;
-                let (overlay, told) = (Overlay::default(), UnixMillis::new(0));
-                Some(place.insert(HostedPartition { table, partition, overlay, told, reads_seen: 0 }))
-            }
+        hosted(&mut self.partitions, &self.host, group)
+    }
+}
+
+fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId) -> Option<&'a mut HostedPartition> {
+    match partitions.entry(group) {
+        Entry::Occupied(hosted) => Some(hosted.into_mut()),
+        Entry::Vacant(place) => {
+            let (table, partition) = partition_of_group(group)?;
+            let table = host.registry.any(table)?;
+            let (overlay, told, cold_commands) = (Overlay::default(), UnixMillis::new(0), Default::default());
+            Some(place.insert(HostedPartition { table, partition, overlay, told, cold_commands, reads_seen: 0 }))
         }
     }
 }

@@ -256,7 +256,7 @@ impl Table {
     ///
     /// # Errors
     /// [`RequestError::NotReady`] while this node does not serve the partition, also if that turns out after the visit; or
-    /// what the engine reports.
+    /// what the engine reports; [`RequestError::WouldWait`] only of a read [from the caches](tessera_engine::from_caches).
     #[inline]
     pub fn read(
         &self,
@@ -267,20 +267,20 @@ impl Table {
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
         let Partition { meter, hot_keys, .. } = self.check_serving(partition, reads)?;
+        let mut outcome = Ok(false);
+        let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
+            Some(stored) if self.is_seen(partition, reads, now, &stored) => {
+                meter.end_read(bytes.len());
+                visit(stored);
+                outcome = Ok(true);
+            }
+            Some(_) => {}
+            None => outcome = Err(damaged(key)),
+        });
+        read.map_err(request_error)?;
+        // Not before: a read that would have to wait is made, and counted, again.
         meter.begin_read();
         hot_keys.read(key.hash_key);
-        let mut outcome = Ok(false);
-        self.engine
-            .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
-                Some(stored) if self.is_seen(partition, reads, now, &stored) => {
-                    meter.end_read(bytes.len());
-                    visit(stored);
-                    outcome = Ok(true);
-                }
-                Some(_) => {}
-                None => outcome = Err(damaged(key)),
-            })
-            .map_err(request_error)?;
         self.check_lease(partition, reads)?;
         outcome
     }
@@ -288,7 +288,8 @@ impl Table {
     /// Reads many records, each live at `now`; faster than one by one. They are not read at one instant.
     ///
     /// # Errors
-    /// As [`Self::read`]; what was visited does not count then.
+    /// As [`Self::read`]; what was visited does not count then. It does with [`RequestError::WouldWait`]: then those that were not
+    /// visited would have to wait for the disk.
     pub fn read_many(
         &self,
         keys: &[RecordKey<'_>],
@@ -331,24 +332,32 @@ impl Table {
             if let Some(noted) = versions.get_mut(at) {
                 *noted = state.version();
             }
-            state.meter.begin_read();
-            state.hot_keys.read(key.hash_key);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
-        self.engine
-            .multi_get(&reads, &mut |at, bytes| match bytes.map(StoredValue::decode) {
+        let read = self.engine.multi_get(&reads, &mut |at, bytes| {
+            let (partition, key) = reads[at];
+            let Partition { meter, hot_keys, .. } = &self.partitions[partition as usize];
+            meter.begin_read();
+            hot_keys.read(key.hash_key);
+            match bytes.map(StoredValue::decode) {
                 None => visit(at, None),
                 Some(Some(stored)) => {
-                    let partition = reads[at].0;
-                    self.partitions[partition as usize].meter.end_read(stored.payload.len());
+                    meter.end_read(stored.payload.len());
                     visit(at, Some(stored).filter(|stored| self.is_seen(partition, mode, now, stored)));
                 }
-                Some(None) => outcome = Err(damaged(&keys[at])),
-            })
-            .map_err(request_error)?;
+                Some(None) => outcome = Err(damaged(&key)),
+            }
+        });
+        let would_wait = match read.map_err(request_error) {
+            Err(RequestError::WouldWait) => true,
+            read => read.map(|()| false)?,
+        };
         reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition, mode))?;
         outcome?;
+        if would_wait {
+            return Err(RequestError::WouldWait);
+        }
         // An odd version says that records were just changing.
         let is_changed = |at: usize| versions[at] % 2 == 1 || self.version(reads[at].0) != Some(versions[at]);
         let mut changed = (0..versions.len()).filter(|at| is_changed(*at)).map(|at| reads[at].0);
@@ -451,6 +460,7 @@ impl Table {
 pub fn request_error(error: EngineError) -> RequestError {
     match error {
         EngineError::Corruption(what) => RequestError::Corruption(what),
+        EngineError::WouldWait => RequestError::WouldWait,
         disk if disk.is_disk() => RequestError::DiskUnreadable(disk.to_string()),
         other => RequestError::Engine(other.to_string()),
     }
