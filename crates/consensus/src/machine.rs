@@ -21,7 +21,7 @@ pub trait StateMachine {
         false
     }
 
-    /// Appends the command's effect to `payload`.
+    /// Appends the command's effect to `payload`. A command that [waits](Evaluated::Waits) is evaluated again later.
     fn evaluate(
         &mut self,
         group: GroupId,
@@ -37,6 +37,9 @@ pub trait StateMachine {
     fn next_waiting(&mut self, _group: GroupId) -> Option<Self::Command> {
         None
     }
+
+    /// The worker is stopping: commands that [wait](Evaluated::Waits) are to be refused.
+    fn stopping(&mut self) {}
 
     /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);

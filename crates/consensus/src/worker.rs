@@ -172,7 +172,10 @@ impl<M: StateMachine> Worker<M> {
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::CaughtUp => self.catch_up(),
                 Message::HasRead(id) => self.evaluate_waiting(id, refusal.as_ref()),
-                Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
+                Message::Stop => {
+                    self.stopping = Some(Instant::now() + STOP_PATIENCE);
+                    self.machine.stopping();
+                }
             }
         }
         self.advance();

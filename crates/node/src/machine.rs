@@ -23,6 +23,8 @@ pub(crate) struct PartitionsMachine {
     /// The time of this pass.
     now: UnixMillis,
     partitions: HostedPartitions,
+    /// How many [cold commands](ColdCommands) of all partitions wait.
+    cold_waiting: usize,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     slow_writes: SlowWrites,
@@ -47,6 +49,7 @@ impl PartitionsMachine {
         Self {
             now: host.clock.now(),
             partitions: HashMap::default(),
+            cold_waiting: 0,
             snapshots: Arc::default(),
             slow_writes: SlowWrites::default(),
             host,
@@ -72,7 +75,12 @@ impl StateMachine for PartitionsMachine {
         let HostedPartition { table, partition, overlay, told, cold_commands, .. } =
             hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
         if cold_commands.hold_up() {
-            cold_commands.push(host, command);
+            if self.cold_waiting >= host.config.queued_writes {
+                command.ticket.answer(Err(RequestError::Busy));
+                return Evaluated::Refused;
+            }
+            self.cold_waiting += 1;
+            cold_commands.push(command);
             return Evaluated::Waits;
         }
         if table.partition(*partition).outflow().is_shut() {
@@ -90,7 +98,10 @@ impl StateMachine for PartitionsMachine {
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
             command = match cold_commands.wait_for(host, (table, *partition), missing, command) {
-                Ok(()) => return Evaluated::Waits,
+                Ok(()) => {
+                    self.cold_waiting += 1;
+                    return Evaluated::Waits;
+                }
                 Err(command) => command,
             };
             transaction = Transaction::new(table, *partition, times, overlay, payload);
@@ -130,7 +141,14 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn next_waiting(&mut self, group: GroupId) -> Option<WriteCommand> {
-        self.partitions.get_mut(&group)?.cold_commands.next()
+        let next = self.partitions.get_mut(&group)?.cold_commands.next()?;
+        self.cold_waiting -= 1;
+        Some(next)
+    }
+
+    fn stopping(&mut self) {
+        let groups: Vec<_> = self.partitions.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.refuse_waiting(group, &Failure::ShuttingDown));
     }
 
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
@@ -193,6 +211,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn stepped_down(&mut self, group: GroupId) {
+        self.refuse_waiting(group, &Failure::NotServing);
         if let Some(hosted) = self.partitions.get_mut(&group) {
             let state = &hosted.table.partition(hosted.partition);
             state.stop_leading();
@@ -224,8 +243,8 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn removed(&mut self, group: GroupId) {
-        if let Some(HostedPartition { table, partition, mut cold_commands, .. }) = self.partitions.remove(&group) {
-            cold_commands.take().for_each(|command| self.refuse(command, Failure::NotServing));
+        self.refuse_waiting(group, &Failure::NotServing);
+        if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
             table.partition(partition).stop_leading();
             let host = self.host.clone();
             let remove = move || {
@@ -367,6 +386,14 @@ impl PartitionsMachine {
     /// A group's partition; `None` when its table has been purged.
     fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
         hosted(&mut self.partitions, &self.host, group)
+    }
+
+    /// Refuses the commands of a group that wait for what the disk has.
+    fn refuse_waiting(&mut self, group: GroupId, failure: &Failure) {
+        let Some(hosted) = self.partitions.get_mut(&group) else { return };
+        let waiting = hosted.cold_commands.take();
+        self.cold_waiting -= waiting.len();
+        waiting.into_iter().for_each(|command| self.refuse(command, failure.clone()));
     }
 }
 

@@ -11,6 +11,7 @@ use crate::watch::Watch;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,6 +74,19 @@ pub fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
     Some((TableId(table), group.0 as u32))
 }
 
+/// A partition that may be read, until it is [interrupted](Partition::interruptions).
+#[derive(Clone, Copy)]
+pub(crate) struct Readable<'a> {
+    pub(crate) state: &'a Partition,
+    interruptions: u64,
+}
+
+impl Readable<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.state.interruptions() != self.interruptions
+    }
+}
+
 /// Most keys of [`Table::read_at_one_instant`].
 pub const KEYS_AT_ONCE: usize = 32;
 
@@ -133,8 +147,9 @@ impl Table {
 
     /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
     #[inline]
-    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
+    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<Readable<'_>, RequestError> {
         let state = &self.partitions[partition as usize];
+        let interruptions = state.interruptions();
         let may_serve = match reads {
             ReadMode::Outdated => self.is_readable(partition),
             _ => state.is_serving(),
@@ -147,7 +162,7 @@ impl Table {
         if early > 0 && reads != ReadMode::Outdated && early > self.engine.applied_index(partition) {
             return Err(RequestError::NotReady);
         }
-        Ok(state)
+        Ok(Readable { state, interruptions })
     }
 
     /// Whether the replica here, if there is one, may be read although it does not lead: what it shows is never older than what it
@@ -157,15 +172,23 @@ impl Table {
         state.is_readable_at(self.engine.applied_index(partition), || self.engine.settled_from(partition))
     }
 
-    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
-    /// what it found was so while the lease held.
+    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read, with
+    /// what [`Self::check_serving`] has returned before it: what was found was so while the replica led without interruption, and
+    /// its lease still holds.
     #[inline]
-    pub(crate) fn check_lease(&self, partition: u32, reads: ReadMode) -> Result<(), RequestError> {
+    pub(crate) fn check_lease(
+        &self,
+        partition: u32,
+        reads: ReadMode,
+        readable: Readable<'_>,
+    ) -> Result<(), RequestError> {
+        if readable.is_interrupted() {
+            return Err(self.not_serving());
+        }
         if reads == ReadMode::Outdated {
             return self.check_serving(partition, reads).map(|_| ());
         }
-        let state = &self.partitions[partition as usize];
-        if state.lease.holds() {
+        if readable.state.lease.holds() {
             return Ok(());
         }
         self.wake(partition);
@@ -266,7 +289,8 @@ impl Table {
         visit: &mut dyn FnMut(StoredValue<'_>),
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
-        let Partition { meter, hot_keys, .. } = self.check_serving(partition, reads)?;
+        let readable = self.check_serving(partition, reads)?;
+        let Partition { meter, hot_keys, .. } = readable.state;
         let mut outcome = Ok(false);
         let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
             Some(stored) if self.is_seen(partition, reads, now, &stored) => {
@@ -281,7 +305,7 @@ impl Table {
         // Not before: a read that would have to wait is made, and counted, again.
         meter.begin_read();
         hot_keys.read(key.hash_key);
-        self.check_lease(partition, reads)?;
+        self.check_lease(partition, reads, readable)?;
         outcome
     }
 
@@ -325,19 +349,20 @@ impl Table {
         versions: &mut [u64],
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<bool, RequestError> {
-        let mut reads = Vec::with_capacity(keys.len());
+        let (mut reads, mut readable) = (Vec::with_capacity(keys.len()), SmallVec::<[_; KEYS_AT_ONCE]>::new());
         for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
-            let state = self.check_serving(partition, mode)?;
+            let checked = self.check_serving(partition, mode)?;
             if let Some(noted) = versions.get_mut(at) {
-                *noted = state.version();
+                *noted = checked.state.version();
             }
+            readable.push(checked);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
         let read = self.engine.multi_get(&reads, &mut |at, bytes| {
             let (partition, key) = reads[at];
-            let Partition { meter, hot_keys, .. } = &self.partitions[partition as usize];
+            let Partition { meter, hot_keys, .. } = readable[at].state;
             meter.begin_read();
             hot_keys.read(key.hash_key);
             match bytes.map(StoredValue::decode) {
@@ -353,7 +378,8 @@ impl Table {
             Err(RequestError::WouldWait) => true,
             read => read.map(|()| false)?,
         };
-        reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition, mode))?;
+        let mut checked = reads.iter().zip(&readable);
+        checked.try_for_each(|((partition, _), readable)| self.check_lease(*partition, mode, *readable))?;
         outcome?;
         if would_wait {
             return Err(RequestError::WouldWait);
@@ -377,12 +403,12 @@ impl Table {
     /// # Errors
     /// [`RequestError::NotReady`] if this node does not serve the partition.
     pub fn hash_keys(&self, partition: u32) -> Result<u64, RequestError> {
-        self.check_serving(partition, ReadMode::Single)?;
+        let readable = self.check_serving(partition, ReadMode::Single)?;
         let keys = self.engine.hash_keys(partition).unwrap_or_else(|| {
             let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
             self.engine.statistics().records / filled.max(1)
         });
-        self.check_lease(partition, ReadMode::Single)?;
+        self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
     }
 
@@ -409,7 +435,7 @@ impl Table {
         now: UnixMillis,
         visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
     ) -> Result<Option<Position>, RequestError> {
-        self.check_serving(partition, ReadMode::Single)?;
+        let readable = self.check_serving(partition, ReadMode::Single)?;
         let seen_at = self.seen_at(partition, ReadMode::Single, now);
         let mut outcome = Ok(());
         let next = self
@@ -423,7 +449,7 @@ impl Table {
                 }
             })
             .map_err(request_error)?;
-        self.check_lease(partition, ReadMode::Single)?;
+        self.check_lease(partition, ReadMode::Single, readable)?;
         outcome.map(|()| next)
     }
 

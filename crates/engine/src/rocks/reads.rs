@@ -3,7 +3,7 @@
 use super::keys::{read_record_key, write_record_key};
 use super::record_cache::{Found, Place, Records, Reservation};
 use super::table::{KEY, RocksEngine};
-use crate::{EngineError, Order, SortKeyRange, Visit};
+use crate::{Engine as _, EngineError, Order, SortKeyRange, Visit};
 use rocksdb::DBPinnableSlice;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -44,18 +44,23 @@ impl RocksEngine {
         }
     }
 
-    /// Reads a record, and keeps it where a place was reserved for it.
-    pub(super) fn read_and_keep(
+    /// Reads several records one by one, in order: RocksDB's way to read several in one call reads blocks from the disk whatever
+    /// tier it is told to read.
+    pub(super) fn multi_get_from_caches(
         &self,
-        partition: u32,
-        key: &RecordKey<'_>,
-        mut reservation: Option<Reservation<'_>>,
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool, EngineError> {
-        self.read_record(partition, key, &mut |value| {
-            keep(key, value, reservation.take());
-            visit(value);
-        })
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        let mut would_wait = false;
+        for (at, (partition, key)) in reads.iter().enumerate() {
+            match self.get(*partition, key, &mut |value| visit(at, Some(value))) {
+                Ok(true) => {}
+                Ok(false) => visit(at, None),
+                Err(EngineError::WouldWait) => would_wait = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if would_wait { Err(EngineError::WouldWait) } else { Ok(()) }
     }
 
     /// What the record cache does not know, from RocksDB in one call.

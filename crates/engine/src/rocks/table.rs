@@ -207,7 +207,13 @@ impl Engine for RocksEngine {
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError> {
         match self.look(partition, key) {
             Found::Records(records) => Ok(records.value_of(key).flatten().map(visit).is_some()),
-            Found::Nothing(reservation) => self.read_and_keep(partition, key, Some(reservation), visit),
+            Found::Nothing(reservation) => {
+                let mut reservation = Some(reservation);
+                self.read_record(partition, key, &mut |value| {
+                    keep(key, value, reservation.take());
+                    visit(value);
+                })
+            }
             Found::Taken => self.read_record(partition, key, visit),
         }
     }
@@ -224,12 +230,12 @@ impl Engine for RocksEngine {
             }
             return Ok(());
         }
+        if is_caches_only() {
+            return self.multi_get_from_caches(reads, visit);
+        }
         let found: Vec<_> = reads.iter().map(|(partition, key)| self.look(*partition, key)).collect();
-        // RocksDB's way to read several in one call reads blocks from the disk whatever tier it is told to read.
-        let one_by_one = is_caches_only();
-        let mut read = if one_by_one { Vec::new() } else { self.read_unknown(reads, &found) }.into_iter();
-        let mut would_wait = false;
-        for (at, ((partition, key), found)) in reads.iter().zip(found).enumerate() {
+        let mut read = self.read_unknown(reads, &found).into_iter();
+        for (at, ((_, key), found)) in reads.iter().zip(found).enumerate() {
             let reservation = match found {
                 Found::Records(records) => {
                     visit(at, records.value_of(key).flatten());
@@ -238,22 +244,13 @@ impl Engine for RocksEngine {
                 Found::Nothing(reservation) => Some(reservation),
                 Found::Taken => None,
             };
-            if one_by_one {
-                match self.read_and_keep(*partition, key, reservation, &mut |value| visit(at, Some(value))) {
-                    Ok(true) => {}
-                    Ok(false) => visit(at, None),
-                    Err(EngineError::WouldWait) => would_wait = true,
-                    Err(error) => return Err(error),
-                }
-                continue;
-            }
             let value = read.next().transpose()?.flatten();
             if let Some(value) = &value {
                 keep(key, value, reservation);
             }
             visit(at, value.as_deref());
         }
-        if would_wait { Err(EngineError::WouldWait) } else { Ok(()) }
+        Ok(())
     }
 
     fn scan_hash_key(

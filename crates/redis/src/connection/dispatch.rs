@@ -4,7 +4,7 @@ use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
-use super::point_reads::{Keys, NoString, PointReads};
+use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
 use super::session::{self, Session};
 use super::{Connection, ONE_REPLY_BYTES};
@@ -256,7 +256,7 @@ impl Connection {
                 self.output.truncate(began);
                 let versions = versions(table, &keys);
                 let read = self.read_strings(table, &keys, now).await;
-                outcome = read.map(|()| self.is_one_instant(table, &versions));
+                outcome = read.map(|()| is_one_instant(table, self.session.choices.reads, &versions));
             }
             outcome
         };
@@ -272,18 +272,6 @@ impl Connection {
                 self.refuse(&error);
             }
         }
-    }
-
-    /// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
-    /// before and after.
-    fn is_one_instant(&self, table: &Table, versions: &Versions) -> bool {
-        let reads = self.session.choices.reads;
-        let is_changed = |(partition, before): &&(u32, Option<u64>)| !table.is_one_instant(*partition, reads, *before);
-        let mut changed: SmallVec<[u32; 16]> =
-            versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
-        // One key alone was read at one instant whatever came between.
-        changed.sort_unstable();
-        changed.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Writes an array of what is under the keys. Returns whether of each partition all were read at one instant.
@@ -355,16 +343,4 @@ impl Connection {
         let mut replies = replies.iter().map(Replies::one);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
-}
-
-/// The partition of each key, and its version.
-type Versions = SmallVec<[(u32, Option<u64>); 16]>;
-
-fn versions(table: &Table, keys: &[RecordKey<'_>]) -> Versions {
-    let version_of = |key: &RecordKey<'_>| {
-        let partition = table.partition_of(key);
-        (partition, table.version(partition))
-    };
-    // What one key reads is of one instant anyway.
-    if keys.len() > 1 { keys.iter().map(version_of).collect() } else { Versions::new() }
 }

@@ -3,6 +3,9 @@
 //! What the caches have is answered at once and where the connection lives. The rest waits for the disk in the threads that the
 //! store has for it, all of it at one time, while other connections have their turn. Replies stay in order: those that come after
 //! one that waits are held until it is there.
+//!
+//! **The GETs of a connection take effect in order in each partition.** Keys that are read beside one another are read in any order,
+//! which nobody can tell if the partition did not change meanwhile. If it did, they are read again, one after the other.
 
 use super::replies::Replies;
 use super::{Connection, REPLY_BYTES};
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_engine::from_caches;
 use tessera_store::{Table, Transaction};
-use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{EngineKind, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
 
 pub(super) type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
 
@@ -29,6 +32,29 @@ pub(super) enum NoString {
     Null,
 }
 
+/// The partition of each key, and its version.
+pub(super) type Versions = SmallVec<[(u32, Option<u64>); 16]>;
+
+/// The partition of each of several keys, and its version. What one key alone reads is of one instant anyway.
+pub(super) fn versions(table: &Table, keys: &[RecordKey<'_>]) -> Versions {
+    let version_of = |key: &RecordKey<'_>| {
+        let partition = table.partition_of(key);
+        (partition, table.version(partition))
+    };
+    if keys.len() > 1 { keys.iter().map(version_of).collect() } else { Versions::new() }
+}
+
+/// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
+/// before and after.
+pub(super) fn is_one_instant(table: &Table, reads: ReadMode, versions: &Versions) -> bool {
+    let is_changed = |(partition, before): &&(u32, Option<u64>)| !table.is_one_instant(*partition, reads, *before);
+    let mut changed: SmallVec<[u32; 16]> =
+        versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
+    // One key alone was read at one instant whatever came between.
+    changed.sort_unstable();
+    changed.windows(2).all(|pair| pair[0] != pair[1])
+}
+
 /// How keys are read.
 #[derive(Clone, Copy)]
 pub(super) struct PointReads {
@@ -39,7 +65,7 @@ pub(super) struct PointReads {
 }
 
 /// Reads of which some may be answered.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Answered {
     /// How many of the first keys have their reply in the output; one at least, unless there was an error.
     pub(super) keys: usize,
@@ -192,6 +218,16 @@ struct Waiting {
     key: Vec<u8>,
 }
 
+impl Waiting {
+    fn of(key: &RecordKey<'_>) -> Self {
+        Self { hash: key.hash(), key: key.hash_key.to_vec() }
+    }
+
+    fn key(&self) -> RecordKey<'_> {
+        RecordKey::with_hash(self.hash, &self.key, b"")
+    }
+}
+
 impl Connection {
     /// Appends the replies to reads of some keys, until there is much to be written out. After an error, what was appended does not
     /// count.
@@ -204,12 +240,46 @@ impl Connection {
         keys: &[RecordKey<'_>],
         how: PointReads,
     ) -> Result<Answered, RequestError> {
+        // Whoever reads several keys of a memory table never waits, and whoever reads an MGET's looks at the versions itself.
+        let may_mix = how.no_string != NoString::Null && table.schema().engine == EngineKind::Rocksdb;
+        let versions = if may_mix { versions(table, keys) } else { Versions::new() };
         let found = how.read_from_caches(table, keys, &mut self.output)?;
         if found.later.is_empty() {
-            Ok(found.answered)
-        } else {
-            self.read_rest_from_disk(table, keys, how, found).await
+            return Ok(found.answered);
         }
+        let (began, first) = (self.output.len(), found.answered);
+        let answered = self.read_rest_from_disk(table, keys, how, found).await?;
+        if is_one_instant(table, how.reads, &versions) {
+            return Ok(answered);
+        }
+        self.output.truncate(began);
+        self.read_rest_in_order(table, &keys[first.keys..answered.keys], how, first).await
+    }
+
+    /// Reads the keys that are left one after the other, where one may wait for the disk.
+    async fn read_rest_in_order(
+        &mut self,
+        table: &Arc<Table>,
+        rest: &[RecordKey<'_>],
+        how: PointReads,
+        first: Answered,
+    ) -> Result<Answered, RequestError> {
+        let (table, rest): (_, Vec<_>) = (table.clone(), rest.iter().map(Waiting::of).collect());
+        let read = move || {
+            let (mut replies, mut answered) = (Vec::new(), first);
+            for key in &rest {
+                answered.hits +=
+                    u64::from(how.read(&table, &key.key(), &mut Reply::new(&mut replies, how.protocol))?);
+                answered.keys += 1;
+                if replies.len() >= REPLY_BYTES {
+                    break;
+                }
+            }
+            Ok((replies, answered))
+        };
+        let (replies, answered) = self.server.store.disk_readers().read_from_disk(read).await.flatten()?;
+        self.output.buffer().extend_from_slice(&replies);
+        Ok(answered)
     }
 
     async fn read_rest_from_disk(
@@ -221,7 +291,7 @@ impl Connection {
     ) -> Result<Answered, RequestError> {
         let Found { mut answered, held, later } = found;
         let waiting = keys[answered.keys..].iter().zip(&later).filter(|(_, later)| later.is_none());
-        let waiting = waiting.map(|(key, _)| Waiting { hash: key.hash(), key: key.hash_key.to_vec() });
+        let waiting = waiting.map(|(key, _)| Waiting::of(key));
         let waiting: Vec<_> = waiting.collect();
         let (table, bytes) = (table.clone(), AtomicUsize::new(held.len()));
         let read = move |at: usize| {
@@ -229,10 +299,8 @@ impl Connection {
             if at > 0 && bytes.load(Ordering::Relaxed) >= REPLY_BYTES {
                 return None;
             }
-            let Waiting { hash, key } = &waiting[at];
             let mut reply = Vec::new();
-            let key = RecordKey::with_hash(*hash, key, b"");
-            let is_hit = how.read(&table, &key, &mut Reply::new(&mut reply, how.protocol));
+            let is_hit = how.read(&table, &waiting[at].key(), &mut Reply::new(&mut reply, how.protocol));
             bytes.fetch_add(reply.len(), Ordering::Relaxed);
             Some(is_hit.map(|is_hit| (reply, is_hit)))
         };

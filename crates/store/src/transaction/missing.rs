@@ -12,7 +12,7 @@ const AHEAD: usize = 256;
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// A read that would have had to wait for the disk. Made where it may, it brings into the caches what the evaluation wants next.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
     Record {
         hash_key: Vec<u8>,
@@ -95,6 +95,11 @@ impl Transaction<'_> {
             self.found.missing.borrow_mut().get_or_insert_with(missing);
         }
         error
+    }
+
+    /// Whether something that was read is in no cache: then all of it is to be done again.
+    pub fn would_wait(&self) -> bool {
+        self.found.missing.borrow().is_some()
     }
 
     /// What this transaction would have had to wait for; then it is to be given up and made again.

@@ -15,7 +15,7 @@ use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::partition::Partition;
 use crate::space_writes::SpaceWrites;
-use crate::table::{Table, damaged};
+use crate::table::{Readable, Table, damaged};
 use bytes::{Bytes, BytesMut};
 pub use missing::Missing;
 pub use spaces::SpaceScan;
@@ -52,6 +52,8 @@ pub struct Transaction<'a> {
     partition: u32,
     times: Times,
     reads: ReadMode,
+    /// What was checked before it read anything, if it only reads.
+    readable: Option<Readable<'a>>,
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
@@ -126,11 +128,12 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`] while the partition starts.
     pub fn read_only(table: &'a Table, partition: u32, reads: ReadMode, now: UnixMillis) -> Result<Self, RequestError> {
-        let meter = &table.check_serving(partition, reads)?.meter;
+        let readable = table.check_serving(partition, reads)?;
+        let meter = &readable.state.meter;
         let found = Found { bytes: Cell::new(0), missing: RefCell::new(None), meter: Some(meter) };
         let told = table.engine.time(partition);
         let times = Times { now: now.max(told), seen_at: table.seen_at(partition, reads, now), told };
-        Ok(Self { reads, found, ..Self::on(table, partition, times) })
+        Ok(Self { reads, readable: Some(readable), found, ..Self::on(table, partition, times) })
     }
 
     fn on(table: &'a Table, partition: u32, times: Times) -> Self {
@@ -139,6 +142,7 @@ impl<'a> Transaction<'a> {
             partition,
             times,
             reads: ReadMode::Single,
+            readable: None,
             writer: None,
             changes: ChangeSet::default(),
             spaces: SpaceWrites::default(),
@@ -175,7 +179,11 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`].
     pub fn check_lease(&self) -> Result<(), RequestError> {
-        self.table.check_lease(self.partition, self.reads)
+        match self.readable {
+            Some(readable) => self.table.check_lease(self.partition, self.reads, readable),
+            // What the partition's loop evaluates counts as soon as its entry is committed.
+            None => Ok(()),
+        }
     }
 
     pub fn now(&self) -> UnixMillis {

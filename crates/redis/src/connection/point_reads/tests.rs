@@ -170,3 +170,56 @@ async fn nobody_finds_what_is_older_than_what_was_acknowledged_or_found() {
     let from_disk = node.store.statistics().disk_reads;
     assert!(from_disk > 100, "{from_disk} reads came from the disk");
 }
+
+/// Whoever writes the numbers one after the other, the last one first, makes none of them ever less than the one before it.
+#[tokio::test]
+async fn gets_of_a_pipeline_take_effect_in_order_in_their_partition() {
+    const NUMBERS: usize = 12;
+    let node = node();
+    let table = node.create_table("rocks", EngineKind::Rocksdb, 1).await;
+    // Among others that push them out of the caches. Every third one is too long for the record cache.
+    let line = |number: usize, round: u64| {
+        let rest = if number.is_multiple_of(3) { 17_000 } else { 700 };
+        format!("SET k{number} {round:09}{}", "x".repeat(rest))
+    };
+    let mut writer = connection(&node, &table);
+    writer
+        .given(&(0..KEYS).map(|number| format!("SET other{number} {}", "x".repeat(500))).collect::<Vec<_>>().join("\n"))
+        .await;
+    writer.given(&(0..NUMBERS).map(|number| line(number, 0)).collect::<Vec<_>>().join("\n")).await;
+    let end = Instant::now() + STRESS;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let mut connection = connection(&node, &table);
+        tasks.push(tokio::spawn(async move {
+            let gets = (0..NUMBERS).map(|number| format!("GET k{number}")).collect::<Vec<_>>().join("\n");
+            while Instant::now() < end {
+                let replies = connection.given(&gets).await;
+                let found: Vec<u64> = replies
+                    .split("\r\n")
+                    .filter(|line| line.len() > 500)
+                    .map(|line| line[..9].parse().unwrap())
+                    .collect();
+                assert_eq!(found.len(), NUMBERS);
+                assert!(found.is_sorted(), "{found:?}");
+                tokio::task::yield_now().await;
+            }
+        }));
+    }
+    let mut round = 0;
+    while Instant::now() < end {
+        round += 1;
+        for number in (0..NUMBERS).rev() {
+            writer.given(&line(number, round)).await;
+        }
+        if round.is_multiple_of(20) {
+            node.node.compact(&table).await.unwrap();
+        }
+        tokio::task::yield_now().await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let from_disk = node.store.statistics().disk_reads;
+    assert!(from_disk > 100 && round > 20, "{from_disk} reads came from the disk in {round} rounds");
+}
