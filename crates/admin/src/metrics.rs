@@ -38,6 +38,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
             rocksdb.record_cache_misses as f64,
         ),
         ("tessera_record_cache_bytes", "What the record cache holds", rocksdb.record_cache_bytes as f64),
+        ("tessera_disk_reads_total", "Reads that waited for the disk", statistics.disk_reads as f64),
         ("tessera_rocksdb_stall_seconds_total", "Time that writers were held back", rocksdb.stall_micros as f64 / 1e6),
     ];
     for (name, help, value) in plain {

@@ -21,13 +21,25 @@ pub trait StateMachine {
         false
     }
 
-    /// Appends the command's effect to `payload`.
+    /// Appends the command's effect to `payload`. A command that [waits](Evaluated::Waits) is evaluated again later.
     fn evaluate(
         &mut self,
         group: GroupId,
         command: Self::Command,
         payload: &mut BytesMut,
     ) -> Evaluated<Self::PendingReply>;
+
+    /// The machine has read what commands of the group [wait](Evaluated::Waits) for.
+    fn has_read(&mut self, _group: GroupId) {}
+
+    /// The next of the group's commands that waited, in the order in which they came, to be evaluated again; `None` if there is
+    /// none, or something is still being read.
+    fn next_waiting(&mut self, _group: GroupId) -> Option<Self::Command> {
+        None
+    }
+
+    /// The worker is stopping: commands that [wait](Evaluated::Waits) are to be refused.
+    fn stopping(&mut self) {}
 
     /// Everything evaluated for `group` since the last call is in the log entry `index`, with this payload.
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes);
@@ -135,6 +147,9 @@ pub enum Evaluated<T> {
     NoChange { reply: T, confirm: bool },
     /// The machine has refused the command.
     Refused,
+    /// Nothing has happened: the command, or one before it, must wait until the machine has read something, and so must those that
+    /// come after it. The machine keeps them, and [`crate::Inbox::has_read`] tells when they [go on](StateMachine::next_waiting).
+    Waits,
 }
 
 /// Committed entries of one group.

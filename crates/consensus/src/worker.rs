@@ -171,7 +171,11 @@ impl<M: StateMachine> Worker<M> {
                 Message::Look(look) => look(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::CaughtUp => self.catch_up(),
-                Message::Stop => self.stopping = Some(Instant::now() + STOP_PATIENCE),
+                Message::HasRead(id) => self.evaluate_waiting(id, refusal.as_ref()),
+                Message::Stop => {
+                    self.stopping = Some(Instant::now() + STOP_PATIENCE);
+                    self.machine.stopping();
+                }
             }
         }
         self.advance();
@@ -252,11 +256,18 @@ impl<M: StateMachine> Worker<M> {
                 }
                 return;
             }
-            Evaluated::Refused => return,
+            Evaluated::Refused | Evaluated::Waits => return,
         };
         touch(&mut self.touched, group);
         if let Some((index, payload)) = closed {
             self.machine.proposed(id, index, &payload);
+        }
+    }
+
+    fn evaluate_waiting(&mut self, id: GroupId, refusal: Option<&Failure>) {
+        self.machine.has_read(id);
+        while let Some(command) = self.machine.next_waiting(id) {
+            self.evaluate(id, command, refusal);
         }
     }
 

@@ -13,7 +13,8 @@ use tessera_types::{RecordKey, Space, TableSettings, UnixMillis};
 ///
 /// **Reads run beside the writer**, from any thread. A read of one record, and of one hash key's records, sees each
 /// log entry entirely or not at all. Visitors run while the engine holds what keeps the visited bytes in place, so they
-/// must be quick and must not call back into the engine.
+/// must be quick and must not call back into the engine. Made [from the caches](crate::from_caches), reads of records and of spaces
+/// do not wait for the disk, but fail with [`EngineError::WouldWait`].
 ///
 /// **Beside the records**, which are ordered by hash, a partition has [ordered spaces](Space). They are written by the same log
 /// entries, and are cleared, written to checkpoints, restored, digested and counted with the records. What is said of expiry and
@@ -23,7 +24,8 @@ pub trait Engine: Send + Sync {
     fn get(&self, partition: u32, key: &RecordKey<'_>, visit: &mut dyn FnMut(&[u8])) -> Result<bool, EngineError>;
 
     /// Calls `visit` for each of `reads` in order, with its position. The records are not read at one instant, but a
-    /// batch overlaps their cache misses.
+    /// batch overlaps their cache misses. Of those made [from the caches](crate::from_caches), all but the ones that would have to
+    /// wait for the disk are visited before [`EngineError::WouldWait`] says that there are such.
     fn multi_get(
         &self,
         reads: &[(u32, RecordKey<'_>)],

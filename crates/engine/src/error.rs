@@ -14,7 +14,9 @@ pub enum EngineError {
     /// The disk could not be read or written.
     #[error("rocksdb: {0}")]
     RocksdbIo(String),
-    #[error("the engine must catch up with earlier writes first")]
+    /// A write must wait until the engine has caught up with earlier ones, or a read [from the caches](crate::from_caches)
+    /// needs something that only the disk has.
+    #[error("the engine would have to wait")]
     WouldWait,
     #[error("the partition's records are only partly those of the snapshot that replaces them")]
     PartialRecords,

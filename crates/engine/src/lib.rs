@@ -15,6 +15,7 @@ mod expiries;
 pub mod memory;
 pub mod mutation;
 mod page;
+mod read_tier;
 pub mod rocks;
 mod statistics;
 
@@ -23,5 +24,6 @@ pub use engine::{Applied, Damaged, Engine, KeyRange, Order, SortKeyRange, Visit}
 pub use error::EngineError;
 pub use memory::{MemoryBudget, MemoryConfig, MemoryEngine};
 pub use page::{Page, PageLimit, Position, SpacePage};
+pub use read_tier::from_caches;
 pub use rocks::{RocksConfig, RocksEngine, RocksStore};
 pub use statistics::{EngineStatistics, LevelStatistics, RocksStatistics};

@@ -20,7 +20,7 @@ use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore
 use tessera_store::hosting::{
     ClusterClock, ClusterView, HeardClock, Partition, Registry, Tables, WriteCommand, group_of, partition_of_group,
 };
-use tessera_store::{Store, Table};
+use tessera_store::{DiskReaders, Store, Table};
 use tessera_transport::{Identity, NodeClock, Transport};
 use tessera_types::{EngineKind, NodeId, TableId};
 use tokio::sync::Notify;
@@ -72,6 +72,7 @@ pub(crate) struct Host {
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,
     pub(crate) threads: Threads,
+    pub(crate) disk_readers: Arc<DiskReaders>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub(crate) leader_news: Arc<Notify>,
 }

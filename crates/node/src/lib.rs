@@ -7,6 +7,7 @@ mod addresses;
 mod boot;
 mod catalog_aside;
 mod catalog_follower;
+mod cold_commands;
 mod compactions;
 mod comparison;
 mod config;

@@ -1,5 +1,6 @@
 //! The state machine of a worker's partitions: from operations to log entries to records.
 
+use crate::cold_commands::ColdCommands;
 use crate::host::Host;
 use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
@@ -12,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
-use tessera_engine::{Applied, mutation};
+use tessera_engine::{Applied, from_caches, mutation};
 use tessera_store::hosting::{Overlay, Ticket, Times, WriteCommand, failed, group_of, partition_of_group};
 use tessera_store::{Table, Transaction, Verdict};
 use tessera_types::{ReplicaId, RequestError, UnixMillis};
@@ -21,12 +22,16 @@ use tessera_types::{ReplicaId, RequestError, UnixMillis};
 pub(crate) struct PartitionsMachine {
     /// The time of this pass.
     now: UnixMillis,
-    partitions: HashMap<GroupId, HostedPartition, ahash::RandomState>,
+    partitions: HostedPartitions,
+    /// How many [cold commands](ColdCommands) of all partitions wait.
+    cold_waiting: usize,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     slow_writes: SlowWrites,
     host: Arc<Host>,
 }
+
+type HostedPartitions = HashMap<GroupId, HostedPartition, ahash::RandomState>;
 
 struct HostedPartition {
     table: Arc<Table>,
@@ -34,6 +39,7 @@ struct HostedPartition {
     overlay: Overlay,
     /// The latest time that was told the log here, as long as the replica leads; it may be on its way.
     told: UnixMillis,
+    cold_commands: ColdCommands,
     /// Reads counted when it was last asked whether there were any.
     reads_seen: u64,
 }
@@ -43,6 +49,7 @@ impl PartitionsMachine {
         Self {
             now: host.clock.now(),
             partitions: HashMap::default(),
+            cold_waiting: 0,
             snapshots: Arc::default(),
             slow_writes: SlowWrites::default(),
             host,
@@ -63,19 +70,46 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
-        let WriteCommand { sync, early, confirm, ticket, .. } = command;
-        let now = self.now;
-        let is_certain = self.host.clock.is_certain();
-        let HostedPartition { table, partition, overlay, told, .. } =
-            self.host(group).expect("a serving group's table is open");
+        let (now, host) = (self.now, &self.host);
+        let is_certain = host.clock.is_certain();
+        let HostedPartition { table, partition, overlay, told, cold_commands, .. } =
+            hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
+        if cold_commands.hold_up() {
+            if self.cold_waiting >= host.config.queued_writes {
+                command.ticket.answer(Err(RequestError::Busy));
+                return Evaluated::Refused;
+            }
+            self.cold_waiting += 1;
+            cold_commands.push(command);
+            return Evaluated::Waits;
+        }
         if table.partition(*partition).outflow().is_shut() {
-            ticket.answer(Err(RequestError::NotReady));
+            command.ticket.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }
         let began = payload.len();
         let times = Times::of_leader(now, table.engine().time(*partition).max(*told), is_certain);
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
-        if ticket.evaluate(&mut transaction) == Verdict::Abandon {
+        let mut command = command;
+        let mut verdict = match cold_commands.is_impatient() {
+            false => from_caches(|| command.ticket.evaluate(&mut transaction)),
+            true => command.ticket.evaluate(&mut transaction),
+        };
+        if let Some(missing) = transaction.take_missing() {
+            transaction.abandon();
+            command = match cold_commands.wait_for(host, (table, *partition), missing, command) {
+                Ok(()) => {
+                    self.cold_waiting += 1;
+                    return Evaluated::Waits;
+                }
+                Err(command) => command,
+            };
+            transaction = Transaction::new(table, *partition, times, overlay, payload);
+            verdict = command.ticket.evaluate(&mut transaction);
+        }
+        cold_commands.note_evaluated();
+        let WriteCommand { sync, early, confirm, ticket, .. } = command;
+        if verdict == Verdict::Abandon {
             transaction.abandon();
             return Evaluated::NoChange { reply: ticket, confirm };
         }
@@ -98,6 +132,23 @@ impl StateMachine for PartitionsMachine {
             changes.hash_keys(payload).for_each(|hash_key| state.hot_keys().write(hash_key));
         }
         Evaluated::Replicate { reply: ticket, sync, leader_acked: early }
+    }
+
+    fn has_read(&mut self, group: GroupId) {
+        if let Some(hosted) = self.partitions.get_mut(&group) {
+            hosted.cold_commands.has_read();
+        }
+    }
+
+    fn next_waiting(&mut self, group: GroupId) -> Option<WriteCommand> {
+        let next = self.partitions.get_mut(&group)?.cold_commands.next()?;
+        self.cold_waiting -= 1;
+        Some(next)
+    }
+
+    fn stopping(&mut self) {
+        let groups: Vec<_> = self.partitions.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.refuse_waiting(group, &Failure::ShuttingDown));
     }
 
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
@@ -160,6 +211,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn stepped_down(&mut self, group: GroupId) {
+        self.refuse_waiting(group, &Failure::NotServing);
         if let Some(hosted) = self.partitions.get_mut(&group) {
             let state = &hosted.table.partition(hosted.partition);
             state.stop_leading();
@@ -191,6 +243,7 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn removed(&mut self, group: GroupId) {
+        self.refuse_waiting(group, &Failure::NotServing);
         if let Some(HostedPartition { table, partition, .. }) = self.partitions.remove(&group) {
             table.partition(partition).stop_leading();
             let host = self.host.clone();
@@ -332,14 +385,26 @@ impl StateMachine for PartitionsMachine {
 impl PartitionsMachine {
     /// A group's partition; `None` when its table has been purged.
     fn host(&mut self, group: GroupId) -> Option<&mut HostedPartition> {
-        match self.partitions.entry(group) {
-            Entry::Occupied(hosted) => Some(hosted.into_mut()),
-            Entry::Vacant(place) => {
-                let (table, partition) = partition_of_group(group)?;
-                let table = self.host.registry.any(table)?;
-                let (overlay, told) = (Overlay::default(), UnixMillis::new(0));
-                Some(place.insert(HostedPartition { table, partition, overlay, told, reads_seen: 0 }))
-            }
+        hosted(&mut self.partitions, &self.host, group)
+    }
+
+    /// Refuses the commands of a group that wait for what the disk has.
+    fn refuse_waiting(&mut self, group: GroupId, failure: &Failure) {
+        let Some(hosted) = self.partitions.get_mut(&group) else { return };
+        let waiting = hosted.cold_commands.take();
+        self.cold_waiting -= waiting.len();
+        waiting.into_iter().for_each(|command| self.refuse(command, failure.clone()));
+    }
+}
+
+fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId) -> Option<&'a mut HostedPartition> {
+    match partitions.entry(group) {
+        Entry::Occupied(hosted) => Some(hosted.into_mut()),
+        Entry::Vacant(place) => {
+            let (table, partition) = partition_of_group(group)?;
+            let table = host.registry.any(table)?;
+            let (overlay, told, cold_commands) = (Overlay::default(), UnixMillis::new(0), Default::default());
+            Some(place.insert(HostedPartition { table, partition, overlay, told, cold_commands, reads_seen: 0 }))
         }
     }
 }

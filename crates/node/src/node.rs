@@ -129,6 +129,7 @@ impl Node {
         {
             tracing::warn!(%error, "the clean end is not written down");
         }
+        self.host.disk_readers.close();
         self.host.rocks.shut_down();
     }
 }

@@ -24,8 +24,8 @@ use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catal
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, SharedLog, Worker};
 use tessera_engine::{MemoryBudget, RocksStore};
-use tessera_store::Store;
 use tessera_store::hosting::{ClusterClock, ClusterView, Registry, StoreParts};
+use tessera_store::{DiskReaders, Store};
 use tessera_transport::Transport;
 use tokio::sync::Notify;
 
@@ -107,6 +107,7 @@ impl Node {
         let (registry, clock, leader_news): (Arc<Registry>, Arc<ClusterClock>, Arc<Notify>) = Default::default();
         let memory = Arc::new(MemoryBudget::new(&config.memory));
         let catalog_inbox = Inbox::new(10_000);
+        let disk_readers = Arc::new(DiskReaders::new(config.rocksdb.read_threads));
         let store = Store::new(StoreParts {
             identity,
             registry: registry.clone(),
@@ -116,6 +117,7 @@ impl Node {
             log: log.clone(),
             memory: memory.clone(),
             rocks: rocks.clone(),
+            disk_readers: disk_readers.clone(),
             catalog_inbox: catalog_inbox.clone(),
             leader_news: leader_news.clone(),
             drop_retention: config.drop_retention,
@@ -156,6 +158,7 @@ impl Node {
             must_start_again: Notify::new(),
             stopping: Mutex::default(),
             threads: Threads::default(),
+            disk_readers,
         });
         if others == 0 && !start.is_overtaken {
             host.take_part();

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use tessera_engine::from_caches;
 use tessera_face::{ClientShare, Input, Stream, buffers};
 use tessera_store::Leader;
 use tessera_types::Admitted;
@@ -74,7 +75,13 @@ impl Connection {
             self.input.advance(unwanted);
             self.unwanted -= unwanted;
             if self.access.is_everything()
-                && let Some(bytes) = calls::make_gets(&self.server, &self.input, received, &mut self.output)
+                && let Some(bytes) = calls::make_gets(
+                    &self.server,
+                    &self.input,
+                    received,
+                    &mut self.output,
+                    (&self.outbox, &self.memory),
+                )
             {
                 self.input.advance(bytes);
                 self.write_out_much().await?;
@@ -150,8 +157,12 @@ impl Connection {
     /// `writes` have gathered so far, of one table.
     fn carry_out_here(&mut self, call: Box<DataCall>, writes: &mut DataCalls) {
         if !matches!(call.request, Request::Write(_)) {
-            match call.read(&self.server) {
+            match from_caches(|| call.read(&self.server)) {
                 Some(Err(Failure::Elsewhere)) => return self.reach(call),
+                Some(Err(Failure::WouldWait)) => {
+                    let server = self.server.clone();
+                    return self.reply_later(async move { forward::read_later(&server, call).await });
+                }
                 Some(outcome) => return call.reply(&self.server, outcome, &mut self.output),
                 None => {}
             }

@@ -9,6 +9,7 @@ use crate::status::Failure;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
+use tessera_engine::from_caches;
 use tessera_store::{Admissions, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
@@ -147,6 +148,19 @@ impl DataCall {
             }
             Err(Failure::Header(error)) => write_error(out, &self.call, error),
             Err(Failure::Elsewhere) => write_error(out, &self.call, "ERR_NOT_ENOUGH_MEMBER"),
+            Err(Failure::WouldWait) => write_error(out, &self.call, "ERR_BUSY"),
+        }
+    }
+
+    /// As [`Self::read`], with what the caches have, or else where one may wait for the disk.
+    pub(crate) async fn read_with_patience(&self, server: &Arc<PegasusServer>) -> Option<Result<Response, Failure>> {
+        match from_caches(|| self.read(server)) {
+            Some(Err(Failure::WouldWait)) => {
+                let (call, its_server) = (self.clone(), server.clone());
+                let read = server.store.disk_readers().read_from_disk(move || call.read(&its_server)).await;
+                read.unwrap_or_else(|error| Some(Err(error.into())))
+            }
+            read => read,
         }
     }
 

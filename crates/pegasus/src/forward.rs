@@ -86,7 +86,7 @@ pub(crate) async fn after_news(
 
 async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOutcome {
     if !matches!(call.request, Request::Write(_))
-        && let Some(outcome) = call.read(server)
+        && let Some(outcome) = call.read_with_patience(server).await
     {
         if outcome == Err(Failure::Elsewhere) {
             return PartOutcome::NotDone;
@@ -103,6 +103,18 @@ async fn carry_out_here(server: &Arc<PegasusServer>, call: &DataCall) -> PartOut
     match outbox.take().replies {
         replies if replies.is_empty() => PartOutcome::NotDone,
         replies => PartOutcome::Done(replies.into()),
+    }
+}
+
+/// Has a read made that has to wait for the disk, and returns the reply.
+pub(crate) async fn read_later(server: &Arc<PegasusServer>, call: Box<DataCall>) -> Vec<u8> {
+    match call.read_with_patience(server).await {
+        Some(Err(Failure::Elsewhere)) | None => reach(server, call).await,
+        Some(outcome) => {
+            let mut out = Vec::new();
+            call.reply(server, outcome, &mut out);
+            out
+        }
     }
 }
 

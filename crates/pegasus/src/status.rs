@@ -22,12 +22,15 @@ pub(crate) enum Failure {
     Body(i32),
     /// Nothing was done, since this node does not lead the partition: another one may.
     Elsewhere,
+    /// It was to be done with what the caches have, and something has to come from the disk.
+    WouldWait,
 }
 
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         match error {
             RequestError::NotReady | RequestError::ShuttingDown | RequestError::Removed => Self::Elsewhere,
+            RequestError::WouldWait => Self::WouldWait,
             RequestError::NoSuchTable(_) => Self::Header("ERR_OBJECT_NOT_FOUND"),
             RequestError::CrossPartition => Self::Header("ERR_PARENT_PARTITION_MISUSED"),
             RequestError::TooLarge { .. } => Self::Header("ERR_INVALID_DATA"),

@@ -7,6 +7,7 @@ use crate::source::key_of;
 use crate::work;
 use std::sync::Arc;
 use tessera_document::EncodedValue;
+use tessera_engine::from_caches;
 use tessera_reql::Query;
 use tessera_store::Leader;
 use tessera_types::{Model, ReadMode, RecordKey};
@@ -23,7 +24,8 @@ pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
     if table.reader_of(partition, ReadMode::Single) != Leader::Here {
         return None;
     }
-    let found = work::get(&shared.store, &table, partition, ReadMode::Single, &key).ok()?;
+    // What only the disk has is left to a thread for queries, which may wait.
+    let found = from_caches(|| work::get(&shared.store, &table, partition, ReadMode::Single, &key)).ok()?;
     let work::Reply::Document(found) = found else { return None };
     respond::document(found.as_deref().map(EncodedValue::trusted))
 }

@@ -110,8 +110,16 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
             work if reads == ReadMode::Majority && work.is_read() => {
                 outcomes.push(outcome(work::read_confirmed(&shared.store, &table, partition, work).await));
             }
-            Work::Get { key } => outcomes.push(outcome(work::get(&shared.store, &table, partition, reads, &key))),
-            Work::List => outcomes.push(outcome(work::list(&shared.store, &table, partition))),
+            Work::Get { key } => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let read = move || work::get(&store, &table, partition, reads, &key);
+                outcomes.push(outcome(shared.store.disk_readers().read(read).await));
+            }
+            Work::List => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let read = move || work::list(&store, &table, partition);
+                outcomes.push(outcome(shared.store.disk_readers().read(read).await));
+            }
             Work::Scan(scan) => {
                 let (store, table) = (shared.store.clone(), table.clone());
                 let page = move || work::scan(&store, &table, partition, reads, &scan);

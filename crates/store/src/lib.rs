@@ -16,6 +16,7 @@ mod clock;
 mod cluster_view;
 mod compaction_query;
 mod compaction_state;
+mod disk_readers;
 mod hot_key_search;
 mod hot_keys;
 mod known_leader;
@@ -41,6 +42,7 @@ mod watch;
 pub use admission::Admissions;
 pub use catalog_changes::AlterError;
 pub use compaction_state::CompactionState;
+pub use disk_readers::DiskReaders;
 pub use hot_key_search::LONGEST as LONGEST_COUNT;
 pub use hot_keys::{HotKey, HotKeysFound};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
@@ -67,5 +69,5 @@ pub mod hosting {
     pub use crate::services::number;
     pub use crate::store::{QUIET, StoreParts};
     pub use crate::table::{damaged, group_of, partition_of_group, request_error};
-    pub use crate::transaction::{Changes, Times};
+    pub use crate::transaction::{Changes, Missing, Times};
 }

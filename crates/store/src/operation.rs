@@ -10,6 +10,10 @@ use tessera_types::{Acks, Durability, RequestError};
 pub trait Operation: Send + Sync {
     /// Reads and writes. What it finds it keeps for [`answer`](Self::answer). Runs on the partition's loop, so it must
     /// be quick.
+    ///
+    /// If it reads what no cache has, all that it did in the transaction is taken back, and it is evaluated again when that was
+    /// read. So what it finds must replace what it found before, and it must change nothing but the transaction unless it reads
+    /// nothing.
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict;
 
     /// Called once for each part: with `Ok` when what was evaluated holds, else with the reason why it was never

@@ -23,6 +23,8 @@ pub struct Partition {
     pub(crate) outflow: Outflow,
     /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
     copied_by: AtomicU64,
+    /// How often the replica here has stopped answering reads.
+    interruptions: AtomicU64,
     /// Until when this node may answer reads.
     pub(crate) lease: Lease,
     /// Whether the replica here, if there is one, has records that may be read although it does not lead, once it has applied
@@ -55,6 +57,7 @@ impl Partition {
             is_serving: AtomicBool::new(false),
             outflow: Outflow::default(),
             copied_by: AtomicU64::new(0),
+            interruptions: AtomicU64::new(0),
             lease: Lease::default(),
             is_readable: AtomicBool::new(false),
             readable_from: AtomicU64::new(0),
@@ -120,7 +123,7 @@ impl Partition {
     /// a seal that goes before would let some in.
     pub fn stop_leading(&self) {
         self.is_leading.store(false, Ordering::Release);
-        self.is_serving.store(false, Ordering::Release);
+        self.stop_serving();
         self.outflow.end();
         self.copied_by.store(0, Ordering::Release);
     }
@@ -128,6 +131,7 @@ impl Partition {
     /// The replica here, which may go on to lead, takes no requests any more.
     pub fn stop_serving(&self) {
         self.is_serving.store(false, Ordering::Release);
+        self.interruptions.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The replica here is to go: it takes no requests any more and its records are not read, although it may still lead.
@@ -140,6 +144,17 @@ impl Partition {
     /// was [started](Self::start_replica).
     pub fn set_readable(&self, is_readable: bool) {
         self.is_readable.store(is_readable, Ordering::Release);
+        if !is_readable {
+            self.interruptions.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often the replica here has stopped answering reads. What was read while this number changed does not count: another
+    /// replica may have led, or the records may have been replaced, although this one answers again by now. A read that waits for
+    /// the disk takes long enough for that.
+    #[inline]
+    pub(crate) fn interruptions(&self) -> u64 {
+        self.interruptions.load(Ordering::Acquire)
     }
 
     /// A replica is about to start here that knows entries up to this log index to be committed. Outdated reads wait until these

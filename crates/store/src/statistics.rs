@@ -15,6 +15,8 @@ pub struct StoreStatistics {
     /// Bytes that memory tables take, and may take.
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,
+    /// Reads that waited for the disk, or parts of them.
+    pub disk_reads: u64,
     /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
     pub tables: Vec<TableStatistics>,
@@ -50,6 +52,7 @@ impl Store {
             log: parts.log.statistics(),
             memory_used_bytes: parts.memory.used_bytes(),
             memory_limit_bytes: parts.memory.limit_bytes(),
+            disk_reads: parts.disk_readers.made(),
             rocksdb,
             tables: tables
                 .active()

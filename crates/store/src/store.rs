@@ -2,6 +2,7 @@
 
 use crate::clock::ClusterClock;
 use crate::cluster_view::ClusterView;
+use crate::disk_readers::DiskReaders;
 use crate::operation::{Operation, Ticket, WriteCommand, WriteOptions};
 use crate::registry::Registry;
 use crate::router::Outcomes;
@@ -31,6 +32,7 @@ pub struct StoreParts {
     pub log: Arc<SharedLog>,
     pub memory: Arc<MemoryBudget>,
     pub rocks: Arc<RocksStore>,
+    pub disk_readers: Arc<DiskReaders>,
     pub catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub leader_news: Arc<Notify>,
@@ -56,6 +58,11 @@ impl Store {
 
     pub(crate) fn services(&self) -> &Services {
         &self.services
+    }
+
+    /// Who reads what the disk must be waited for.
+    pub fn disk_readers(&self) -> &DiskReaders {
+        &self.parts.disk_readers
     }
 
     pub(crate) fn transport(&self) -> &Transport {

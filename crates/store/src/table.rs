@@ -11,6 +11,7 @@ use crate::watch::Watch;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,6 +74,19 @@ pub fn partition_of_group(group: GroupId) -> Option<(TableId, u32)> {
     Some((TableId(table), group.0 as u32))
 }
 
+/// A partition that may be read, until it is [interrupted](Partition::interruptions).
+#[derive(Clone, Copy)]
+pub(crate) struct Readable<'a> {
+    pub(crate) state: &'a Partition,
+    interruptions: u64,
+}
+
+impl Readable<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.state.interruptions() != self.interruptions
+    }
+}
+
 /// Most keys of [`Table::read_at_one_instant`].
 pub const KEYS_AT_ONCE: usize = 32;
 
@@ -133,8 +147,9 @@ impl Table {
 
     /// Refuses a read that could miss what it must not miss. To be called before the read, as [`Self::check_lease`] after it.
     #[inline]
-    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<&Partition, RequestError> {
+    pub(crate) fn check_serving(&self, partition: u32, reads: ReadMode) -> Result<Readable<'_>, RequestError> {
         let state = &self.partitions[partition as usize];
+        let interruptions = state.interruptions();
         let may_serve = match reads {
             ReadMode::Outdated => self.is_readable(partition),
             _ => state.is_serving(),
@@ -147,7 +162,7 @@ impl Table {
         if early > 0 && reads != ReadMode::Outdated && early > self.engine.applied_index(partition) {
             return Err(RequestError::NotReady);
         }
-        Ok(state)
+        Ok(Readable { state, interruptions })
     }
 
     /// Whether the replica here, if there is one, may be read although it does not lead: what it shows is never older than what it
@@ -157,15 +172,23 @@ impl Table {
         state.is_readable_at(self.engine.applied_index(partition), || self.engine.settled_from(partition))
     }
 
-    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read:
-    /// what it found was so while the lease held.
+    /// Refuses what was read if another node may have led meanwhile, or records were replaced. To be called after the read, with
+    /// what [`Self::check_serving`] has returned before it: what was found was so while the replica led without interruption, and
+    /// its lease still holds.
     #[inline]
-    pub(crate) fn check_lease(&self, partition: u32, reads: ReadMode) -> Result<(), RequestError> {
+    pub(crate) fn check_lease(
+        &self,
+        partition: u32,
+        reads: ReadMode,
+        readable: Readable<'_>,
+    ) -> Result<(), RequestError> {
+        if readable.is_interrupted() {
+            return Err(self.not_serving());
+        }
         if reads == ReadMode::Outdated {
             return self.check_serving(partition, reads).map(|_| ());
         }
-        let state = &self.partitions[partition as usize];
-        if state.lease.holds() {
+        if readable.state.lease.holds() {
             return Ok(());
         }
         self.wake(partition);
@@ -256,7 +279,7 @@ impl Table {
     ///
     /// # Errors
     /// [`RequestError::NotReady`] while this node does not serve the partition, also if that turns out after the visit; or
-    /// what the engine reports.
+    /// what the engine reports; [`RequestError::WouldWait`] only of a read [from the caches](tessera_engine::from_caches).
     #[inline]
     pub fn read(
         &self,
@@ -266,29 +289,31 @@ impl Table {
         visit: &mut dyn FnMut(StoredValue<'_>),
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
-        let Partition { meter, hot_keys, .. } = self.check_serving(partition, reads)?;
+        let readable = self.check_serving(partition, reads)?;
+        let Partition { meter, hot_keys, .. } = readable.state;
+        let mut outcome = Ok(false);
+        let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
+            Some(stored) if self.is_seen(partition, reads, now, &stored) => {
+                meter.end_read(bytes.len());
+                visit(stored);
+                outcome = Ok(true);
+            }
+            Some(_) => {}
+            None => outcome = Err(damaged(key)),
+        });
+        read.map_err(request_error)?;
+        // Not before: a read that would have to wait is made, and counted, again.
         meter.begin_read();
         hot_keys.read(key.hash_key);
-        let mut outcome = Ok(false);
-        self.engine
-            .get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
-                Some(stored) if self.is_seen(partition, reads, now, &stored) => {
-                    meter.end_read(bytes.len());
-                    visit(stored);
-                    outcome = Ok(true);
-                }
-                Some(_) => {}
-                None => outcome = Err(damaged(key)),
-            })
-            .map_err(request_error)?;
-        self.check_lease(partition, reads)?;
+        self.check_lease(partition, reads, readable)?;
         outcome
     }
 
     /// Reads many records, each live at `now`; faster than one by one. They are not read at one instant.
     ///
     /// # Errors
-    /// As [`Self::read`]; what was visited does not count then.
+    /// As [`Self::read`]; what was visited does not count then. It does with [`RequestError::WouldWait`]: then those that were not
+    /// visited would have to wait for the disk.
     pub fn read_many(
         &self,
         keys: &[RecordKey<'_>],
@@ -324,31 +349,41 @@ impl Table {
         versions: &mut [u64],
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<bool, RequestError> {
-        let mut reads = Vec::with_capacity(keys.len());
+        let (mut reads, mut readable) = (Vec::with_capacity(keys.len()), SmallVec::<[_; KEYS_AT_ONCE]>::new());
         for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
-            let state = self.check_serving(partition, mode)?;
+            let checked = self.check_serving(partition, mode)?;
             if let Some(noted) = versions.get_mut(at) {
-                *noted = state.version();
+                *noted = checked.state.version();
             }
-            state.meter.begin_read();
-            state.hot_keys.read(key.hash_key);
+            readable.push(checked);
             reads.push((partition, *key));
         }
         let mut outcome = Ok(());
-        self.engine
-            .multi_get(&reads, &mut |at, bytes| match bytes.map(StoredValue::decode) {
+        let read = self.engine.multi_get(&reads, &mut |at, bytes| {
+            let (partition, key) = reads[at];
+            let Partition { meter, hot_keys, .. } = readable[at].state;
+            meter.begin_read();
+            hot_keys.read(key.hash_key);
+            match bytes.map(StoredValue::decode) {
                 None => visit(at, None),
                 Some(Some(stored)) => {
-                    let partition = reads[at].0;
-                    self.partitions[partition as usize].meter.end_read(stored.payload.len());
+                    meter.end_read(stored.payload.len());
                     visit(at, Some(stored).filter(|stored| self.is_seen(partition, mode, now, stored)));
                 }
-                Some(None) => outcome = Err(damaged(&keys[at])),
-            })
-            .map_err(request_error)?;
-        reads.iter().try_for_each(|(partition, _)| self.check_lease(*partition, mode))?;
+                Some(None) => outcome = Err(damaged(&key)),
+            }
+        });
+        let would_wait = match read.map_err(request_error) {
+            Err(RequestError::WouldWait) => true,
+            read => read.map(|()| false)?,
+        };
+        let mut checked = reads.iter().zip(&readable);
+        checked.try_for_each(|((partition, _), readable)| self.check_lease(*partition, mode, *readable))?;
         outcome?;
+        if would_wait {
+            return Err(RequestError::WouldWait);
+        }
         // An odd version says that records were just changing.
         let is_changed = |at: usize| versions[at] % 2 == 1 || self.version(reads[at].0) != Some(versions[at]);
         let mut changed = (0..versions.len()).filter(|at| is_changed(*at)).map(|at| reads[at].0);
@@ -368,12 +403,12 @@ impl Table {
     /// # Errors
     /// [`RequestError::NotReady`] if this node does not serve the partition.
     pub fn hash_keys(&self, partition: u32) -> Result<u64, RequestError> {
-        self.check_serving(partition, ReadMode::Single)?;
+        let readable = self.check_serving(partition, ReadMode::Single)?;
         let keys = self.engine.hash_keys(partition).unwrap_or_else(|| {
             let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
             self.engine.statistics().records / filled.max(1)
         });
-        self.check_lease(partition, ReadMode::Single)?;
+        self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
     }
 
@@ -400,7 +435,7 @@ impl Table {
         now: UnixMillis,
         visit: &mut dyn FnMut(RecordKey<'_>, StoredValue<'_>) -> Visit,
     ) -> Result<Option<Position>, RequestError> {
-        self.check_serving(partition, ReadMode::Single)?;
+        let readable = self.check_serving(partition, ReadMode::Single)?;
         let seen_at = self.seen_at(partition, ReadMode::Single, now);
         let mut outcome = Ok(());
         let next = self
@@ -414,7 +449,7 @@ impl Table {
                 }
             })
             .map_err(request_error)?;
-        self.check_lease(partition, ReadMode::Single)?;
+        self.check_lease(partition, ReadMode::Single, readable)?;
         outcome.map(|()| next)
     }
 
@@ -451,6 +486,7 @@ impl Table {
 pub fn request_error(error: EngineError) -> RequestError {
     match error {
         EngineError::Corruption(what) => RequestError::Corruption(what),
+        EngineError::WouldWait => RequestError::WouldWait,
         disk if disk.is_disk() => RequestError::DiskUnreadable(disk.to_string()),
         other => RequestError::Engine(other.to_string()),
     }

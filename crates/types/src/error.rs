@@ -51,6 +51,9 @@ pub enum RequestError {
         "this node was removed from its cluster; ask another node. To use its machine again, stop it and start it with an empty data directory"
     )]
     Removed,
+    /// Only told to whoever has asked for what the caches have; the read is then made again by a thread that may wait.
+    #[error("the read would have to wait for the disk")]
+    WouldWait,
     #[error("the node is shutting down")]
     ShuttingDown,
     #[error("stored data is damaged: {0}")]

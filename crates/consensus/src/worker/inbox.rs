@@ -44,6 +44,8 @@ pub(super) enum Message<C> {
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
     CaughtUp,
+    /// What commands of the group wait for is there.
+    HasRead(GroupId),
     Stop,
 }
 
@@ -164,6 +166,11 @@ impl<C> Inbox<C> {
     /// The state machine can now take the entries that it [could not apply](crate::StateMachine::apply).
     pub fn caught_up(&self) {
         self.push(Message::CaughtUp);
+    }
+
+    /// The state machine has read what commands of a group [wait](crate::Evaluated::Waits) for.
+    pub fn has_read(&self, group: GroupId) {
+        self.push(Message::HasRead(group));
     }
 
     /// Wakes a group that may hibernate, because somebody wants to read.

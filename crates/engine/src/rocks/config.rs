@@ -52,6 +52,8 @@ pub struct RocksConfig {
     pub rate_limit_auto_tune: bool,
     pub max_open_files: i32,
     pub direct_reads: bool,
+    /// Threads that read what no cache has, and so requests that may be with the disk at one time.
+    pub read_threads: usize,
     pub direct_io_for_flush_and_compaction: bool,
     /// Age in seconds at which files are compacted again although nothing forces it, which frees expired records; 0 never.
     pub periodic_compaction_seconds: u64,
@@ -93,6 +95,7 @@ impl Default for RocksConfig {
             rate_limit_auto_tune: false,
             max_open_files: 4096,
             direct_reads: false,
+            read_threads: 32,
             direct_io_for_flush_and_compaction: false,
             periodic_compaction_seconds: 0,
         }

@@ -3,8 +3,8 @@
 use super::keys::{read_record_key, write_record_key};
 use super::record_cache::{Found, Place, Records, Reservation};
 use super::table::{KEY, RocksEngine};
-use crate::{EngineError, Order, SortKeyRange, Visit};
-use rocksdb::ReadOptions;
+use crate::{Engine as _, EngineError, Order, SortKeyRange, Visit};
+use rocksdb::DBPinnableSlice;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use tessera_types::{RecordKey, successor};
@@ -24,7 +24,7 @@ impl RocksEngine {
     ) -> Result<bool, EngineError> {
         KEY.with_borrow_mut(|stored_key| {
             write_record_key(stored_key, partition, key);
-            let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, &self.read)?;
+            let value = self.store.db.get_pinned_cf_opt(&self.column_family, &stored_key, self.read_options())?;
             Ok(value.map(|value| visit(&value)).is_some())
         })
     }
@@ -42,6 +42,41 @@ impl RocksEngine {
             Found::Records(records) if records.value_of(key).is_none() => Found::Taken,
             found => found,
         }
+    }
+
+    /// Reads several records one by one, in order: RocksDB's way to read several in one call reads blocks from the disk whatever
+    /// tier it is told to read.
+    pub(super) fn multi_get_from_caches(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        let mut would_wait = false;
+        for (at, (partition, key)) in reads.iter().enumerate() {
+            match self.get(*partition, key, &mut |value| visit(at, Some(value))) {
+                Ok(true) => {}
+                Ok(false) => visit(at, None),
+                Err(EngineError::WouldWait) => would_wait = true,
+                Err(error) => return Err(error),
+            }
+        }
+        if would_wait { Err(EngineError::WouldWait) } else { Ok(()) }
+    }
+
+    /// What the record cache does not know, from RocksDB in one call.
+    pub(super) fn read_unknown(
+        &self,
+        reads: &[(u32, RecordKey<'_>)],
+        found: &[Found<'_>],
+    ) -> Vec<Result<Option<DBPinnableSlice<'_>>, rocksdb::Error>> {
+        let unknown = reads.iter().zip(found).filter(|(_, found)| !matches!(found, Found::Records(_)));
+        let keys = unknown.map(|((partition, key), _)| {
+            let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
+            write_record_key(&mut stored, *partition, key);
+            stored
+        });
+        let keys: Vec<_> = keys.collect();
+        self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read)
     }
 
     /// The records of a hash key in a range, from RocksDB.
@@ -76,7 +111,7 @@ impl RocksEngine {
         if lower >= upper {
             return Ok(());
         }
-        let mut options = ReadOptions::default();
+        let mut options = Self::iterator_options();
         options.set_prefix_same_as_start(true);
         options.set_iterate_lower_bound(lower.clone());
         options.set_iterate_upper_bound(upper.clone());

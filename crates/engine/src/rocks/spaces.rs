@@ -22,12 +22,12 @@ impl RocksEngine {
         visit: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, EngineError> {
         let stored_key = space_key(partition, space, key);
-        let value = self.store.db.get_pinned_cf_opt(&self.column_family, stored_key, &self.read)?;
+        let value = self.store.db.get_pinned_cf_opt(&self.column_family, stored_key, self.read_options())?;
         Ok(value.map(|value| visit(&value)).is_some())
     }
 
     fn iterate(&self, lower: &[u8], upper: Vec<u8>) -> DBRawIteratorWithThreadMode<'_, DB> {
-        let mut options = ReadOptions::default();
+        let mut options = Self::iterator_options();
         options.set_total_order_seek(true);
         options.set_iterate_lower_bound(lower);
         options.set_iterate_upper_bound(upper);

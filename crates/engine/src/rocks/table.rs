@@ -2,7 +2,7 @@ use super::damage::Damage;
 use super::expiry_filter::TableExpiries;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
-    spaces_begin, spaces_end, write_record_key,
+    spaces_begin, spaces_end,
 };
 use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
@@ -10,6 +10,7 @@ use super::spaces::move_former_seal;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
+use crate::read_tier::is_caches_only;
 use crate::{
     Applied, Damaged, Digest, Engine, EngineError, EngineStatistics, KeyRange, Order, PageLimit, Position, Slice,
     SortKeyRange, Visit,
@@ -41,6 +42,8 @@ pub struct RocksEngine {
     /// What the record cache knows this table by.
     pub(super) number: u32,
     pub(super) read: ReadOptions,
+    /// Fails instead of waiting for the disk.
+    read_caches: ReadOptions,
     pub(super) write: WriteOptions,
     /// Fails instead of waiting.
     pub(super) try_write: WriteOptions,
@@ -75,7 +78,8 @@ impl RocksEngine {
         write.disable_wal(true);
         try_write.disable_wal(true);
         try_write.set_no_slowdown(true);
-        let read = ReadOptions::default();
+        let (read, mut read_caches) = (ReadOptions::default(), ReadOptions::default());
+        read_caches.set_read_tier(ReadTier::BlockCache);
         let number = store.records.as_ref().map_or(0, RecordCache::next_table);
         let mut engine = Self {
             column_family,
@@ -86,6 +90,7 @@ impl RocksEngine {
             damage: Mutex::default(),
             number,
             read,
+            read_caches,
             write,
             try_write,
         };
@@ -141,6 +146,21 @@ impl RocksEngine {
 
     pub(super) fn state(&self, partition: u32) -> &PartitionState {
         &self.partitions[partition as usize]
+    }
+
+    /// How a record is read that somebody asks for.
+    #[inline]
+    pub(super) fn read_options(&self) -> &ReadOptions {
+        if is_caches_only() { &self.read_caches } else { &self.read }
+    }
+
+    /// As [`Self::read_options`], for several records in order.
+    pub(super) fn iterator_options() -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if is_caches_only() {
+            options.set_read_tier(ReadTier::BlockCache);
+        }
+        options
     }
 
     fn int_property(&self, name: &properties::PropName) -> u64 {
@@ -267,17 +287,11 @@ impl Engine for RocksEngine {
             }
             return Ok(());
         }
-        // What the record cache does not know comes from RocksDB in one call.
+        if is_caches_only() {
+            return self.multi_get_from_caches(reads, visit);
+        }
         let found: Vec<_> = reads.iter().map(|(partition, key)| self.look(*partition, key)).collect();
-        let unknown = reads.iter().zip(&found).filter(|(_, found)| !matches!(found, Found::Records(_)));
-        let keys = unknown.map(|((partition, key), _)| {
-            let mut stored = Vec::with_capacity(16 + key.hash_key.len() + key.sort_key.len());
-            write_record_key(&mut stored, *partition, key);
-            stored
-        });
-        let keys: Vec<_> = keys.collect();
-        let read = self.store.db.batched_multi_get_cf_opt(&self.column_family, &keys, false, &self.read);
-        let mut read = read.into_iter();
+        let mut read = self.read_unknown(reads, &found).into_iter();
         for (at, ((partition, key), found)) in reads.iter().zip(found).enumerate() {
             let reservation = match found {
                 Found::Records(records) => {
@@ -344,7 +358,7 @@ impl Engine for RocksEngine {
         mut limit: PageLimit,
         visit: &mut dyn FnMut(RecordKey<'_>, &[u8]) -> Visit,
     ) -> Result<Option<Position>, EngineError> {
-        let mut options = ReadOptions::default();
+        let mut options = Self::iterator_options();
         options.set_total_order_seek(true);
         options.set_iterate_upper_bound(partition_end(partition));
         let mut iterator = self.store.db.raw_iterator_cf_opt(&self.column_family, options);

@@ -3,17 +3,21 @@
 //! twice as long. Tests hold both against each other.
 
 use super::Origin;
-use crate::frame::{self, RequestMeta};
+use crate::frame::{self, RequestMeta, Taken};
+use crate::outbox::Outbox;
 use crate::server::PegasusServer;
 use crate::slow_log::{Cost, Many};
 use crate::status::{NOT_FOUND, OK};
 use crate::{slow_log, stored_key};
+use bytes::BytesMut;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use tessera_engine::from_caches;
+use tessera_face::ClientShare;
 use tessera_store::{Leader, Table};
-use tessera_types::{RecordKey, TableNumber};
+use tessera_types::{RecordKey, RequestError, StoredValue, TableNumber, UnixMillis};
 
 pub(super) const NAME: &str = "RPC_RRDB_RRDB_GET";
 /// GETs that run together, so that their cache misses overlap: their values are in memory at one time.
@@ -45,6 +49,20 @@ impl<'a> Get<'a> {
         Some(Self { meta, sequence, key: RecordKey::new(hash_key, sort_key), length })
     }
 
+    /// Appends the reply.
+    fn write_reply(&self, server: &PegasusServer, value: Option<&[u8]>, out: &mut Vec<u8>) {
+        let RequestMeta { table, partition, .. } = self.meta;
+        write_value(out, self.sequence, value, Origin { table, partition, decree: 0, server: &server.address });
+    }
+
+    /// Tells the slow log of a reply of so many bytes.
+    fn note(&self, table: &Table, received: Instant, bytes: usize) {
+        let cost = Cost { took: received.elapsed(), bytes, records: 1 };
+        if slow_log::is_due(table, Many::OF_ONE, cost) {
+            slow_log::note(table, self.meta.partition.cast_unsigned(), NAME, Some(self.key), cost);
+        }
+    }
+
     /// Whether this node can answer, and is the one that was asked.
     fn is_for_here(&self, table: &Table) -> bool {
         let partition = table.partition_of(&self.key);
@@ -72,34 +90,93 @@ fn gather<'a>(server: &PegasusServer, input: &'a [u8]) -> Option<(Arc<Table>, Sm
     Some((table, gets))
 }
 
-/// Makes the GETs that the input begins with, as many of them as can be made together, here and now. Appends their replies.
-/// Returns how many bytes of the input that were; `None` if what comes first needs the general way.
-pub(crate) fn make_gets(server: &PegasusServer, input: &[u8], received: Instant, out: &mut Vec<u8>) -> Option<usize> {
+/// Makes the GETs that the input begins with, as many of them as can be made together, here and now. Appends their replies; those
+/// of the ones that wait for the disk come to the outbox. Returns how many bytes of the input that were; `None` if what comes first
+/// needs the general way.
+pub(crate) fn make_gets(
+    server: &Arc<PegasusServer>,
+    input: &[u8],
+    received: Instant,
+    out: &mut Vec<u8>,
+    later: (&Arc<Outbox>, &Arc<ClientShare>),
+) -> Option<usize> {
     let (table, gets) = gather(server, input)?;
     let reads = gets.first()?.meta.reads();
     let keys: SmallVec<[RecordKey<'_>; TOGETHER]> = gets.iter().map(|get| get.key).collect();
     let (began, mut replied) = (out.len(), [0; TOGETHER]);
-    let outcome = table.read_many(&keys, reads, server.store.now(), &mut |at, stored| {
-        let (get, before) = (&gets[at], out.len());
-        let RequestMeta { table, partition, .. } = get.meta;
-        let origin = Origin { table, partition, decree: 0, server: &server.address };
-        write_value(out, get.sequence, stored.map(|stored| stored.payload), origin);
-        replied[at] = out.len() - before;
+    let now = server.store.now();
+    let outcome = from_caches(|| {
+        table.read_many(&keys, reads, now, &mut |at, stored| {
+            let before = out.len();
+            gets[at].write_reply(server, stored.map(|stored| stored.payload), out);
+            replied[at] = out.len() - before;
+        })
     });
-    if outcome.is_err() {
-        // Another node leads by now, or the engine fails: the general way finds out.
-        out.truncate(began);
-        return None;
-    }
-    let took = received.elapsed();
-    for (get, bytes) in gets.iter().zip(replied) {
-        let cost = Cost { took, bytes, records: 1 };
-        if slow_log::is_due(&table, Many::OF_ONE, cost) {
-            slow_log::note(&table, get.meta.partition.cast_unsigned(), NAME, Some(get.key), cost);
+    match outcome {
+        Ok(()) => {}
+        Err(RequestError::WouldWait) => {
+            let mut rest = input;
+            for (get, bytes) in gets.iter().zip(replied) {
+                let (request, after) = rest.split_at(get.length);
+                rest = after;
+                if bytes == 0 {
+                    read_from_disk(server, &table, request, (now, received), later);
+                }
+            }
         }
+        Err(_) => {
+            // Another node leads by now, or the engine fails: the general way finds out.
+            out.truncate(began);
+            return None;
+        }
+    }
+    for (get, bytes) in gets.iter().zip(replied).filter(|(_, bytes)| *bytes > 0) {
+        get.note(&table, received, bytes);
     }
     server.requests.fetch_add(gets.len() as u64, Ordering::Relaxed);
     Some(gets.iter().map(|get| get.length).sum())
+}
+
+/// Has a GET made where one may wait for the disk.
+fn read_from_disk(
+    server: &Arc<PegasusServer>,
+    table: &Arc<Table>,
+    request: &[u8],
+    (now, received): (UnixMillis, Instant),
+    (outbox, memory): (&Arc<Outbox>, &Arc<ClientShare>),
+) {
+    outbox.expect();
+    let request = BytesMut::from(request);
+    let read = {
+        let (server, table, request) = (server.clone(), table.clone(), request.clone());
+        let (outbox, memory) = (outbox.clone(), memory.clone());
+        move || {
+            let Some(get) = Get::read(&request) else { return };
+            let mut reply = Vec::new();
+            let write = &mut |stored: StoredValue<'_>| get.write_reply(&server, Some(stored.payload), &mut reply);
+            match table.read(&get.key, get.meta.reads(), now, write) {
+                Ok(true) => {}
+                Ok(false) => get.write_reply(&server, None, &mut reply),
+                Err(_) => return take_back(&outbox, request),
+            }
+            get.note(&table, received, reply.len());
+            // Until the connection takes it and says what it holds in all.
+            memory.hold_more(reply.len());
+            outbox.reply(|out| out.extend_from_slice(&reply));
+        }
+    };
+    if server.store.disk_readers().begin(read).is_err() {
+        take_back(outbox, request);
+    }
+}
+
+/// Leaves a GET to the general way, which finds out what is to become of it.
+fn take_back(outbox: &Outbox, mut request: BytesMut) {
+    let length = request.len();
+    match frame::take(&mut request, length) {
+        Ok(Taken::Request(frame)) => outbox.take_back(frame),
+        other => unreachable!("a whole GET: {:?}", other.is_ok()),
+    }
 }
 
 /// Appends the reply, as a [`ReadResponse`](super::messages::ReadResponse) would be written.

@@ -116,13 +116,15 @@ impl Scanners {
             wants_expire_ts: request.wants_expire_ts == Some(true),
             only_count: request.only_count == Some(true),
         };
-        self.go_on(table, Cursor { table: table.id(), partition, place, options }, now)
+        let mut cursor = Cursor { table: table.id(), partition, place, options };
+        let batch = cursor.advance(table, now)?;
+        Ok(self.respond(cursor, batch))
     }
 
     /// Returns the next records of a scan.
     ///
     /// # Errors
-    /// What the store reports. The scan is forgotten then.
+    /// What the store reports. The scan is forgotten then, unless that is [`RequestError::WouldWait`].
     pub(crate) fn next(
         &self,
         table: &Table,
@@ -137,7 +139,15 @@ impl Scanners {
             if is_known { waiting.cursors.remove(&context) } else { None }
         };
         match cursor {
-            Some(cursor) => self.go_on(table, cursor, now),
+            Some(mut cursor) => match cursor.advance(table, now) {
+                Ok(batch) => Ok(self.respond(cursor, batch)),
+                Err(error) => {
+                    if error == RequestError::WouldWait {
+                        self.waiting.lock().cursors.insert(context, cursor);
+                    }
+                    Err(error)
+                }
+            },
             None => Ok(Response::Scan(ScanResponse { error: NOT_FOUND, context: FINISHED, ..Default::default() })),
         }
     }
@@ -146,14 +156,11 @@ impl Scanners {
         self.waiting.lock().cursors.remove(&context);
     }
 
-    fn go_on(&self, table: &Table, mut cursor: Cursor, now: UnixMillis) -> Result<Response, RequestError> {
-        let mut batch = Batch::default();
-        let Cursor { partition, place, options, .. } = &mut cursor;
-        advance(table, *partition, place, options, &mut batch, now)?;
+    fn respond(&self, cursor: Cursor, batch: Batch) -> Response {
         let is_finished = matches!(cursor.place, Place::End);
         let count = cursor.options.only_count.then(|| i32::try_from(batch.count).unwrap_or(i32::MAX));
         let context = if is_finished { FINISHED } else { self.keep(cursor) };
-        Ok(Response::Scan(ScanResponse { error: OK, records: batch.records, context, count, ..Default::default() }))
+        Response::Scan(ScanResponse { error: OK, records: batch.records, context, count, ..Default::default() })
     }
 
     fn keep(&self, cursor: Cursor) -> i64 {
@@ -209,6 +216,15 @@ fn place(request: &GetScannerRequest) -> Option<Place> {
     })
 }
 
+impl Cursor {
+    /// Gathers a batch, and moves behind it. After an error the cursor is where it was.
+    fn advance(&mut self, table: &Table, now: UnixMillis) -> Result<Batch, RequestError> {
+        let mut batch = Batch::default();
+        advance(table, self.partition, &mut self.place, &self.options, &mut batch, now)?;
+        Ok(batch)
+    }
+}
+
 /// Gathers a batch, and moves the place behind it.
 fn advance(
     table: &Table,
@@ -232,7 +248,7 @@ fn advance(
             };
         }
         Place::Partition { after, within } => {
-            if let Some(next) = in_partition(table, partition, after.take(), within.as_ref(), options, batch, now)? {
+            if let Some(next) = in_partition(table, partition, after.clone(), within.as_ref(), options, batch, now)? {
                 *after = Some(next);
             } else {
                 *place = Place::End;

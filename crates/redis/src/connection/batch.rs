@@ -208,6 +208,10 @@ impl Operation for SentBatch {
                 run_all(commands, watches, self.protocol, &mut progress.replies, transaction)
             }
         };
+        if transaction.would_wait() {
+            // It is evaluated again, and replies then.
+            progress.replies.truncate(began);
+        }
         progress.parts[part] = began..progress.replies.len();
         verdict
     }

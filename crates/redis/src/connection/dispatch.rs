@@ -4,6 +4,7 @@ use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
+use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
 use super::session::{self, Session};
 use super::{Connection, ONE_REPLY_BYTES};
@@ -12,6 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
+use tessera_engine::from_caches;
 use tessera_store::{KEYS_AT_ONCE, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
@@ -191,13 +193,31 @@ impl Connection {
             }
         }
         if hash.is_none() {
-            let read = table.read_instant(partition, reads, now, |transaction| {
-                self.output.truncate(began);
-                _ = batch::run(command, frame, protocol, &mut self.output, transaction);
-                Ok::<(), RequestError>(())
+            let mut read = from_caches(|| {
+                table.read_instant(partition, reads, now, |transaction| {
+                    self.output.truncate(began);
+                    match batch::run(command, frame, protocol, &mut self.output, transaction) {
+                        Err(CommandError::Request(error @ RequestError::WouldWait)) => Err(error),
+                        _ => Ok(Replies::default()),
+                    }
+                })
             });
+            if matches!(read, Err(RequestError::WouldWait)) {
+                self.output.truncate(began);
+                let (table, frame) = (table.clone(), frame.clone());
+                let from_disk = move || {
+                    let mut replies = Replies::default();
+                    let read = table.read_instant(partition, reads, now, |transaction| {
+                        replies.truncate(0);
+                        _ = batch::run(command, &frame, protocol, &mut replies, transaction);
+                        Ok(())
+                    });
+                    read.map(|read| read.map(|()| replies))
+                };
+                read = self.server.store.disk_readers().read_from_disk(from_disk).await.flatten();
+            }
             match read {
-                Ok(Some(())) => return,
+                Ok(Some(reply)) => return self.output.append(reply),
                 Ok(None) => {}
                 Err(error) => {
                     self.output.truncate(began);
@@ -227,13 +247,18 @@ impl Connection {
         let outcome = {
             let args = frame.arguments();
             let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
-            if keys.len() <= KEYS_AT_ONCE.min(self.turn.slice()) && self.session.choices.reads != ReadMode::Outdated {
-                self.read_few_strings(table, &keys, now)
-            } else {
-                let versions = versions(table, &keys);
-                let outcome = self.read_strings(table, &keys, now).await;
-                outcome.map(|()| self.is_one_instant(table, &versions))
+            let are_few = keys.len() <= KEYS_AT_ONCE.min(self.turn.slice());
+            let mut outcome = Err(RequestError::WouldWait.into());
+            if are_few && self.session.choices.reads != ReadMode::Outdated {
+                outcome = from_caches(|| self.read_few_strings(table, &keys, now));
             }
+            if outcome == Err(RequestError::WouldWait.into()) {
+                self.output.truncate(began);
+                let versions = versions(table, &keys);
+                let read = self.read_strings(table, &keys, now).await;
+                outcome = read.map(|()| is_one_instant(table, self.session.choices.reads, &versions));
+            }
+            outcome
         };
         match outcome {
             Ok(true) => {}
@@ -247,18 +272,6 @@ impl Connection {
                 self.refuse(&error);
             }
         }
-    }
-
-    /// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
-    /// before and after.
-    fn is_one_instant(&self, table: &Table, versions: &Versions) -> bool {
-        let reads = self.session.choices.reads;
-        let is_changed = |(partition, before): &&(u32, Option<u64>)| !table.is_one_instant(*partition, reads, *before);
-        let mut changed: SmallVec<[u32; 16]> =
-            versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
-        // One key alone was read at one instant whatever came between.
-        changed.sort_unstable();
-        changed.windows(2).all(|pair| pair[0] != pair[1])
     }
 
     /// Writes an array of what is under the keys. Returns whether of each partition all were read at one instant.
@@ -288,7 +301,7 @@ impl Connection {
     /// Writes an array of what is under the keys, slice by slice.
     async fn read_strings(
         &mut self,
-        table: &Table,
+        table: &Arc<Table>,
         keys: &[RecordKey<'_>],
         now: UnixMillis,
     ) -> Result<(), CommandError> {
@@ -298,16 +311,13 @@ impl Connection {
         while done < keys.len() {
             let slice = &keys[done..keys.len().min(done + self.turn.slice())];
             let before = self.output.len();
-            let mut reply = self.output.writer(protocol);
-            table.read_many(slice, reads, now, &mut |_, stored| match stored.filter(|stored| !stored.is_field) {
-                Some(stored) => reply.bulk(stored.payload),
-                None => reply.null(),
-            })?;
-            done += slice.len();
+            let how = PointReads { no_string: NoString::Null, reads, now, protocol };
+            let answered = self.read_keys(table, slice, how).await?.keys;
+            done += answered;
             if self.output.len() - began > ONE_REPLY_BYTES {
                 return Err(CommandError::REPLY_TOO_LONG);
             }
-            self.turn.note_slice(slice.len(), self.output.len() - before);
+            self.turn.note_slice(answered, self.output.len() - before);
             if done < keys.len() {
                 self.turn.note_bytes(self.output.len() - before);
                 self.turn.end().await;
@@ -333,18 +343,4 @@ impl Connection {
         let mut replies = replies.iter().map(Replies::one);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
-}
-
-type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
-
-/// The partition of each key, and its version.
-type Versions = SmallVec<[(u32, Option<u64>); 16]>;
-
-fn versions(table: &Table, keys: &[RecordKey<'_>]) -> Versions {
-    let version_of = |key: &RecordKey<'_>| {
-        let partition = table.partition_of(key);
-        (partition, table.version(partition))
-    };
-    // What one key reads is of one instant anyway.
-    if keys.len() > 1 { keys.iter().map(version_of).collect() } else { Versions::new() }
 }

@@ -1,14 +1,14 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
+use super::point_reads::{Answered, Keys, NoString, PointReads};
 use super::{Connection, REPLY_BYTES, session};
-use crate::commands::{Call, CommandError, Value};
-use crate::resp::{Frame, Reply};
-use smallvec::SmallVec;
+use crate::commands::CommandError;
+use crate::resp::Frame;
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use tessera_store::{Leader, Table, Transaction};
-use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
+use tessera_store::Leader;
+use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 impl Connection {
     /// The key, if the frame is a GET that may run in a batch.
@@ -45,7 +45,7 @@ impl Connection {
             }
             let slice = &gets[done..gets.len().min(done + self.turn.slice())];
             let before = self.output.len();
-            let ran = self.run_get_batch(input, slice, now);
+            let ran = self.run_get_batch(input, slice, now).await;
             done += ran;
             self.reach_elsewhere().await;
             let bytes = self.output.len().saturating_sub(before);
@@ -66,94 +66,32 @@ impl Connection {
     }
 
     /// Runs GETs until their replies are large enough to be written out. Returns how many, which is one at least.
-    fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
+    async fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
         let Some(table) = self.session.table() else {
             batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
             return batch.len();
         };
-        let (mut hits, mut done, began, reads) = (0, 0, self.output.len(), self.session.choices.reads);
-        let mut reply = self.output.writer(self.session.protocol);
-        let keys: SmallVec<[_; 16]> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
+        let (began, reads) = (self.output.len(), self.session.choices.reads);
+        let keys: Keys<'_> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
-        let outcome = if has_hashes {
-            // A hash under the key is an error, and found only by looking for fields.
-            keys.iter().try_for_each(|key| {
-                if reply.len() - began >= REPLY_BYTES {
-                    return Ok(());
-                }
-                done += 1;
-                get(&table, key, reads, now, &mut reply, &mut hits)
-            })
-        } else if let [key] = &keys[..] {
-            done = 1;
-            let found = table.read(key, reads, now, &mut |stored| reply.bulk(stored.payload));
-            found.map(|found| if found { hits += 1 } else { reply.null() })
-        } else {
-            table.read_many(&keys, reads, now, &mut |_, stored| {
-                if reply.len() - began >= REPLY_BYTES {
-                    return; // read again once these are written out
-                }
-                done += 1;
-                match stored {
-                    Some(stored) => {
-                        hits += 1;
-                        reply.bulk(stored.payload);
-                    }
-                    None => reply.null(),
-                }
-            })
-        };
-        if let Err(error) = outcome {
-            self.output.truncate(began);
-            if error == RequestError::NotReady && self.may_forward() {
-                self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
-                return batch.len();
+        let no_string = if has_hashes { NoString::Error } else { NoString::Nothing };
+        let how = PointReads { no_string, reads, now, protocol: self.session.protocol };
+        match self.read_keys(&table, &keys, how).await {
+            Ok(Answered { keys, hits }) => {
+                self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
+                self.server.read_misses.fetch_add(keys as u64 - hits, Ordering::Relaxed);
+                return keys;
             }
-            let error = CommandError::Request(error);
-            batch.iter().for_each(|_| self.refuse(&error));
-            return batch.len();
+            Err(RequestError::NotReady) if self.may_forward() => {
+                self.output.truncate(began);
+                self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
+            }
+            Err(error) => {
+                self.output.truncate(began);
+                let error = CommandError::Request(error);
+                batch.iter().for_each(|_| self.refuse(&error));
+            }
         }
-        self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
-        self.server.read_misses.fetch_add(done as u64 - hits, Ordering::Relaxed);
-        done
+        batch.len()
     }
-}
-
-/// GET on a table that may hold hashes.
-fn get(
-    table: &Table,
-    key: &RecordKey<'_>,
-    reads: ReadMode,
-    now: UnixMillis,
-    reply: &mut Reply<'_>,
-    hits: &mut u64,
-) -> Result<(), RequestError> {
-    let mut is_field = false;
-    let found = table.read(key, reads, now, &mut |stored| {
-        is_field = stored.is_field;
-        if !is_field {
-            reply.bulk(stored.payload);
-        }
-    })?;
-    if found && !is_field {
-        *hits += 1;
-        return Ok(());
-    }
-    let mut transaction = Transaction::read_only(table, table.partition_of(key), reads, now)?;
-    let mut unread = Vec::new();
-    let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, reply.protocol()) };
-    let value = call.value(key.hash_key);
-    transaction.check_lease()?;
-    match value {
-        Ok(None) => reply.null(),
-        // One that was set between the two looks.
-        Ok(Some(Value::String(record))) => {
-            *hits += 1;
-            reply.bulk(&record.value);
-        }
-        Ok(Some(Value::Hash)) => reply.error(&CommandError::WRONG_TYPE.line()),
-        Err(CommandError::Request(error)) => return Err(error),
-        Err(error) => reply.error(&error.line()),
-    }
-    Ok(())
 }

@@ -6,9 +6,10 @@ use crate::commands::{Command, CommandError};
 use crate::resp::Reply;
 use bytes::Bytes;
 use std::ops::Bound;
-use tessera_engine::Order;
+use std::sync::Arc;
+use tessera_engine::{Order, from_caches};
 use tessera_store::{READ_TRIES, Record, Table, Transaction};
-use tessera_types::UnixMillis;
+use tessera_types::{ReadMode, RequestError, UnixMillis};
 
 /// Fields of a page, at most.
 pub(super) const LONGEST_PAGE: usize = 1 << 10;
@@ -43,6 +44,29 @@ struct Page {
 }
 
 impl Page {
+    fn read(
+        table: &Table,
+        partition: u32,
+        key: &[u8],
+        after: Option<&Bytes>,
+        limit: usize,
+        (reads, now): (ReadMode, UnixMillis),
+    ) -> Result<Self, CommandError> {
+        let transaction = Transaction::read_only(table, partition, reads, now)?;
+        let begin = after.map_or(Bound::Unbounded, |field| Bound::Excluded(&field[..]));
+        // Under the empty key there is a string or nothing, and any sort key would be a key of its own.
+        let records: Vec<_> = match key {
+            [] => transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect(),
+            key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, limit)?,
+        };
+        transaction.check_lease()?;
+        if records.first().is_some_and(|(field, record)| field.is_empty() && !record.is_field) {
+            return Err(CommandError::WRONG_TYPE);
+        }
+        let next = records.last().filter(|_| records.len() == limit).map(|(field, _)| field.clone());
+        Ok(Self { records, next })
+    }
+
     fn write(&self, asked: Asked, reply: &mut Reply<'_>) {
         for (field, record) in &self.records {
             if !matches!(asked, Asked::Values) {
@@ -60,7 +84,7 @@ impl Connection {
     pub(super) async fn read_hash(
         &mut self,
         asked: Asked,
-        table: &Table,
+        table: &Arc<Table>,
         partition: u32,
         key: &[u8],
         now: UnixMillis,
@@ -68,7 +92,7 @@ impl Connection {
         let protocol = self.session.protocol;
         for _ in 0..READ_TRIES {
             let before = table.version(partition);
-            let mut page = self.read_page(table, partition, key, None, now)?;
+            let mut page = self.read_page(table, partition, key, None, now).await?;
             let (mut fields, mut body) = (page.records.len(), Vec::new());
             while let Some(from) = page.next.take() {
                 let began = body.len();
@@ -81,7 +105,7 @@ impl Connection {
                 self.turn.note_commands(page.records.len() / 8);
                 self.turn.note_bytes(bytes);
                 self.turn.end().await;
-                page = self.read_page(table, partition, key, Some(&from), now)?;
+                page = self.read_page(table, partition, key, Some(&from), now).await?;
                 fields += page.records.len();
             }
             if table.is_one_instant(partition, self.session.choices.reads, before) {
@@ -113,26 +137,22 @@ impl Connection {
         self.page = (PAGE_BYTES / (bytes / page.records.len().max(1)).max(1)).clamp(1, LONGEST_PAGE);
     }
 
-    fn read_page(
+    async fn read_page(
         &self,
-        table: &Table,
+        table: &Arc<Table>,
         partition: u32,
         key: &[u8],
         after: Option<&Bytes>,
         now: UnixMillis,
     ) -> Result<Page, CommandError> {
-        let transaction = Transaction::read_only(table, partition, self.session.choices.reads, now)?;
-        let begin = after.map_or(Bound::Unbounded, |field| Bound::Excluded(&field[..]));
-        // Under the empty key there is a string or nothing, and any sort key would be a key of its own.
-        let records: Vec<_> = match key {
-            [] => transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect(),
-            key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, self.page)?,
-        };
-        transaction.check_lease()?;
-        if records.first().is_some_and(|(field, record)| field.is_empty() && !record.is_field) {
-            return Err(CommandError::WRONG_TYPE);
+        let (reads, limit) = (self.session.choices.reads, self.page);
+        match from_caches(|| Page::read(table, partition, key, after, limit, (reads, now))) {
+            Err(CommandError::Request(RequestError::WouldWait)) => {
+                let (table, key, after) = (table.clone(), key.to_vec(), after.cloned());
+                let read = move || Page::read(&table, partition, &key, after.as_ref(), limit, (reads, now));
+                self.server.store.disk_readers().read_from_disk(read).await?
+            }
+            page => page,
         }
-        let next = records.last().filter(|_| records.len() == self.page).map(|(field, _)| field.clone());
-        Ok(Page { records, next })
     }
 }

@@ -21,6 +21,7 @@ mod frame;
 mod gets;
 mod http;
 mod large_hashes;
+mod point_reads;
 mod replies;
 mod server_commands;
 mod session;

@@ -64,6 +64,13 @@ impl Replies {
         self.bytes.extend_from_slice(reply.bytes);
     }
 
+    /// Appends all of them.
+    pub(super) fn append(&mut self, other: Self) {
+        let began = self.bytes.len();
+        self.failures.extend(other.failures.into_iter().map(|(at, failure)| (began + at, failure)));
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
     /// What became of the command whose reply begins there, if it was not carried out.
     pub(super) fn failure_at(&self, began: usize) -> Option<Outcome> {
         let at = self.failures.binary_search_by_key(&began, |(at, _)| *at).ok()?;

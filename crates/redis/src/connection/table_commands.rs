@@ -50,16 +50,16 @@ struct Found {
     is_hash: bool,
 }
 
-/// Visits about `count` keys from `position` on; returns where to go on.
+/// Finds about `count` keys from `position` on; returns also where to go on.
 fn page(
     table: &Table,
     position: Position,
     count: usize,
     now: UnixMillis,
-    found: &mut Vec<Found>,
-) -> Result<Option<Position>, RequestError> {
+) -> Result<(Vec<Found>, Option<Position>), RequestError> {
+    let mut found = Vec::new();
     if position.partition >= table.schema().partitions {
-        return Ok(None);
+        return Ok((found, None));
     }
     let visit = &mut |key: tessera_types::RecordKey<'_>, stored: tessera_types::StoredValue<'_>| {
         found.push(Found { key: key.hash_key.to_vec(), is_hash: stored.is_field || !key.sort_key.is_empty() });
@@ -78,13 +78,14 @@ fn page(
             next => break next,
         }
     };
-    Ok(match next {
+    let next = match next {
         Some(next) => Some(Position { hash: next.hash(), ..position }),
         None if position.partition + 1 < table.schema().partitions => {
             Some(Position { partition: position.partition + 1, hash: 0 })
         }
         None => None,
-    })
+    };
+    Ok((found, next))
 }
 
 impl Connection {
@@ -94,6 +95,18 @@ impl Connection {
             self.reply().error(session::NO_TABLE);
         }
         table
+    }
+
+    /// Finds a page of keys; see [`page`].
+    async fn page(
+        &self,
+        table: &Arc<Table>,
+        position: Position,
+        count: usize,
+        now: UnixMillis,
+    ) -> Result<(Vec<Found>, Option<Position>), RequestError> {
+        let table = table.clone();
+        self.server.store.disk_readers().read(move || page(&table, position, count, now)).await
     }
 
     pub(super) async fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
@@ -124,9 +137,10 @@ impl Connection {
             if is_next && position.partition < table.schema().partitions && !Self::is_here(&table, position.partition) {
                 break;
             }
-            let before = found.len();
-            next = page(&table, position, (count - before).min(PAGE), now, &mut found)?;
-            self.turn.note_commands(found.len() - before);
+            let (page, after) = self.page(&table, position, (count - found.len()).min(PAGE), now).await?;
+            next = after;
+            self.turn.note_commands(page.len());
+            found.extend(page);
             self.turn.end().await;
         }
         found.retain(|found| {
@@ -159,8 +173,8 @@ impl Connection {
         let (first, last) = self.range(&table);
         let mut next = Some(Position { partition: first, hash: 0 });
         while let Some(position) = next.filter(|position| position.partition < last) {
-            let mut found = Vec::new();
-            next = page(&table, position, PAGE, now, &mut found)?;
+            let (found, after) = self.page(&table, position, PAGE, now).await?;
+            next = after;
             keys.extend(found.into_iter().map(|found| found.key).filter(|key| glob::matches(pattern, key)));
             if keys.len() > KEYS_LIMIT {
                 return Err(CommandError::text("ERR more than 1,000,000 keys match; use SCAN"));
@@ -194,15 +208,14 @@ impl Connection {
                 self.output.push(reply.one());
                 return Ok(());
             }
-            let mut random = rand::rng();
-            let middle = Position { partition, hash: random.random() };
+            let middle = Position { partition, hash: rand::rng().random() };
             for position in [middle, Position { partition, hash: 0 }] {
                 let mut next = Some(position);
                 while let Some(position) = next.filter(|position| position.partition == partition) {
-                    let mut found = Vec::new();
-                    next = page(&table, position, 1, now, &mut found)?;
+                    let (mut found, after) = self.page(&table, position, 1, now).await?;
+                    next = after;
                     if !found.is_empty() {
-                        let key = found.swap_remove(random.random_range(0..found.len())).key;
+                        let key = found.swap_remove(rand::rng().random_range(0..found.len())).key;
                         self.reply().bulk(&key);
                         return Ok(());
                     }

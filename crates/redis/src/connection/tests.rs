@@ -13,7 +13,7 @@ use tessera_store::{Leader, Table};
 use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, TableSchema, TableSettings, WhenFull};
 
 /// A connection whose replies stay in its output.
-fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
+pub(super) fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
     let client = Arc::new(Client::of_another_node());
     let mut connection = Connection::new(node.server.clone(), client, None);
     connection.session.choose(table.clone()).unwrap();
@@ -26,7 +26,7 @@ fn frame(text: &str) -> OwnedFrame {
 
 impl Connection {
     /// Has the connection carry out a pipeline of lines, and returns the replies.
-    async fn given(&mut self, lines: &str) -> String {
+    pub(super) async fn given(&mut self, lines: &str) -> String {
         for line in lines.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             self.input.extend(format!("*{}\r\n", words.len()).into_bytes());

@@ -250,7 +250,8 @@ impl Connection {
         }
         for key in keys {
             let watch = table.watch(key);
-            match exists(&table, key, now) {
+            let (table, key) = (table.clone(), key.to_vec());
+            match self.server.store.disk_readers().read(move || exists(&table, &key, now)).await {
                 Ok(existed) => self.session.watches.push(Watched::Here(watch, existed)),
                 Err(error) => return self.refuse(&error),
             }

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod expiry_tests;
+mod missing;
 mod scan;
 mod spaces;
 #[cfg(test)]
@@ -14,10 +15,11 @@ use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::partition::Partition;
 use crate::space_writes::SpaceWrites;
-use crate::table::{Table, damaged, request_error};
+use crate::table::{Readable, Table, damaged};
 use bytes::{Bytes, BytesMut};
+pub use missing::Missing;
 pub use spaces::SpaceScan;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use tessera_engine::mutation::{self, Location, SpaceLocation};
 use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, WhenFull};
 
@@ -50,6 +52,8 @@ pub struct Transaction<'a> {
     partition: u32,
     times: Times,
     reads: ReadMode,
+    /// What was checked before it read anything, if it only reads.
+    readable: Option<Readable<'a>>,
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
@@ -85,14 +89,20 @@ impl Times {
 }
 
 /// Counts what a transaction reads, if that is all it does.
+#[derive(Default)]
 struct Found<'a> {
     bytes: Cell<usize>,
+    /// What it would have had to wait for: it is made again, and counted then.
+    missing: RefCell<Option<Missing>>,
     meter: Option<&'a Meter>,
 }
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
-        self.meter.inspect(|meter| meter.end_read(self.bytes.get()));
+        if let Some(meter) = self.meter.filter(|_| self.missing.get_mut().is_none()) {
+            meter.begin_read();
+            meter.end_read(self.bytes.get());
+        }
     }
 }
 
@@ -118,12 +128,12 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`] while the partition starts.
     pub fn read_only(table: &'a Table, partition: u32, reads: ReadMode, now: UnixMillis) -> Result<Self, RequestError> {
-        let meter = &table.check_serving(partition, reads)?.meter;
-        meter.begin_read();
-        let found = Found { bytes: Cell::new(0), meter: Some(meter) };
+        let readable = table.check_serving(partition, reads)?;
+        let meter = &readable.state.meter;
+        let found = Found { bytes: Cell::new(0), missing: RefCell::new(None), meter: Some(meter) };
         let told = table.engine.time(partition);
         let times = Times { now: now.max(told), seen_at: table.seen_at(partition, reads, now), told };
-        Ok(Self { reads, found, ..Self::on(table, partition, times) })
+        Ok(Self { reads, readable: Some(readable), found, ..Self::on(table, partition, times) })
     }
 
     fn on(table: &'a Table, partition: u32, times: Times) -> Self {
@@ -132,6 +142,7 @@ impl<'a> Transaction<'a> {
             partition,
             times,
             reads: ReadMode::Single,
+            readable: None,
             writer: None,
             changes: ChangeSet::default(),
             spaces: SpaceWrites::default(),
@@ -139,7 +150,7 @@ impl<'a> Transaction<'a> {
             is_marked: false,
             wrote_sort_key: false,
             written_bytes: 0,
-            found: Found { bytes: Cell::new(0), meter: None },
+            found: Found::default(),
         }
     }
 
@@ -168,7 +179,11 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// [`RequestError::NotReady`].
     pub fn check_lease(&self) -> Result<(), RequestError> {
-        self.table.check_lease(self.partition, self.reads)
+        match self.readable {
+            Some(readable) => self.table.check_lease(self.partition, self.reads, readable),
+            // What the partition's loop evaluates counts as soon as its entry is committed.
+            None => Ok(()),
+        }
     }
 
     pub fn now(&self) -> UnixMillis {
@@ -219,7 +234,10 @@ impl<'a> Transaction<'a> {
             Lookup::Engine => {
                 let mut found = Ok(None);
                 let visit = &mut |stored: &[u8]| found = record(stored);
-                self.table.engine.get(self.partition, &key, visit).map_err(request_error)?;
+                self.table
+                    .engine
+                    .get(self.partition, &key, visit)
+                    .map_err(|error| self.failed(error, || Missing::record(hash_key, sort_key)))?;
                 found
             }
         }

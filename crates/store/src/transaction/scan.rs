@@ -1,5 +1,4 @@
-use super::{Record, Transaction, Writer};
-use crate::table::request_error;
+use super::{Missing, Record, Transaction, Writer};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -83,7 +82,7 @@ impl Transaction<'_> {
         let mut ahead = self.ahead_of_engine(&key, range, order).peekable();
         let hides_engine = self.cleared || self.writer.as_ref().is_some_and(|writer| writer.overlay.hides_engine());
         if !hides_engine {
-            let mut outcome = Ok(());
+            let (mut outcome, mut found) = (Ok(()), 0);
             let mut show = |sort_key: &[u8], stored: &[u8]| {
                 while let Some((newer, change)) = ahead.next_if(|(newer, _)| order.compare(newer, sort_key).is_le()) {
                     viewing.show(newer, change)?;
@@ -94,15 +93,19 @@ impl Transaction<'_> {
                 viewing.show(sort_key, Some(stored))?;
                 Ok(viewing.is_over)
             };
-            let visit = &mut |sort_key: &[u8], stored: &[u8]| match show(sort_key, stored) {
-                Ok(false) => Visit::NextRecord,
-                Ok(true) => Visit::NextHashKey,
-                Err(error) => {
-                    outcome = Err(error);
-                    Visit::NextHashKey
+            let visit = &mut |sort_key: &[u8], stored: &[u8]| {
+                found += 1;
+                match show(sort_key, stored) {
+                    Ok(false) => Visit::NextRecord,
+                    Ok(true) => Visit::NextHashKey,
+                    Err(error) => {
+                        outcome = Err(error);
+                        Visit::NextHashKey
+                    }
                 }
             };
-            self.table.engine.scan_hash_key(self.partition, &key, range, order, visit).map_err(request_error)?;
+            let read = self.table.engine.scan_hash_key(self.partition, &key, range, order, visit);
+            read.map_err(|error| self.failed(error, || Missing::records(hash_key, range, order, found)))?;
             outcome?;
         }
         while !viewing.is_over

@@ -1,9 +1,8 @@
 //! Reads and writes of the partition's ordered spaces.
 
 use super::scan::overlaid;
-use super::{Transaction, check_size};
+use super::{Missing, Transaction, check_size};
 use crate::overlay::Lookup;
-use crate::table::request_error;
 use bytes::Bytes;
 use tessera_engine::{KeyRange, Order, PageLimit, mutation};
 use tessera_types::{RequestError, Space};
@@ -77,7 +76,8 @@ impl Transaction<'_> {
             Lookup::Engine => {
                 let mut found = None;
                 let visit = &mut |value: &[u8]| found = Some(self.found_in(value));
-                self.table.engine.get_in(self.partition, space, key, visit).map_err(request_error)?;
+                let read = self.table.engine.get_in(self.partition, space, key, visit);
+                read.map_err(|error| self.failed(error, || Missing::InSpace { space, key: key.to_vec() }))?;
                 Ok(found)
             }
         }
@@ -126,7 +126,9 @@ impl Transaction<'_> {
         let mut ahead = ahead.into_iter().flatten().peekable();
         let mut goes_on = true;
         if !hides_engine {
+            let mut found = 0;
             let visit = &mut |key: &[u8], value: &[u8]| {
+                found += 1;
                 while let Some((newer, change)) = ahead.next_if(|(newer, _)| order.compare(newer, key).is_le()) {
                     goes_on = show(newer, change);
                     if !goes_on || newer == key {
@@ -136,7 +138,8 @@ impl Transaction<'_> {
                 goes_on = show(key, Some(value));
                 goes_on
             };
-            self.table.engine.scan_space(self.partition, space, range, order, visit).map_err(request_error)?;
+            let read = self.table.engine.scan_space(self.partition, space, range, order, visit);
+            read.map_err(|error| self.failed(error, || Missing::of_space(space, range, order, found)))?;
         }
         while goes_on && let Some((key, change)) = ahead.next() {
             goes_on = show(key, change);

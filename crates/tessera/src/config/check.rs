@@ -29,6 +29,9 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     if config.reql.query_threads == 0 || config.reql.query_threads > 1024 {
         return refuse("reql.query_threads is between 1 and 1024".into());
     }
+    if config.rocksdb.read_threads == 0 || config.rocksdb.read_threads > 1024 {
+        return refuse("rocksdb.read_threads is between 1 and 1024".into());
+    }
     check_bind(config, "admin", config.admin.bind, config.admin.token_sha256.is_empty())?;
     if config.cluster_secret()?.is_empty() && !config.cluster.bind.is_loopback() {
         return refuse(format!(

@@ -4,6 +4,7 @@ use crate::server::wait_for;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -104,5 +105,40 @@ impl DiskWithPower {
 impl Drop for DiskWithPower {
     fn drop(&mut self) {
         take_away(&self.at);
+    }
+}
+
+/// Makes reads of a disk slow for one process, as long as this is there.
+pub struct SlowReads {
+    group: PathBuf,
+}
+
+impl SlowReads {
+    /// Lets a process make so many reads of the disk under a path in a second. `None` if the system cannot do that.
+    pub fn begin(path: &Path, per_second: u32, process: u32) -> Option<Self> {
+        let device = std::fs::metadata(path).unwrap().st_dev();
+        let device = format!("{}:{}", libc::major(device), libc::minor(device));
+        let name = format!("tessera-test-{process}");
+        let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
+        let (group, setting, text) = if first.exists() {
+            (first.join(name), "blkio.throttle.read_iops_device", format!("{device} {per_second}"))
+        } else {
+            std::fs::write(second.join("cgroup.subtree_control"), "+io").ok()?;
+            (second.join(name), "io.max", format!("{device} riops={per_second}"))
+        };
+        std::fs::create_dir(&group).ok()?;
+        let slow = Self { group };
+        std::fs::write(slow.group.join(setting), text).ok()?;
+        std::fs::write(slow.group.join("cgroup.procs"), process.to_string()).ok()?;
+        Some(slow)
+    }
+}
+
+impl Drop for SlowReads {
+    fn drop(&mut self) {
+        let all = self.group.parent().expect("a group is in another one").join("cgroup.procs");
+        let processes = std::fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
+        processes.lines().for_each(|process| _ = std::fs::write(&all, process));
+        let _ = std::fs::remove_dir(&self.group);
     }
 }

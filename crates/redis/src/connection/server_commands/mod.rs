@@ -8,9 +8,11 @@ mod info;
 mod slow_log;
 
 use super::frame::OwnedFrame;
+use super::replies::Replies;
 use super::{Connection, session::Session};
 use crate::commands::{self, Command, CommandError, SessionCommand as S};
 use std::io;
+use tessera_store::Transaction;
 use tessera_types::{ReadMode, RecordKey, UnixMillis};
 
 /// What INFO and HELLO tell as the version of Redis whose commands these are: clients choose features by it.
@@ -115,11 +117,19 @@ impl Connection {
         let Some(table) = self.session.table() else {
             return Err(CommandError::text(super::session::NO_TABLE));
         };
-        let key = RecordKey::new(args[2], b"");
-        let partition = table.partition_of(&key);
-        let mut transaction = tessera_store::Transaction::read_only(&table, partition, ReadMode::Single, now)?;
-        let reply = self.output.writer(self.session.protocol);
-        run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })
+        let partition = table.partition_of(&RecordKey::new(args[2], b""));
+        drop(args);
+        let (frame, protocol) = (frame.clone(), self.session.protocol);
+        let read = move || {
+            let mut replies = Replies::default();
+            let mut transaction = Transaction::read_only(&table, partition, ReadMode::Single, now)?;
+            let (args, reply) = (frame.arguments(), replies.writer(protocol));
+            run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })?;
+            Ok::<_, CommandError>(replies)
+        };
+        let replies = self.server.store.disk_readers().read(read).await?;
+        self.output.append(replies);
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod recovery;
 mod replicas;
 mod routing;
 mod rules;
+mod slow_disk;
 mod split;
 mod traffic;
 

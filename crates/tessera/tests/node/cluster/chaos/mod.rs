@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tables::{CACHES, MEMBERS, OTHERS, Promise, SOFT, TABLES, Table, Trust};
+use tables::{CACHES, COLD, MEMBERS, OTHERS, Promise, SOFT, TABLES, Table, Trust};
 use tempfile::TempDir;
 use work::Work;
 
@@ -45,6 +45,15 @@ const STILL_BYTES: usize = 1_000;
 const STILL_SYNCED: usize = 64;
 /// Replicas are compared by some of them.
 const STILL_STEP: usize = 7;
+
+/// Caches that hold next to nothing, and memtables that are flushed soon.
+const COLD_SETTINGS: &[&str] = &[
+    "rocksdb.block_cache_bytes=65536",
+    "rocksdb.block_cache_shard_bits=0",
+    "rocksdb.record_cache_bytes=0",
+    "rocksdb.write_buffer_bytes=262144",
+    "rocksdb.read_threads=4",
+];
 
 /// How long all are watched when nothing happens any more.
 const CALM: Duration = Duration::from_secs(1);
@@ -102,6 +111,15 @@ fn what_clients_see_has_an_order_whatever_happens_to_caches() {
     run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) });
 }
 
+/// Tables on disk whose caches hold next to nothing, so that most reads, and most commands that read, wait for the disk.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_cold_tables() {
+    let mut run = Run::new("cold_tables");
+    run.tables = COLD.to_vec();
+    run.least_disk_reads = STILL as f64 / 2.0;
+    run.chaos(Cluster { settings: COLD_SETTINGS, ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
 /// A table of documents with an index.
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_documents() {
@@ -130,6 +148,8 @@ struct Run {
     tables: Vec<Table>,
     is_gentle: bool,
     comings: Option<Comings>,
+    /// How many reads must have waited for the disk in the processes that are there in the end.
+    least_disk_reads: f64,
 }
 
 impl Run {
@@ -140,7 +160,16 @@ impl Run {
         let logs = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{name}-{seed}"));
         let _ = std::fs::remove_dir_all(&logs);
         std::fs::create_dir_all(&logs).unwrap();
-        Self { name, seconds, seed, logs, tables: TABLES.to_vec(), is_gentle: false, comings: None }
+        Self {
+            name,
+            seconds,
+            seed,
+            logs,
+            tables: TABLES.to_vec(),
+            is_gentle: false,
+            comings: None,
+            least_disk_reads: 0.0,
+        }
     }
 
     /// Starts a cluster, and disturbs it while clients go on.
@@ -186,13 +215,20 @@ impl Run {
         self.be_calm(&cluster, &load);
         self.check(&load);
         self.compare(&cluster, &load);
+        let disk_reads = cluster.running().into_iter().map(|at| {
+            wait_for("the node tells how often it read from the disk", PATIENCE, || {
+                cluster.metric(at, "tessera_disk_reads_total")
+            })
+        });
+        let disk_reads: f64 = disk_reads.sum();
+        assert!(disk_reads >= self.least_disk_reads, "{disk_reads} reads waited for the disk");
         if cluster.clocks.is_some() && self.trust(&cluster) == Trust::MostClocks {
             see_clocks(&cluster);
         }
         let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
         eprintln!(
-            "{}, seed {}, {} s: {:?}, {:?}, whole after {whole_after:.1?}; {done} operations, {unknown} unknown, {refused} refused {:?}",
+            "{}, seed {}, {} s: {:?}, {:?}, whole after {whole_after:.1?}; {done} operations, {unknown} unknown, {refused} refused {:?}; {disk_reads} disk reads",
             self.name,
             self.seed,
             self.seconds,

@@ -84,6 +84,12 @@ pub const MEMBERS: &[Table] = &[
     table("pair", "--engine rocksdb --durability hard --replicas 2"),
 ];
 
+/// Tables of nodes that have next to nothing in their caches.
+pub const COLD: &[Table] = &[
+    table("rocks", "--engine rocksdb --durability hard --replicas 3 --partitioner redis-slots"),
+    table("pair", "--engine rocksdb --durability soft --replicas 2 --partitioner redis-slots"),
+];
+
 /// Tables of nodes with little memory.
 pub const CACHES: &[Table] = &[
     Table {
