@@ -2,13 +2,20 @@
 //!
 //! When records expire is decided by the nodes that lead their partitions, and any one of them may have a wrong clock. So a
 //! node does not go by its own: each tells the others what its clock says, twice a second, and all go by the median. One
-//! clock that is off by hours changes nothing where there are three nodes; of an even number the earlier of the two in the
-//! middle counts, since a record that lives too long does less harm than one that is gone too early.
+//! clock that is off by hours changes nothing where there are three nodes.
 //!
 //! What a clock says is kept as its distance from this process' monotonic clock, so that the last report of a node that is
 //! down can still count: against a node that is cut off and whose own clock is wrong. A node that is down may come back with
-//! another clock, though, so the median is taken twice, with such reports and without them, and the earlier one counts. A clock that is set does not show before the median was taken again. The time never goes back
-//! while a process runs: where the median does, it stands still until that has caught up.
+//! another clock, though, so the median is taken twice, with such reports and without them. Of an even number of clocks, each of the
+//! two in the middle could be the right one. So the clocks often allow a [span](Span) of times and not one.
+//!
+//! A time that is in this span goes on at the pace of the monotonic clock: it was right before, and nothing says that it is not any
+//! more. A process that has just begun has no such time and takes the earliest one, since a record that lives too long does less
+//! harm than one that is gone too early. To stand still where a clock becomes doubtful would do harm too: a record that is written
+//! meanwhile with ten seconds to live would be gone at once when the doubt ends and the time leaps forward.
+//!
+//! A clock that is set does not show before the median was taken again. The time never goes back while a process runs: where all
+//! that the clocks allow is earlier, it stands still until that has caught up.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -21,7 +28,7 @@ pub struct ClusterClock {
     /// What the time was when it was last set back; it is not earlier.
     floor: AtomicU64,
     is_certain: AtomicBool,
-    /// One at a time takes the median.
+    /// One at a time looks at the clocks.
     following: Mutex<()>,
 }
 
@@ -43,19 +50,32 @@ fn distance(time: u64, monotonic: u64) -> i64 {
     i64::try_from(i128::from(time) - i128::from(monotonic)).unwrap_or(i64::MAX)
 }
 
-/// The median of the clocks that were heard, this node's own among them, and whether those are a majority. The clocks of
-/// other nodes are `None` until they were heard.
-fn median(own: i64, others: &[Option<HeardClock>]) -> (i64, bool) {
-    let heard = others.iter().flatten();
-    let of = |distances: &mut Vec<i64>| {
-        distances.sort_unstable();
-        distances[(distances.len() - 1) / 2]
-    };
-    let mut recent: Vec<i64> = heard.clone().filter(|clock| clock.is_recent).map(|clock| clock.distance).collect();
-    recent.push(own);
-    let mut all: Vec<i64> = heard.map(|clock| clock.distance).collect();
-    all.push(own);
-    (of(&mut all).min(of(&mut recent)), 2 * all.len() > others.len() + 1)
+/// The times that clocks allow, as distances from the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    earliest: i64,
+    latest: i64,
+    /// Whether a majority of the nodes was heard at one time or another.
+    is_of_majority: bool,
+}
+
+impl Span {
+    /// What the clocks allow that were heard, this node's `own` among them. The clocks of other nodes are `None` until they were heard.
+    fn of(own: i64, others: &[Option<HeardClock>]) -> Self {
+        let heard = others.iter().flatten();
+        let medians = |mut distances: Vec<i64>| {
+            distances.push(own);
+            distances.sort_unstable();
+            (distances[(distances.len() - 1) / 2], distances[distances.len() / 2])
+        };
+        let recent = medians(heard.clone().filter(|clock| clock.is_recent).map(|clock| clock.distance).collect());
+        let all = medians(heard.clone().map(|clock| clock.distance).collect());
+        Self {
+            earliest: all.0.min(recent.0),
+            latest: all.1.max(recent.1),
+            is_of_majority: 2 * (heard.count() + 1) > others.len() + 1,
+        }
+    }
 }
 
 impl Default for ClusterClock {
@@ -89,20 +109,22 @@ impl ClusterClock {
         self.is_certain.load(Ordering::Acquire)
     }
 
-    /// Takes the median anew. `others` are the other nodes' clocks, `None` for those that were not heard.
+    /// Takes what the clocks say anew. `others` are the other nodes' clocks, `None` for those that were not heard.
     pub fn follow(&self, others: &[Option<HeardClock>]) {
         self.follow_at(own_distance(), others, monotonic_millis());
     }
 
     fn follow_at(&self, own: i64, others: &[Option<HeardClock>], monotonic: u64) {
         let _following = self.following.lock();
-        let (new, is_majority) = median(own, others);
+        let Span { earliest, latest, is_of_majority } = Span::of(own, others);
+        let before = self.distance.load(Ordering::Acquire);
         // What was said before a majority was heard does not bind: nothing was taken for expired by it.
-        if self.is_certain() && new < self.distance.load(Ordering::Acquire) {
+        let new = if self.is_certain() { before.clamp(earliest, latest) } else { earliest };
+        if self.is_certain() && new < before {
             self.floor.store(self.at(monotonic).get(), Ordering::Release);
         }
         self.distance.store(new, Ordering::Release);
-        if is_majority {
+        if is_of_majority {
             self.is_certain.store(true, Ordering::Release);
         }
     }
@@ -122,28 +144,34 @@ mod tests {
         Some(HeardClock { distance, is_recent: false })
     }
 
+    fn span(earliest: i64, latest: i64) -> Span {
+        Span { earliest, latest, is_of_majority: true }
+    }
+
     #[test]
-    fn one_wrong_clock_of_three_changes_nothing_and_of_an_even_number_the_earlier_counts() {
+    fn one_wrong_clock_of_three_changes_nothing_and_of_an_even_number_both_in_the_middle_are_possible() {
         for wrong in [-5 * HOUR, 5 * HOUR] {
             for clocks in [[wrong, 10, 20], [10, wrong, 20], [10, 20, wrong]] {
-                let (time, is_majority) = median(clocks[0], &heard(&[Some(clocks[1]), Some(clocks[2])]));
-                assert!((10..=20).contains(&time) && is_majority, "{clocks:?}: {time}");
+                let Span { earliest, latest, is_of_majority } =
+                    Span::of(clocks[0], &heard(&[Some(clocks[1]), Some(clocks[2])]));
+                assert!(earliest == latest && (10..=20).contains(&latest) && is_of_majority, "{clocks:?}: {latest}");
             }
         }
-        assert_eq!(median(7, &heard(&[])), (7, true));
-        assert_eq!(median(HOUR, &heard(&[Some(0)])), (0, true));
-        assert_eq!(median(0, &heard(&[Some(HOUR)])), (0, true));
-        assert_eq!(median(3, &heard(&[Some(1), Some(2), Some(4)])), (2, true));
-        assert_eq!(median(3, &heard(&[Some(1), Some(5), Some(HOUR), Some(-HOUR)])), (3, true));
+        assert_eq!(Span::of(7, &heard(&[])), span(7, 7));
+        assert_eq!(Span::of(HOUR, &heard(&[Some(0)])), span(0, HOUR));
+        assert_eq!(Span::of(0, &heard(&[Some(HOUR)])), span(0, HOUR));
+        assert_eq!(Span::of(3, &heard(&[Some(1), Some(2), Some(4)])), span(2, 3));
+        assert_eq!(Span::of(3, &heard(&[Some(1), Some(5), Some(HOUR), Some(-HOUR)])), span(3, 3));
     }
 
     #[test]
     fn a_majority_of_all_nodes_must_be_heard_not_of_those_that_were() {
-        assert!(!median(0, &heard(&[None])).1);
-        assert!(median(0, &heard(&[None, Some(0)])).1);
-        assert!(!median(0, &heard(&[None, None, Some(0)])).1);
-        assert!(!median(0, &heard(&[None, None, None, Some(0)])).1);
-        assert!(median(0, &heard(&[None, None, Some(1), Some(0)])).1);
+        let is_of_majority = |others: &[Option<i64>]| Span::of(0, &heard(others)).is_of_majority;
+        assert!(!is_of_majority(&[None]));
+        assert!(is_of_majority(&[None, Some(0)]));
+        assert!(!is_of_majority(&[None, None, Some(0)]));
+        assert!(!is_of_majority(&[None, None, None, Some(0)]));
+        assert!(is_of_majority(&[None, None, Some(1), Some(0)]));
     }
 
     #[test]
@@ -168,11 +196,42 @@ mod tests {
     /// A node that had a wrong clock when it went may have a right one when it comes back, while another one's is wrong then.
     #[test]
     fn the_last_report_of_a_node_that_is_down_never_makes_the_time_later() {
-        let ahead = Some(HeardClock { distance: 2 * HOUR, is_recent: true });
-        assert_eq!(median(0, &[silent(2 * HOUR), ahead]).0, 0);
+        let recent = |distance| Some(HeardClock { distance, is_recent: true });
+        assert_eq!(Span::of(0, &[silent(2 * HOUR), recent(2 * HOUR)]), span(0, 2 * HOUR));
         // It still counts against a node that is cut off and whose own clock is ahead.
-        assert_eq!(median(2 * HOUR, &[silent(0), silent(10)]).0, 10);
-        assert_eq!(median(2 * HOUR, &[silent(0), Some(HeardClock { distance: 10, is_recent: true })]).0, 10);
-        assert!(median(0, &[silent(0), None]).1);
+        assert_eq!(Span::of(2 * HOUR, &[silent(0), silent(10)]), span(10, 2 * HOUR));
+        assert_eq!(Span::of(2 * HOUR, &[silent(0), recent(10)]), span(10, 2 * HOUR));
+        assert!(Span::of(0, &[silent(2 * HOUR), None]).is_of_majority);
+    }
+
+    /// A record that is written while one node is down and the clock of another one is wrong must not end early when all is well
+    /// again.
+    #[test]
+    fn the_time_goes_on_while_clocks_are_doubtful() {
+        let recent = |distance| Some(HeardClock { distance, is_recent: true });
+        for wrong in [-2 * HOUR, 2 * HOUR] {
+            let clock = ClusterClock::default();
+            clock.follow_at(0, &[recent(wrong), recent(10)], 1_000);
+            let known = clock.at(1_000).get();
+            assert!((1_000..=1_010).contains(&known), "{known}");
+            for monotonic in [2_000, 60_000, 3_600_000] {
+                clock.follow_at(0, &[recent(wrong), silent(10)], monotonic);
+                assert!((monotonic..=monotonic + 10).contains(&clock.at(monotonic).get()), "{monotonic}");
+            }
+            // The node whose clock is wrong goes by what it knew, too.
+            let of_wrong = ClusterClock::default();
+            of_wrong.follow_at(wrong, &[recent(0), recent(10)], 1_000);
+            of_wrong.follow_at(wrong, &[recent(0), silent(10)], 60_000);
+            assert!((60_000..=60_010).contains(&of_wrong.at(60_000).get()));
+        }
+        // Of two nodes, too, the time that was known before one clock was set goes on.
+        let clock = ClusterClock::default();
+        clock.follow_at(0, &[recent(5)], 1_000);
+        clock.follow_at(0, &[recent(-2 * HOUR)], 2_000);
+        assert_eq!(clock.at(5_000).get(), 5_000);
+        // A process that has just begun takes the earlier one.
+        let new = ClusterClock::default();
+        new.follow_at(0, &[recent(-2 * HOUR)], 3 * HOUR.unsigned_abs());
+        assert_eq!(new.at(3 * HOUR.unsigned_abs()).get(), HOUR.unsigned_abs());
     }
 }
