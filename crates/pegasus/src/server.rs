@@ -1,18 +1,14 @@
-//! What all connections of the face share, and how they are accepted.
+//! What all connections of the face share.
 
 use crate::access::Openings;
 use crate::calls::Scanners;
-use crate::connection::Connection;
-use crate::forward;
-use crate::meta::Searches;
+use crate::hot_key_searches::Searches;
 use crate::wire::Shared;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tessera_face::{ClientMemory, Stream};
+use tessera_face::ClientMemory;
 use tessera_store::Store;
-use tokio::net::TcpStream;
 
 /// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
 pub(crate) const SERVICE: u8 = 6;
@@ -44,13 +40,12 @@ pub struct PegasusServer {
     pub(crate) hot_keys: Searches,
     pub(crate) requests: AtomicU64,
     pub(crate) forwarded: AtomicU64,
-    connections: AtomicUsize,
+    pub(crate) connections: AtomicUsize,
 }
 
 impl PegasusServer {
-    /// The face of a node whose records are in `store`. It takes what other nodes ask of this face from now on.
-    pub fn new(store: Store, config: PegasusConfig) -> Arc<Self> {
-        let server = Arc::new(Self {
+    pub(crate) fn new(store: Store, config: PegasusConfig) -> Self {
+        Self {
             store,
             address: config.address.as_str().into(),
             config,
@@ -59,41 +54,7 @@ impl PegasusServer {
             requests: AtomicU64::new(0),
             forwarded: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
-        });
-        server.store.serve_face(SERVICE, &server, |server, request| {
-            Box::pin(async move { forward::carry_out(&server, request).await })
-        });
-        server
-    }
-
-    /// Serves a connection until it ends.
-    pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        // Replies are written whole; waiting to fill packets would only delay them.
-        let _ = stream.set_nodelay(true);
-        let Some(access) = self.config.open_to.access(address.ip()) else {
-            tracing::debug!(%address, "the Pegasus face is closed to a client");
-            return;
-        };
-        if self.connections.fetch_add(1, Ordering::Relaxed) < self.config.max_clients {
-            let memory = self.config.client_memory.join();
-            // The clients know no TLS.
-            let stream = Stream::Plain(stream);
-            tokio::select! {
-                outcome = Connection::new(self.clone(), stream, access, memory.clone()).run() => {
-                    if let Err(error) = outcome {
-                        tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
-                    }
-                }
-                () = memory.evicted() => tracing::warn!(
-                    %address,
-                    bytes = memory.bytes(),
-                    "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
-                ),
-            }
-        } else {
-            tracing::warn!(%address, limit = self.config.max_clients, "too many connections of Pegasus clients");
         }
-        self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Connections now.

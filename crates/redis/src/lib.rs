@@ -11,6 +11,7 @@ mod number;
 mod redacted;
 pub mod resp;
 mod server;
+mod serving;
 mod slow_log;
 #[cfg(test)]
 mod test_cluster;

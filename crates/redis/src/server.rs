@@ -1,16 +1,13 @@
-//! What all connections of the face share, and how they are accepted.
+//! What all connections of the face share.
 
 use crate::clients::Clients;
-use crate::connection::{Connection, carry_out};
 use crate::slow_log::SlowLog;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes, Tls};
 use tessera_store::Store;
-use tokio::net::TcpStream;
 
 /// TLS handshakes at one time, and how long one may take.
 const HANDSHAKES: usize = 256;
@@ -43,7 +40,7 @@ pub struct RedisServer {
     pub(crate) config: RedisConfig,
     pub(crate) clients: Clients,
     pub(crate) slow_log: SlowLog,
-    handshakes: Handshakes,
+    pub(crate) handshakes: Handshakes,
     pub(crate) started: Instant,
     pub(crate) commands: AtomicU64,
     /// Requests sent to other nodes; each may hold several commands.
@@ -51,13 +48,13 @@ pub struct RedisServer {
     pub(crate) read_hits: AtomicU64,
     pub(crate) read_misses: AtomicU64,
     pub(crate) max_clients: AtomicUsize,
-    tls: Option<Tls>,
+    /// With it, every connection must speak TLS.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl RedisServer {
-    /// With `tls`, every connection must speak it.
-    pub fn new(store: Store, config: RedisConfig, tls: Option<Tls>) -> Arc<Self> {
-        let server = Arc::new(Self {
+    pub(crate) fn new(store: Store, config: RedisConfig, tls: Option<Tls>) -> Self {
+        Self {
             slow_log: SlowLog::new(config.slow_log_micros, config.slow_log_entries),
             max_clients: AtomicUsize::new(config.max_clients),
             store,
@@ -70,26 +67,7 @@ impl RedisServer {
             read_hits: AtomicU64::new(0),
             read_misses: AtomicU64::new(0),
             tls,
-        });
-        server.store.serve_face(SERVICE, &server, carry_out);
-        server
-    }
-
-    /// Serves a connection until it ends.
-    pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        let Ok(local_address) = stream.local_addr() else { return };
-        // Replies are written whole; waiting to fill packets would only delay them.
-        let _ = stream.set_nodelay(true);
-        let limit = self.max_clients.load(Ordering::Relaxed);
-        let Some(client) = self.clients.connect(address, local_address, limit) else {
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
-            return;
-        };
-        match self.handshakes.accept(stream, self.tls.as_ref()).await {
-            Ok(stream) => Connection::new(self.clone(), client.clone(), Some(stream)).run().await,
-            Err(error) => tracing::debug!(%address, %error, "a TLS handshake of a Redis client failed"),
         }
-        self.clients.disconnect(client.id);
     }
 
     /// Connections now, connections so far, and connections refused.

@@ -77,7 +77,7 @@ impl TestNode {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             workers.into_iter().for_each(|worker| runtime.block_on(worker.run()));
         };
-        let server = RedisServer::new(store.clone(), redis, None);
+        let server = RedisServer::start(store.clone(), redis, None);
         Self { store, node, server, peer, worker: Some(std::thread::spawn(run)), _data: data }
     }
 

@@ -1,6 +1,6 @@
 //! How a connection begins: which protocol it speaks, and who the client is. What is refused, and how, is as RethinkDB does it.
 
-use crate::logins::Logins;
+use crate::logins::{Logins, Refused};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -95,9 +95,6 @@ async fn say(stream: &mut Stream, message: &Value) -> io::Result<()> {
     stream.write_all(&text).await?;
     stream.flush().await
 }
-
-/// A number and a text, as drivers expect them.
-pub(crate) type Refused = (u32, &'static str);
 
 const TOO_LONG: Refused = (7, "Limited read buffer size.");
 const NO_OBJECT: Refused = (8, "Invalid JSON object.");

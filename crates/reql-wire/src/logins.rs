@@ -1,6 +1,5 @@
 //! Who may come in, of the users of a node.
 
-use crate::handshake::Refused;
 use std::sync::Arc;
 use tessera_access::{Authenticator, NotLetIn, Password, Rights, ScramPassword, User, Users};
 
@@ -8,6 +7,9 @@ use tessera_access::{Authenticator, NotLetIn, Password, Rights, ScramPassword, U
 const ITERATIONS: u32 = 4096;
 /// The user whose password the key of the old handshakes is.
 const ADMIN: &str = "admin";
+
+/// Why somebody does not come in: a number and a text, as drivers expect them.
+pub(crate) type Refused = (u32, &'static str);
 
 pub(crate) struct Logins {
     authenticator: Arc<Authenticator>,

@@ -46,6 +46,7 @@ Examples:
   tessera start --data-dir /srv/tessera --config tessera.toml
   tessera start --port-offset 100 --set redis.max_clients=500
   tessera start --port-offset 10 --data-dir data2 --join 127.0.0.1:29015    a second node of the cluster
+  tessera start --set tls.certificate=cert.pem --set tls.key=key.pem    TLS for Redis, RethinkDB and admin clients
 
 Exit codes: 0 after a signal, 1 for other errors, 2 for wrong usage, 3 for a refused configuration,
 4 for an address in use, 5 for a data directory that cannot be used.")]

@@ -77,12 +77,12 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
             })?;
     let store = node.store().clone();
-    let redis = RedisServer::new(
+    let redis = RedisServer::start(
         store.clone(),
         redis_config(config, redis_address.port(), client_memory.clone(), authenticator.clone()),
         tls.clone(),
     );
-    let pegasus = PegasusServer::new(store.clone(), pegasus_config);
+    let pegasus = PegasusServer::start(store.clone(), pegasus_config);
     let reql_config = reql_config(config, client_memory.clone(), authenticator);
     let reql = ReqlServer::start(store.clone(), reql_config, tls.clone(), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = node_workers

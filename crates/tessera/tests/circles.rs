@@ -16,10 +16,8 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("cluster", &[5, 2]),
     ("document", &[5, 3, 2]),
     ("engine", &[4, 3]),
-    ("pegasus", &[9]),
-    ("redis", &[22]),
     ("reql", &[16, 2]),
-    ("reql-wire", &[9, 2]),
+    ("reql-wire", &[9]),
     ("store", &[4]),
 ];
 

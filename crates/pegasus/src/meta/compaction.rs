@@ -4,7 +4,7 @@ use super::envs::{self, COMPACT_ONCE, SET};
 use super::messages::{
     CompactRequest, PlainResponse, QueryCompactionRequest, QueryCompactionResponse, UpdateEnvsRequest,
 };
-use super::tables::OK;
+use super::outcome::OK;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_types::UnixMillis;

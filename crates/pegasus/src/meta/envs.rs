@@ -2,7 +2,7 @@
 //! kept beside them.
 
 use super::messages::{PlainResponse, UpdateEnvsRequest};
-use super::{rules, tables};
+use super::{outcome, rules};
 use crate::server::PegasusServer;
 use crate::slow_log;
 use crate::wire::ErrorCode;
@@ -181,10 +181,10 @@ fn apply(request: &UpdateEnvsRequest, settings: &mut TableSettings) -> Result<()
 
 pub(super) async fn update(server: &PegasusServer, request: UpdateEnvsRequest) -> PlainResponse {
     let (error, hint) = match server.store.alter_table(&request.table, |settings| apply(&request, settings)).await {
-        Ok(()) => (tables::OK, String::new()),
+        Ok(()) => (outcome::OK, String::new()),
         Err(AlterError::Change(hint)) => ("ERR_INVALID_PARAMETERS", hint),
-        Err(AlterError::Catalog(error)) => tables::refused(&error),
-        Err(AlterError::Request(error)) => tables::failed(&error),
+        Err(AlterError::Catalog(error)) => outcome::refused(&error),
+        Err(AlterError::Request(error)) => outcome::failed(&error),
     };
     PlainResponse { error: ErrorCode(error.into()), hint }
 }

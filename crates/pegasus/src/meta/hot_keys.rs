@@ -2,16 +2,12 @@
 //! leads it; the node that was told to begin knows what came of it.
 
 use super::messages::{DetectHotKeyRequest, DetectHotKeyResponse};
-use super::tables::OK;
+use super::outcome::OK;
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
 use std::time::Duration;
-use tessera_store::HotKeysFound;
-use tessera_types::{RequestError, TableId, TableNumber};
-use tokio::task::AbortHandle;
+use tessera_types::TableNumber;
 
 /// How long requests are counted.
 const TIME: Duration = Duration::from_secs(5);
@@ -22,22 +18,6 @@ const WRITES: i32 = 1;
 const START: i32 = 0;
 const STOP: i32 = 1;
 const QUERY: i32 = 2;
-
-/// The latest search in each partition.
-#[derive(Default)]
-pub(crate) struct Searches(Mutex<HashMap<(TableId, u32), Search>>);
-
-struct Search {
-    kind: i32,
-    task: AbortHandle,
-    found: Arc<OnceLock<Result<HotKeysFound, RequestError>>>,
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// Begins a search, ends it, or tells what it found.
 pub(super) fn detect(server: &PegasusServer, request: &DetectHotKeyRequest) -> DetectHotKeyResponse {
@@ -63,26 +43,23 @@ fn carry_out(server: &PegasusServer, request: &DetectHotKeyRequest) -> Result<Op
         _ => return Err(("ERR_INVALID_PARAMETERS", format!("{kind} is neither 0 for reads nor 1 for writes"))),
     };
     let place = (table.id(), partition);
-    let mut searches = server.hot_keys.0.lock();
     match request.action {
         START => {
-            if searches.get(&place).is_some_and(|search| search.found.get().is_none()) {
-                return Err(("ERR_SERVICE_ALREADY_EXIST", "a search goes on in this partition".into()));
-            }
             let tables: HashSet<_> = server.store.tables().iter().map(|table| table.id()).collect();
-            searches.retain(|(table, _), _| tables.contains(table));
-            let found = Arc::<OnceLock<_>>::default();
-            let (told, store) = (found.clone(), server.store.clone());
-            let count = async move { _ = told.set(store.find_hot_keys(&table, partition, TIME).await) };
-            searches.insert(place, Search { kind, task: tokio::spawn(count).abort_handle(), found });
-            Ok(None)
+            server.hot_keys.retain(|table| tables.contains(&table));
+            let store = server.store.clone();
+            let count = async move { store.find_hot_keys(&table, partition, TIME).await };
+            match server.hot_keys.begin(place, kind, count) {
+                true => Ok(None),
+                false => Err(("ERR_SERVICE_ALREADY_EXIST", "a search goes on in this partition".into())),
+            }
         }
         STOP => {
-            searches.remove(&place);
+            server.hot_keys.end(place);
             Ok(None)
         }
         QUERY => {
-            let search = searches.get(&place).filter(|search| search.kind == kind);
+            let search = server.hot_keys.latest(place).filter(|search| search.kind == kind);
             let search = search.ok_or_else(|| ("ERR_BUSY", format!("no search among {what} was begun here")))?;
             let found = search.found.get().ok_or_else(|| ("ERR_BUSY", "the search goes on".into()))?;
             let found = found.as_ref().map_err(|error| ("ERR_BUSY", error.to_string()))?;

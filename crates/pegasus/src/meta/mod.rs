@@ -5,6 +5,7 @@ mod compaction;
 mod envs;
 mod hot_keys;
 mod messages;
+mod outcome;
 mod routing;
 mod rules;
 mod split;
@@ -13,7 +14,6 @@ mod tables;
 use crate::frame::{Call, Frame, read_argument, read_call, write_error, write_reply};
 use crate::server::PegasusServer;
 use crate::wire::{ErrorCode, Input, input};
-pub(crate) use hot_keys::Searches;
 use messages::{CreateRequest, CreateResponse, ListNodesRequest, ListTablesRequest, ReplicaCountRequest};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::messages::{
     ControlSplitRequest, ControlSplitResponse, PlainResponse, QuerySplitRequest, QuerySplitResponse, StartSplitRequest,
 };
+use super::outcome::{OK, Refusal, change, plain};
 use super::routing::id;
-use super::tables::{OK, Refusal, change, plain};
 use crate::server::PegasusServer;
 use crate::wire::ErrorCode;
 use tessera_cluster::{CatalogCommand, CopyState};

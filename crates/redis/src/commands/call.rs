@@ -1,9 +1,8 @@
 //! What a command has at hand while it runs, and what commands share.
 
 use super::CommandError;
-use crate::connection::ONE_REPLY_BYTES;
 use crate::number::parse_integer;
-use crate::resp::Reply;
+use crate::resp::{LONGEST_REPLY_BYTES, Reply};
 use bytes::Bytes;
 use std::ops::Bound;
 use tessera_engine::Order;
@@ -37,7 +36,7 @@ impl Call<'_, '_> {
 
     /// Refuses to make a reply longer than any may be. `more` bytes are to come.
     pub fn check_reply(&self, more: usize) -> Outcome {
-        if self.reply.len() + more > ONE_REPLY_BYTES { Err(CommandError::REPLY_TOO_LONG) } else { Ok(()) }
+        if self.reply.len() + more > LONGEST_REPLY_BYTES { Err(CommandError::REPLY_TOO_LONG) } else { Ok(()) }
     }
 
     /// What is under `key`, if anything is.

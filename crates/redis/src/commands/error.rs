@@ -23,6 +23,9 @@ impl CommandError {
     pub const REPLY_TOO_LONG: Self =
         Self::text("ERR the reply would be longer than 512 MiB, the limit for one command; ask for less at a time");
 
+    pub const NO_TABLE: Self =
+        Self::text("ERR the chosen table does not exist any more; choose another with SELECT or TABLE");
+
     pub const fn text(text: &'static str) -> Self {
         Self::Reply(Cow::Borrowed(text))
     }

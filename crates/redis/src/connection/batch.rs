@@ -3,17 +3,17 @@
 //! The writes of a pipeline travel as one [`Operation`] with a part for each command and partition: one place for all
 //! replies, and one wake-up when the last is there.
 
-use super::ONE_REPLY_BYTES;
 use super::elsewhere::Merge;
 use super::frame::OwnedFrame;
 use super::replies::Replies;
+use super::watches::Watched;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
-use crate::resp::{Protocol, Reply};
+use crate::resp::{LONGEST_REPLY_BYTES, Protocol, Reply};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, Watch, WriteOptions};
+use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Outcome, RequestError};
 use tokio::sync::Notify;
 
@@ -24,23 +24,6 @@ pub(super) struct Batch {
     /// The partition of each part of the work.
     partitions: Vec<u32>,
     replies: Vec<Awaited>,
-}
-
-/// A watched key.
-pub(super) enum Watched {
-    /// On this node, which is told of writes; with whether the key existed.
-    Here(Watch, bool),
-    /// In a cluster: what was under the key, wherever it was.
-    Digest { key: Vec<u8>, digest: Vec<u8> },
-}
-
-impl Watched {
-    pub(super) fn key(&self) -> &[u8] {
-        match self {
-            Self::Here(watch, _) => watch.hash_key(),
-            Self::Digest { key, .. } => key,
-        }
-    }
 }
 
 /// What a batch is for.
@@ -294,7 +277,7 @@ fn run_all(
     for (command, frame) in commands {
         let error = match run(command, frame, protocol, out, transaction) {
             Err(error @ CommandError::Request(_)) => error,
-            _ if out.len() - began > ONE_REPLY_BYTES => CommandError::REPLY_TOO_LONG,
+            _ if out.len() - began > LONGEST_REPLY_BYTES => CommandError::REPLY_TOO_LONG,
             _ => continue,
         };
         out.truncate(began);

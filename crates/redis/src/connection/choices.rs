@@ -1,6 +1,6 @@
 //! What a connection asks of its reads and writes: DURABILITY, ACKS, READS.
 
-use super::{Connection, session};
+use super::Connection;
 use crate::commands::CommandError;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -97,7 +97,7 @@ impl Connection {
 
     /// READS LAG: by how many milliseconds the replica on this node may be behind for a key.
     fn lag(&mut self, key: &[u8]) -> Result<(), CommandError> {
-        let table = self.session.table().ok_or(CommandError::text(session::NO_TABLE))?;
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
         match table.lag(table.partition_of(&RecordKey::new(key, b""))) {
             Some(lag) => self.reply().integer(i64::try_from(lag.as_millis()).unwrap_or(i64::MAX)),
             None => self.reply().null(),

@@ -1,8 +1,8 @@
 //! CLUSTER: tells clients that know Redis Cluster where slots are, so that they go straight to the leader. Nobody has to:
 //! every node answers every command, unless a connection asks to be told where to go.
 
+use super::Connection;
 use super::frame::OwnedFrame;
-use super::{Connection, session};
 use crate::commands::CommandError;
 use crate::resp::Reply;
 use std::fmt::Write;
@@ -38,7 +38,7 @@ impl Connection {
             self.reply().integer(i64::from(redis_slot(key)));
             return Ok(());
         }
-        let Some(table) = self.session.table() else { return Err(CommandError::text(session::NO_TABLE)) };
+        let Some(table) = self.session.table() else { return Err(CommandError::NO_TABLE) };
         if table.schema().partitioner != Partitioner::RedisSlots {
             // What Redis says; clients then treat the server as a single one, which is right.
             return Err(CommandError::text("ERR This instance has cluster support disabled"));

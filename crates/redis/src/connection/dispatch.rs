@@ -1,84 +1,27 @@
 //! From commands on keys to the partitions that hold them.
 
+use super::Connection;
 use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
+use super::partitions::parts;
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
-use super::session::{self, Session};
-use super::{Connection, ONE_REPLY_BYTES};
-use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
-use smallvec::{SmallVec, smallvec};
-use std::collections::BTreeMap;
+use super::session::Session;
+use crate::commands::{Command, CommandError, FanOut};
+use crate::resp::LONGEST_REPLY_BYTES;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
 use tessera_store::{KEYS_AT_ONCE, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
-/// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
-/// whose keys are together, stay whole.
-type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
-
-pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
-    let args = frame.arguments();
-    let partition_of = |at: usize| table.partition_of(&RecordKey::new(args[at], b""));
-    let mut positions = command.key_positions(args.len());
-    let Some(first) = positions.next() else {
-        drop(args);
-        return Ok(smallvec![(0, frame)]);
-    };
-    let partition = partition_of(first);
-    if positions.all(|at| partition_of(at) == partition) {
-        drop(args);
-        return Ok(smallvec![(partition, frame)]);
-    }
-    if command.fan_out == FanOut::Refuse {
-        return Err(RequestError::CrossPartition.into());
-    }
-    let step = match command.keys {
-        crate::commands::Keys::Every(step) => step,
-        _ => 1,
-    };
-    if !(args.len() - 1).is_multiple_of(step) {
-        return Err(CommandError::arity(command.name));
-    }
-    let mut by_partition: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for at in command.key_positions(args.len()) {
-        by_partition.entry(partition_of(at)).or_insert_with(|| vec![0]).extend(at..at + step);
-    }
-    Ok(by_partition.into_iter().map(|(partition, args)| (partition, frame.part(args.into_iter()))).collect())
-}
-
-/// The one partition of the keys of a transaction, with the WATCH before it; `None` if there are no keys.
-pub(super) fn partition_of_all<'a>(
-    table: &Table,
-    commands: impl Iterator<Item = (&'static Command, &'a OwnedFrame)>,
-) -> Result<Option<u32>, RequestError> {
-    let mut partition = None;
-    for (command, frame) in commands {
-        let args = frame.arguments();
-        let positions: Vec<usize> = match command.run {
-            // Between nodes, it has a digest after each key.
-            Run::Session(SessionCommand::Watch) => (1..args.len()).step_by(2).collect(),
-            _ => command.key_positions(args.len()).collect(),
-        };
-        for at in positions {
-            let key = table.partition_of(&RecordKey::new(args[at], b""));
-            if *partition.get_or_insert(key) != key {
-                return Err(RequestError::CrossPartition);
-            }
-        }
-    }
-    Ok(partition)
-}
-
 impl Connection {
     /// Adds a write to those to be sent to the partitions. The reply is waited for in [`Self::settle`].
     pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame) {
         let parts = match &self.session.table {
-            None => Err(CommandError::text(session::NO_TABLE)),
+            None => Err(CommandError::NO_TABLE),
             Some(table) => parts(table, command, frame),
         };
         match parts {
@@ -113,7 +56,7 @@ impl Connection {
         match self.run_batch(Mode::Write(self.session.choices.writes), writes).await {
             Some(answered) if self.may_forward() && answered.has_undone() => self.finish_elsewhere(answered).await,
             Some(answered) => answered.write(&mut self.output),
-            None => self.reply().error(session::NO_TABLE),
+            None => self.refuse(&CommandError::NO_TABLE),
         }
         match std::mem::take(&mut self.returning) {
             0 => {}
@@ -134,7 +77,7 @@ impl Connection {
     /// Runs a read where the connection lives.
     pub(super) async fn run_read(&mut self, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
         let Some(table) = self.session.table() else {
-            return self.reply().error(session::NO_TABLE);
+            return self.refuse(&CommandError::NO_TABLE);
         };
         if self.session.choices.reads == ReadMode::Majority {
             return self.read_confirmed(&table, command, frame).await;
@@ -236,7 +179,7 @@ impl Connection {
         batch.push(command, std::iter::once((partition, frame)));
         match self.run_batch(mode, batch).await {
             Some(answered) => answered.write(&mut reply),
-            None => reply.writer(self.session.protocol).error(session::NO_TABLE),
+            None => reply.error(self.session.protocol, &CommandError::NO_TABLE),
         }
         reply
     }
@@ -291,7 +234,7 @@ impl Connection {
             Some(stored) => reply.bulk(stored.payload),
             None => reply.null(),
         })?;
-        if self.output.len() - began > ONE_REPLY_BYTES {
+        if self.output.len() - began > LONGEST_REPLY_BYTES {
             return Err(CommandError::REPLY_TOO_LONG);
         }
         self.turn.note_slice(keys.len(), self.output.len() - began);
@@ -314,7 +257,7 @@ impl Connection {
             let how = PointReads { no_string: NoString::Null, reads, now, protocol };
             let answered = self.read_keys(table, slice, how).await?.keys;
             done += answered;
-            if self.output.len() - began > ONE_REPLY_BYTES {
+            if self.output.len() - began > LONGEST_REPLY_BYTES {
                 return Err(CommandError::REPLY_TOO_LONG);
             }
             self.turn.note_slice(answered, self.output.len() - before);

@@ -1,7 +1,7 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
 use super::point_reads::{Answered, Keys, NoString, PointReads};
-use super::{Connection, REPLY_BYTES, session};
+use super::{Connection, REPLY_BYTES};
 use crate::commands::CommandError;
 use crate::resp::Frame;
 use std::io;
@@ -68,7 +68,7 @@ impl Connection {
     /// Runs GETs until their replies are large enough to be written out. Returns how many, which is one at least.
     async fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
         let Some(table) = self.session.table() else {
-            batch.iter().for_each(|_| self.reply().error(session::NO_TABLE));
+            batch.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
             return batch.len();
         };
         let (began, reads) = (self.output.len(), self.session.choices.reads);

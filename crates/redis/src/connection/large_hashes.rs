@@ -1,9 +1,9 @@
 //! HGETALL, HKEYS and HVALS of hashes that may be large: they are read page by page, and others have their turn in between. The
 //! reply is that of one instant, as of any command: if a write to the partition came between, it is read again.
 
-use super::{Connection, ONE_REPLY_BYTES};
+use super::Connection;
 use crate::commands::{Command, CommandError};
-use crate::resp::Reply;
+use crate::resp::{LONGEST_REPLY_BYTES, Reply};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Connection {
                 page.write(asked, &mut Reply::new(&mut body, protocol));
                 let bytes = body.len() - began;
                 self.note_page(&page, bytes);
-                if body.len() > ONE_REPLY_BYTES {
+                if body.len() > LONGEST_REPLY_BYTES {
                     return Err(CommandError::REPLY_TOO_LONG);
                 }
                 self.turn.note_commands(page.records.len() / 8);
@@ -122,7 +122,7 @@ impl Connection {
                 page.write(asked, &mut self.output.writer(protocol));
                 let bytes = self.output.len() - began;
                 self.note_page(&page, bytes);
-                if bytes_before + bytes > ONE_REPLY_BYTES {
+                if bytes_before + bytes > LONGEST_REPLY_BYTES {
                     self.output.truncate(replied);
                     return Err(CommandError::REPLY_TOO_LONG);
                 }

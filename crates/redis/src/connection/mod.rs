@@ -6,8 +6,9 @@
 //! end they are sent to the partitions' loops together and waited for, so a client reads its own writes.
 //!
 //! **Memory** of a connection is bounded: a command by the limits on what may be sent, replies by writing them out
-//! whenever they exceed [`REPLY_BYTES`], one reply by [`ONE_REPLY_BYTES`], and an idle connection has no buffers at all.
-//! While a client does not take its replies, nothing more is read from it or carried out for it.
+//! whenever they exceed [`REPLY_BYTES`], one reply by [`LONGEST_REPLY_BYTES`](crate::resp::LONGEST_REPLY_BYTES), and an
+//! idle connection has no buffers at all. While a client does not take its replies, nothing more is read from it or carried out for
+//! it.
 //!
 //! **Time** that others wait for a connection of their thread is bounded by its turns; see [`turn`].
 
@@ -21,8 +22,11 @@ mod frame;
 mod gets;
 mod http;
 mod large_hashes;
+mod open_transaction;
+mod partitions;
 mod point_reads;
 mod replies;
+mod scan_position;
 mod server_commands;
 mod session;
 mod table_commands;
@@ -30,6 +34,7 @@ mod table_commands;
 mod tests;
 mod transactions;
 mod turn;
+mod watches;
 
 use crate::clients::Client;
 use crate::commands::{self, Command, CommandError, Run, SessionCommand};
@@ -53,8 +58,6 @@ use turn::Turn;
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
-/// The longest reply to one command.
-pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
 /// To another node, commands that come when the replies have grown to this are answered as not done, and it asks again: what
 /// it gets at a time is held in memory on both sides.
 const ANSWER_BYTES: usize = 4 << 20;
@@ -317,7 +320,7 @@ impl Connection {
             return Ok(());
         }
         drop(args);
-        if self.session.transaction.is_some() && !transactions::ends_or_looks_at(command) {
+        if self.session.transaction.is_some() && !open_transaction::ends_or_looks_at(command) {
             self.settle().await;
             return {
                 self.queue(command, owned);

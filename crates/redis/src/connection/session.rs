@@ -1,7 +1,8 @@
 //! What a connection has chosen: user, table, protocol, durability, an open transaction.
 
 use super::choices::Choices;
-use super::transactions::{OpenTransaction, Watches};
+use super::open_transaction::{self, OpenTransaction};
+use super::watches::Watches;
 use crate::acl;
 use crate::clients::Client;
 use crate::commands::{Command, CommandError, Flags};
@@ -12,8 +13,6 @@ use std::sync::Arc;
 use tessera_access::User;
 use tessera_store::Table;
 use tessera_types::{Limits, Model, ReadMode, TableNumber};
-
-pub(super) const NO_TABLE: &str = "ERR the chosen table does not exist any more; choose another with SELECT or TABLE";
 
 pub(super) struct Session {
     pub(super) protocol: Protocol,
@@ -139,13 +138,13 @@ impl Session {
             let text = format!("NOPERM User {} has no permissions to run the '{}' command", user.name, command.name);
             return Err(CommandError::Reply(Cow::Owned(text)));
         }
-        if self.transaction.is_some() && !command.flags.in_multi && !super::transactions::ends_or_looks_at(command) {
+        if self.transaction.is_some() && !command.flags.in_multi && !open_transaction::ends_or_looks_at(command) {
             let text = format!("ERR '{}' is not allowed in a transaction", command.name);
             return Err(CommandError::Reply(Cow::Owned(text)));
         }
         let Flags { read, write, .. } = command.flags;
         if (read || write) && self.table().is_none() {
-            return Err(CommandError::text(NO_TABLE));
+            return Err(CommandError::NO_TABLE);
         }
         Ok(())
     }

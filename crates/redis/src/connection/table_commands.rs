@@ -3,7 +3,8 @@
 use super::elsewhere::Confined;
 use super::frame::OwnedFrame;
 use super::replies::Replies;
-use super::{Connection, elsewhere, session};
+use super::scan_position::ScanPosition;
+use super::{Connection, elsewhere};
 use crate::commands::{Command, CommandError};
 use crate::glob;
 use crate::number::parse_integer;
@@ -17,32 +18,6 @@ use tessera_types::{RequestError, TableNumber, UnixMillis};
 const KEYS_LIMIT: usize = 1_000_000;
 /// Hash keys that a whole-table command visits before it lets others run.
 const PAGE: usize = 1_000;
-/// Bits of a hash that a cursor keeps: the rest holds the partition.
-const CURSOR_HASH_BITS: u32 = 48;
-
-/// A place in a scan of a table: a partition, and a hash of which the leading bits count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Position {
-    partition: u32,
-    hash: u64,
-}
-
-impl Position {
-    /// Never 0 but at the start.
-    fn to_cursor(self) -> u64 {
-        u64::from(self.partition) << CURSOR_HASH_BITS | self.hash >> (64 - CURSOR_HASH_BITS)
-    }
-
-    fn from_cursor(cursor: u64) -> Self {
-        // The shift leaves sixteen bits.
-        Self { partition: (cursor >> CURSOR_HASH_BITS) as u32, hash: cursor << (64 - CURSOR_HASH_BITS) }
-    }
-}
-
-/// The partition that SCAN with this cursor begins in.
-pub(super) fn partition_of_cursor(cursor: &[u8]) -> Option<u32> {
-    crate::commands::parse_cursor(cursor).ok().map(|cursor| Position::from_cursor(cursor).partition)
-}
 
 /// A live key and whether it is a hash.
 struct Found {
@@ -53,10 +28,10 @@ struct Found {
 /// Finds about `count` keys from `position` on; returns also where to go on.
 fn page(
     table: &Table,
-    position: Position,
+    position: ScanPosition,
     count: usize,
     now: UnixMillis,
-) -> Result<(Vec<Found>, Option<Position>), RequestError> {
+) -> Result<(Vec<Found>, Option<ScanPosition>), RequestError> {
     let mut found = Vec::new();
     if position.partition >= table.schema().partitions {
         return Ok((found, None));
@@ -66,22 +41,24 @@ fn page(
         // One live record is enough to know the key.
         Visit::NextHashKey
     };
-    let cut = |hash: u64| hash >> (64 - CURSOR_HASH_BITS);
     let (mut from, mut limit) = (tessera_engine::Position::of_hash(position.hash), PageLimit::of_records(count));
     let next = loop {
         match table.scan(position.partition, &from, limit, now, visit)? {
             // A cursor keeps the leading bits of a hash only: go on until those have grown, or the next page would begin here
             // again. Fields that have expired may be many.
-            Some(next) if next.is_within_hash() || cut(next.hash()) == cut(position.hash) => {
+            Some(next)
+                if next.is_within_hash()
+                    || ScanPosition::leading_bits(next.hash()) == ScanPosition::leading_bits(position.hash) =>
+            {
                 (from, limit) = (next, PageLimit::of_records(PAGE));
             }
             next => break next,
         }
     };
     let next = match next {
-        Some(next) => Some(Position { hash: next.hash(), ..position }),
+        Some(next) => Some(ScanPosition { hash: next.hash(), ..position }),
         None if position.partition + 1 < table.schema().partitions => {
-            Some(Position { partition: position.partition + 1, hash: 0 })
+            Some(ScanPosition { partition: position.partition + 1, hash: 0 })
         }
         None => None,
     };
@@ -92,7 +69,7 @@ impl Connection {
     fn chosen(&mut self) -> Option<Arc<Table>> {
         let table = self.session.table();
         if table.is_none() {
-            self.reply().error(session::NO_TABLE);
+            self.refuse(&CommandError::NO_TABLE);
         }
         table
     }
@@ -101,16 +78,16 @@ impl Connection {
     async fn page(
         &self,
         table: &Arc<Table>,
-        position: Position,
+        position: ScanPosition,
         count: usize,
         now: UnixMillis,
-    ) -> Result<(Vec<Found>, Option<Position>), RequestError> {
+    ) -> Result<(Vec<Found>, Option<ScanPosition>), RequestError> {
         let table = table.clone();
         self.server.store.disk_readers().read(move || page(&table, position, count, now)).await
     }
 
     pub(super) async fn scan(&mut self, args: &[&[u8]], now: UnixMillis) -> Result<(), CommandError> {
-        let cursor = crate::commands::parse_cursor(args[1])?;
+        let from = ScanPosition::parse(args[1])?;
         let (mut pattern, mut count, mut kind) = (None, 10usize, None);
         let mut options = args[2..].iter();
         while let Some(word) = options.next() {
@@ -129,11 +106,11 @@ impl Connection {
         let Some(table) = self.chosen() else { return Ok(()) };
         let count = count.min(100_000);
         let mut found = Vec::new();
-        let mut next = Some(Position::from_cursor(cursor));
+        let mut next = Some(from);
         // A page per partition would return next to nothing from a large number of small partitions.
         while let Some(position) = next.filter(|_| found.len() < count) {
             // The next call goes to whoever leads the next partition.
-            let is_next = position.partition != Position::from_cursor(cursor).partition;
+            let is_next = position.partition != from.partition;
             if is_next && position.partition < table.schema().partitions && !Self::is_here(&table, position.partition) {
                 break;
             }
@@ -148,7 +125,7 @@ impl Connection {
                 kind.is_none_or(|kind| kind.eq_ignore_ascii_case(if found.is_hash { b"hash" } else { b"string" }));
             kind_fits && pattern.is_none_or(|pattern| glob::matches(pattern, &found.key))
         });
-        let cursor = next.map_or(0, Position::to_cursor).to_string();
+        let cursor = next.map_or(0, ScanPosition::to_cursor).to_string();
         let mut reply = self.reply();
         reply.array(2);
         reply.bulk(cursor.as_bytes());
@@ -171,7 +148,7 @@ impl Connection {
         let Some(table) = self.chosen() else { return Ok(()) };
         let mut keys = Vec::new();
         let (first, last) = self.range(&table);
-        let mut next = Some(Position { partition: first, hash: 0 });
+        let mut next = Some(ScanPosition { partition: first, hash: 0 });
         while let Some(position) = next.filter(|position| position.partition < last) {
             let (found, after) = self.page(&table, position, PAGE, now).await?;
             next = after;
@@ -208,8 +185,8 @@ impl Connection {
                 self.output.push(reply.one());
                 return Ok(());
             }
-            let middle = Position { partition, hash: rand::rng().random() };
-            for position in [middle, Position { partition, hash: 0 }] {
+            let middle = ScanPosition { partition, hash: rand::rng().random() };
+            for position in [middle, ScanPosition { partition, hash: 0 }] {
                 let mut next = Some(position);
                 while let Some(position) = next.filter(|position| position.partition == partition) {
                     let (mut found, after) = self.page(&table, position, 1, now).await?;
@@ -302,19 +279,5 @@ impl Connection {
         self.session.show(&self.client);
         self.reply().ok();
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_come_back_and_only_the_start_is_zero() {
-        assert_eq!(Position { partition: 0, hash: 0 }.to_cursor(), 0);
-        for position in [Position { partition: 1, hash: 0 }, Position { partition: 65_535, hash: u64::MAX << 16 }] {
-            assert_eq!(Position::from_cursor(position.to_cursor()), position);
-            assert_ne!(position.to_cursor(), 0);
-        }
     }
 }

@@ -5,5 +5,5 @@ mod reply;
 mod skip;
 
 pub use parse::{ARGUMENT_OVERHEAD, Frame, ParseError, ParseLimits, Parsed, parse};
-pub use reply::{Protocol, Reply};
+pub use reply::{LONGEST_REPLY_BYTES, Protocol, Reply};
 pub use skip::reply_length;

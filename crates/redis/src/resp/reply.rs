@@ -1,5 +1,8 @@
 //! Replies in the protocol that the client chose.
 
+/// The longest reply to one command.
+pub const LONGEST_REPLY_BYTES: usize = 512 << 20;
+
 /// The version of RESP that a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {

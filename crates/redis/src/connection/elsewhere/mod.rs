@@ -12,8 +12,10 @@ use super::Connection;
 use super::batch::{Answered, Awaited};
 use super::choices::Choices;
 use super::frame::OwnedFrame;
+use super::partitions;
 use super::replies::{OneReply, Replies, outcome_of, reply_of, reply_of_error};
-use crate::commands::{Command, FanOut, Keys, Run, SessionCommand};
+use super::scan_position::ScanPosition;
+use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
 use crate::server::{RedisServer, SERVICE};
 pub(super) use merge::{Merge, sum};
@@ -157,7 +159,7 @@ impl Connection {
                 }
                 Awaited::Merged(merge) => {
                     for (command, frame, outcome) in all.by_ref().take(merge.parts()) {
-                        let partition = match super::dispatch::parts(&table, command, frame.clone()) {
+                        let partition = match partitions::parts(&table, command, frame.clone()) {
                             Ok(parts) => parts[0].0,
                             Err(error) => return self.refuse(&error),
                         };
@@ -234,7 +236,7 @@ impl Connection {
         }
         let Elsewhere { parts, replies } = std::mem::take(&mut self.elsewhere);
         let Some(table) = self.session.table() else {
-            return replies.iter().for_each(|_| self.reply().error(super::session::NO_TABLE));
+            return replies.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
         };
         let (count, replied) = (parts.len(), self.output.len());
         let outcomes = self.reach(&table, parts).await;
@@ -324,7 +326,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
             Some((vec![(partition_of(args[2]), frame.clone())], Merge::One))
         }
         Run::Session(SessionCommand::Scan) => {
-            let partition = super::table_commands::partition_of_cursor(args[1])?;
+            let partition = ScanPosition::parse(args[1]).ok()?.partition;
             (partition < table.schema().partitions).then(|| (vec![(partition, frame.clone())], Merge::One))
         }
         Run::Session(SessionCommand::Keys) => {
@@ -342,7 +344,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
             Some((parts, Merge::Gather(by_partition.into_values().collect())))
         }
         Run::Keyed(_) => {
-            let parts = super::dispatch::parts(table, command, frame.clone()).ok()?;
+            let parts = partitions::parts(table, command, frame.clone()).ok()?;
             let merge = Merge::of(parts.len(), command);
             Some((parts.into_vec(), merge))
         }

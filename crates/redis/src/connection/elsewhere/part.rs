@@ -2,8 +2,8 @@
 
 use super::{Merge, split};
 use crate::commands::{Run, SessionCommand};
-use crate::connection::dispatch;
 use crate::connection::frame::OwnedFrame;
+use crate::connection::partitions;
 use tessera_store::{PartOutcome, Table};
 use tessera_types::{ReadMode, RequestError};
 
@@ -43,7 +43,7 @@ pub(super) fn split_part(old: &Part, table: &Table) -> Result<(Vec<Part>, Merge)
             let command = crate::commands::find(frame.arguments()[0])?;
             Some((command, frame))
         });
-        let partition = dispatch::partition_of_all(table, commands)?.unwrap_or(0);
+        let partition = partitions::partition_of_all(table, commands)?.unwrap_or(0);
         return Ok((vec![on(partition, old.work.frames.clone())], Merge::One));
     };
     let command = crate::commands::find(frame.arguments()[0]).ok_or(RequestError::NotReady)?;

@@ -115,7 +115,7 @@ impl Connection {
             return Err(CommandError::arity(&format!("{}|{subcommand}", command.name)));
         }
         let Some(table) = self.session.table() else {
-            return Err(CommandError::text(super::session::NO_TABLE));
+            return Err(CommandError::NO_TABLE);
         };
         let partition = table.partition_of(&RecordKey::new(args[2], b""));
         drop(args);

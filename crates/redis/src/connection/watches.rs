@@ -1,0 +1,65 @@
+//! What a connection watches for its next transaction.
+
+use crate::commands::CommandError;
+use crate::resp::ARGUMENT_OVERHEAD;
+use tessera_store::Watch;
+
+/// A watched key.
+pub(super) enum Watched {
+    /// On this node, which is told of writes; with whether the key existed.
+    Here(Watch, bool),
+    /// In a cluster: what was under the key, wherever it was.
+    Digest { key: Vec<u8>, digest: Vec<u8> },
+}
+
+impl Watched {
+    pub(super) fn key(&self) -> &[u8] {
+        match self {
+            Self::Here(watch, _) => watch.hash_key(),
+            Self::Digest { key, .. } => key,
+        }
+    }
+}
+
+/// Keys that a connection watches at most: EXEC looks at each of them while all others of the partition wait.
+const WATCHED_KEYS: usize = 100_000;
+/// What a watched key takes beside its bytes, as one of the arguments of a WATCH between nodes, which has a digest after each.
+const WATCHED_OVERHEAD: usize = 64 + 2 * ARGUMENT_OVERHEAD;
+
+/// The keys that a connection watches.
+#[derive(Default)]
+pub(super) struct Watches {
+    keys: Vec<Watched>,
+    /// What the keys take, bytes.
+    bytes: usize,
+}
+
+impl Watches {
+    /// Whether these keys may be watched besides, if all together may take `limit` bytes.
+    ///
+    /// # Errors
+    /// In words, if they are more than a connection may watch.
+    pub(super) fn check_room(&self, keys: &[&[u8]], limit: usize) -> Result<(), CommandError> {
+        let bytes = self.bytes + keys.iter().map(|key| key.len() + WATCHED_OVERHEAD).sum::<usize>();
+        if bytes <= limit && self.keys.len() + keys.len() <= WATCHED_KEYS {
+            return Ok(());
+        }
+        Err(CommandError::Reply(format!(
+            "ERR a connection watches at most {WATCHED_KEYS} keys of {limit} bytes in all; none of these is watched now"
+        ).into()))
+    }
+
+    pub(super) fn push(&mut self, watched: Watched) {
+        self.bytes += watched.key().len() + WATCHED_OVERHEAD;
+        self.keys.push(watched);
+    }
+
+    /// Ends watching; returns what was watched.
+    pub(super) fn take(&mut self) -> Vec<Watched> {
+        std::mem::take(self).keys
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
