@@ -340,6 +340,10 @@ fn every_listener_speaks_tls_when_told_to() {
     let large = "x".repeat(200_000);
     assert_eq!(redis_cli(&["SET", "large", &large[..100_000]]), "OK\n");
     assert_eq!(redis_cli(&["GET", "large"]).len(), 100_001);
+    // Once 64 silent clients kept others out of the admin port until their handshakes had taken ten seconds.
+    let began = std::time::Instant::now();
+    let silent = (0..100).map(|_| std::net::TcpStream::connect(("127.0.0.1", admin_port)).unwrap());
+    let _silent: Vec<_> = silent.collect();
     let health = std::process::Command::new("openssl")
         .args(["s_client", "-connect", &format!("127.0.0.1:{admin_port}"), "-CAfile"])
         .arg(&certificate)
@@ -348,6 +352,7 @@ fn every_listener_speaks_tls_when_told_to() {
         .output()
         .unwrap();
     assert!(health.status.success(), "{}", String::from_utf8_lossy(&health.stderr));
+    assert!(began.elapsed() < Duration::from_secs(8), "silent clients keep nobody waiting");
     // Plain text is not answered.
     let mut plain = crate::resp_client::Client::connect(redis_port).unwrap();
     assert!(plain.call(&[b"PING".to_vec()]).is_err());
