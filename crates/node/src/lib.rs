@@ -10,6 +10,7 @@ mod catalog_follower;
 mod compactions;
 mod comparison;
 mod config;
+mod damage;
 mod data_directory;
 mod driver;
 mod generation;
