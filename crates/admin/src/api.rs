@@ -83,6 +83,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
     let cluster = cluster::info(&server.node);
     let mut issues = cluster.issues();
     issues.extend(server.node.set_aside());
+    issues.extend(server.node.damage());
     issues.extend(comparison::issues(&server.node));
     if server.store().is_removed() {
         issues.push(RequestError::Removed.to_string());

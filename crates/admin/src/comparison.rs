@@ -61,6 +61,9 @@ pub(crate) fn measure(node: &Node, scrape: &mut Scrape) {
         let labels = [("table", name.as_str())];
         let help = "Partitions whose replicas are known to differ";
         scrape.set("tessera_table_differing_partitions", help, &labels, differences.len() as f64);
+        let help = "Partitions whose records on this node are known to be damaged";
+        let damaged = node.damaged_here(&table) as f64;
+        scrape.set("tessera_table_damaged_partitions", help, &labels, damaged);
         if let Some(compared) = compared {
             let seconds = now.saturating_millis_since(compared) as f64 / 1_000.0;
             let help = "Since the partition compared least lately was; absent until all were since the node started";

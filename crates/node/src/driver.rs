@@ -86,6 +86,12 @@ impl Rounds {
             self.tell_what_is_lost().await;
         }
         self.leave_leading_to_sound_disks().await;
+        let host = self.host.clone();
+        let looked_after = tokio::task::spawn_blocking(move || host.look_after_damage()).await;
+        if let Ok(Err(error)) = looked_after {
+            tracing::warn!(%error, "damaged files could not be looked after; trying again");
+        }
+        self.host.replace_damaged(MOVES).await;
         self.host.tell_fetches();
         self.host.drop_unused_snapshots();
         self.host.drop_left_over_fetches();
@@ -94,6 +100,7 @@ impl Rounds {
         if number.is_multiple_of(REMINDER) {
             self.host.tell_leading(None);
             self.host.tell_differences();
+            self.host.tell_damage();
         }
         if number.is_multiple_of(TRAFFIC) {
             let host = self.host.clone();
@@ -161,7 +168,7 @@ impl Rounds {
             Step::Change(changes) => host.inbox_of(table, partition).change_members(view.id, changes),
             Step::TransferLeadership(to) => {
                 let lately = self.handed_over.get(&view.id).is_some_and(|at| at.elapsed() < HAND_OVER_PAUSE);
-                if !lately {
+                if !lately && !host.damage.is_damaged(view.id, to) {
                     self.handed_over.insert(view.id, Instant::now());
                     host.inbox_of(table, partition).transfer_leadership(view.id, to);
                 }

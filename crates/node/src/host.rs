@@ -3,6 +3,7 @@
 use crate::addresses::Addresses;
 use crate::comparison::Comparisons;
 use crate::config::NodeConfig;
+use crate::damage::KnownDamage;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::replicas::Replicas;
@@ -54,6 +55,7 @@ pub(crate) struct Host {
     pub(crate) tells_fetches: AtomicBool,
     pub(crate) traffic: Traffic,
     pub(crate) comparisons: Comparisons,
+    pub(crate) damage: KnownDamage,
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,

@@ -11,6 +11,7 @@ mod cold_commands;
 mod compactions;
 mod comparison;
 mod config;
+mod damage;
 mod data_directory;
 mod driver;
 mod generation;

@@ -19,3 +19,5 @@ pub(crate) const ADDRESS: u8 = 7;
 pub(crate) const DIGEST: u8 = 8;
 /// What became of a comparison.
 pub(crate) const COMPARED: u8 = 9;
+/// Which replicas of the sender are damaged.
+pub(crate) const DAMAGED: u8 = 10;

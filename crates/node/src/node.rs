@@ -60,6 +60,16 @@ impl Node {
         self.host.replicas.all_aside().into_iter().map(describe).collect()
     }
 
+    /// Replicas whose records are damaged on their nodes' disks, in words, as far as this node has heard of them.
+    pub fn damage(&self) -> Vec<String> {
+        self.host.damage_in_words()
+    }
+
+    /// How many partitions of a table have a replica on this node whose records are damaged.
+    pub fn damaged_here(&self, table: &Table) -> usize {
+        self.host.damaged_here(table)
+    }
+
     /// Replicas on this node.
     pub fn replicas_held(&self) -> usize {
         self.host.replicas.held()

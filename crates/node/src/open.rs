@@ -3,6 +3,7 @@
 use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::NodeConfig;
+use crate::damage::KnownDamage;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::host::Host;
@@ -147,6 +148,7 @@ impl Node {
             tells_fetches: AtomicBool::new(false),
             traffic: Traffic::default(),
             comparisons: Comparisons::default(),
+            damage: KnownDamage::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
             owes_renewal: AtomicBool::new(has_lost_tail || start.is_overtaken),

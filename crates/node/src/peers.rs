@@ -37,6 +37,7 @@ impl Handler for PeerHandler {
                 }
                 message::DIGEST => host.comparisons.hear_digest(from, payload),
                 message::COMPARED => host.hear_compared(&payload),
+                message::DAMAGED => host.hear_damage(from, &payload),
                 message::TRAFFIC => host.traffic.hear(from, payload),
                 message::STOPS => _ = host.stopping.lock().insert(from),
                 _ => {}

@@ -74,6 +74,9 @@ fn digest(host: &Arc<Host>, table: &Arc<Table>, partition: u32, mark: Mark) {
     let own = host.clone();
     let answer = move |digest| own.send_digest(node, Answer { comparison, number, digest });
     let host = host.clone();
+    if table.engine().is_damaged(partition) {
+        return answer(Some(damaged(host.identity.node)));
+    }
     match table.engine().digest(partition, &slice) {
         Digest::Done(digest) => answer(Some(digest)),
         later => {

@@ -73,6 +73,11 @@ impl Replicas {
         self.held.lock().replicas.contains_key(&group.0)
     }
 
+    /// The replica of the group that this node holds, if it has records.
+    pub(crate) fn with_records(&self, group: GroupId) -> Option<ReplicaId> {
+        self.held.lock().replicas.get(&group.0).copied().filter(|replica| !replica.is_witness())
+    }
+
     /// Whether the worker still has the group although its replica goes.
     pub(crate) fn is_leaving(&self, group: GroupId) -> bool {
         self.leaving.lock().contains(&group)

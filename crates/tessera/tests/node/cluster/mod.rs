@@ -7,6 +7,7 @@ mod chaos;
 mod checks;
 mod clock;
 mod comparison;
+mod damage;
 mod expiry;
 mod linearizability;
 mod membership;
