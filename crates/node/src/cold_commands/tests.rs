@@ -12,13 +12,15 @@ use tessera_types::{EngineKind, Expiry, RecordKey, RequestError};
 const LONG: Duration = Duration::from_secs(30);
 const KEYS: u32 = 2_000;
 
+/// Who has found how many bytes, in the order in which that took effect.
+type Found = Arc<Mutex<Vec<(Vec<u8>, usize)>>>;
+
 /// Appends to a record, or replaces it without a look at it.
 struct Change {
     key: Vec<u8>,
     reads: bool,
     evaluated: AtomicU32,
-    /// Who has found what, in the order in which that took effect.
-    found: Arc<Mutex<Vec<(Vec<u8>, usize)>>>,
+    found: Found,
     answer: mpsc::Sender<Result<(), RequestError>>,
 }
 
@@ -60,7 +62,7 @@ impl Sent {
 
 struct Sender {
     table: Arc<Table>,
-    found: Arc<Mutex<Vec<(Vec<u8>, usize)>>>,
+    found: Found,
 }
 
 impl Sender {
@@ -88,7 +90,7 @@ async fn cold() -> (TestNode, Sender, [Vec<Vec<u8>>; 2]) {
     let keys: Vec<Vec<u8>> = (0..KEYS).map(|number| number.to_string().repeat(300).into_bytes()).collect();
     let sent: Vec<Sent> = keys.iter().map(|key| sender.send(&node.store, key, false)).collect();
     sent.iter().for_each(|sent| assert_eq!(sent.answer(), Ok(())));
-    (0..2).for_each(|partition| _ = table.engine().make_durable(partition, &|| Ok(())).unwrap());
+    (0..2).for_each(|partition| table.engine().make_durable(partition, &|| Ok(())).unwrap());
     let node = node.restart(|_| (), configure);
     assert!(node.store.wait_until_serving(LONG).await);
     let table = node.store.table_named("t").unwrap();
