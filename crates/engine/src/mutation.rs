@@ -76,11 +76,28 @@ pub enum Mutation<'a> {
     },
 }
 
-fn put_key(out: &mut BytesMut, kind: u8, key: &RecordKey<'_>) {
-    out.put_u8(kind);
-    out.put_u64_le(key.hash());
-    out.put_u16_le(u16::try_from(key.hash_key.len()).expect("hash keys are checked against the limit on entry"));
-    out.put_u32_le(u32::try_from(key.sort_key.len()).expect("sort keys are checked against the limit on entry"));
+/// Bytes of what stands before the keys of a delete, and of a put.
+const DELETE_HEADER: usize = 15;
+const PUT_HEADER: usize = DELETE_HEADER + 4;
+
+/// What stands before the keys, made apart and appended in one piece: every write has one.
+fn header<const N: usize>(kind: u8, key: &RecordKey<'_>) -> [u8; N] {
+    let hash_key_len = u16::try_from(key.hash_key.len()).expect("hash keys are checked against the limit on entry");
+    let sort_key_len = u32::try_from(key.sort_key.len()).expect("sort keys are checked against the limit on entry");
+    let mut header = [0; N];
+    header[0] = kind;
+    header[1..9].copy_from_slice(&key.hash().to_le_bytes());
+    header[9..11].copy_from_slice(&hash_key_len.to_le_bytes());
+    header[11..DELETE_HEADER].copy_from_slice(&sort_key_len.to_le_bytes());
+    header
+}
+
+fn put_keys(out: &mut BytesMut, key: &RecordKey<'_>) {
+    out.put_slice(key.hash_key);
+    // Most records have none.
+    if !key.sort_key.is_empty() {
+        out.put_slice(key.sort_key);
+    }
 }
 
 /// Where the parts of a put or a delete stand in the payload it was encoded to, so that they can be read from there.
@@ -168,27 +185,27 @@ pub fn encode_drop_space(out: &mut BytesMut, space: Space) {
 
 pub fn encode_put(out: &mut BytesMut, key: &RecordKey<'_>, value: &StoredValue<'_>) -> Location {
     let value_len = value.encoded_len();
-    out.reserve(19 + key.hash_key.len() + key.sort_key.len() + value_len);
-    put_key(out, PUT, key);
-    out.put_u32_le(u32::try_from(value_len).expect("values are checked against the limit on entry"));
+    out.reserve(PUT_HEADER + key.hash_key.len() + key.sort_key.len() + value_len);
+    let mut header = header::<PUT_HEADER>(PUT, key);
+    let value_bytes = u32::try_from(value_len).expect("values are checked against the limit on entry");
+    header[DELETE_HEADER..].copy_from_slice(&value_bytes.to_le_bytes());
+    out.put_slice(&header);
     let start = out.len();
-    out.put_slice(key.hash_key);
-    out.put_slice(key.sort_key);
+    put_keys(out, key);
     value.encode(out);
     Location::of(key, start, Some(value_len))
 }
 
 pub fn encode_delete(out: &mut BytesMut, key: &RecordKey<'_>) -> Location {
-    put_key(out, DELETE, key);
+    out.put_slice(&header::<DELETE_HEADER>(DELETE, key));
     let start = out.len();
-    out.put_slice(key.hash_key);
-    out.put_slice(key.sort_key);
+    put_keys(out, key);
     Location::of(key, start, None)
 }
 
 /// `key` is that of the hash key's record under the empty sort key.
 pub fn encode_delete_hash_key(out: &mut BytesMut, key: &RecordKey<'_>) {
-    put_key(out, DELETE_HASH_KEY, key);
+    out.put_slice(&header::<DELETE_HEADER>(DELETE_HASH_KEY, key));
     out.put_slice(key.hash_key);
 }
 
@@ -233,22 +250,22 @@ pub fn decode(payload: &[u8]) -> impl Iterator<Item = Result<Mutation<'_>, Engin
     })
 }
 
+/// Whether a payload is one put and nothing else, as that of most entries is. It may be damaged nevertheless.
+#[inline]
+pub(crate) fn is_one_put(payload: &[u8]) -> bool {
+    let Some((header, rest)) = payload.split_first_chunk::<PUT_HEADER>() else { return false };
+    let [PUT, .., k0, k1, s0, s1, s2, s3, v0, v1, v2, v3] = *header else { return false };
+    let [sort_key_len, value_len] =
+        [[s0, s1, s2, s3], [v0, v1, v2, v3]].map(|bytes| u32::from_le_bytes(bytes) as usize);
+    rest.len() == u16::from_le_bytes([k0, k1]) as usize + sort_key_len + value_len
+}
+
+/// Every write is decoded on every replica.
+#[inline]
 fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
     let kind = take::<1>(rest)?[0];
-    if kind == CLEAR {
-        return Some(Mutation::Clear);
-    }
-    if kind == TIME {
-        return Some(Mutation::Time(UnixMillis::new(u64::from_le_bytes(take(rest)?))));
-    }
-    if kind == MARK {
-        let length = u32::from_le_bytes(take(rest)?) as usize;
-        let (content, tail) = rest.split_at_checked(length)?;
-        *rest = tail;
-        return Some(Mutation::Mark { content });
-    }
-    if (PUT_IN..=DROP_SPACE).contains(&kind) {
-        return decode_in_space(kind, rest);
+    if kind != PUT && kind != DELETE && kind != DELETE_HASH_KEY {
+        return decode_rare(kind, rest);
     }
     let hash = u64::from_le_bytes(take(rest)?);
     let hash_key_len = u16::from_le_bytes(take(rest)?) as usize;
@@ -270,6 +287,23 @@ fn decode_one<'a>(rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
         DELETE_HASH_KEY if !key.hash_key.is_empty() && key.sort_key.is_empty() => Some(Mutation::DeleteHashKey { key }),
         _ => None,
     }
+}
+
+/// A mutation that is not of one record or one hash key.
+fn decode_rare<'a>(kind: u8, rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
+    if kind == CLEAR {
+        return Some(Mutation::Clear);
+    }
+    if kind == TIME {
+        return Some(Mutation::Time(UnixMillis::new(u64::from_le_bytes(take(rest)?))));
+    }
+    if kind == MARK {
+        let length = u32::from_le_bytes(take(rest)?) as usize;
+        let (content, tail) = rest.split_at_checked(length)?;
+        *rest = tail;
+        return Some(Mutation::Mark { content });
+    }
+    if (PUT_IN..=DROP_SPACE).contains(&kind) { decode_in_space(kind, rest) } else { None }
 }
 
 fn decode_in_space<'a>(kind: u8, rest: &mut &'a [u8]) -> Option<Mutation<'a>> {
@@ -303,6 +337,11 @@ mod tests {
         let put = encode_put(&mut payload, &key, &value);
         let delete = encode_delete(&mut payload, &key);
         assert_eq!((put.key(&payload), put.value(&payload)), (key, Some(&b"\0value"[..])));
+        let one_put = &payload[..PUT_HEADER + "userfield\0value".len()];
+        assert!(is_one_put(one_put) && decode(one_put).count() == 1);
+        for others in [&payload[..], &payload[..one_put.len() - 1], &payload[one_put.len()..], b""] {
+            assert!(!is_one_put(others));
+        }
         assert_eq!((delete.key(&payload), delete.value(&payload)), (key, None));
         let whole = RecordKey::new(b"user", b"");
         encode_delete_hash_key(&mut payload, &whole);

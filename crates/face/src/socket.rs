@@ -55,7 +55,8 @@ impl Input for BytesMut {
 /// Those of the socket.
 pub(crate) async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B) -> io::Result<usize> {
     loop {
-        stream.readable().await?;
+        // The future that `readable` makes is a place in a list of waiting tasks, which costs more than the rest of a short read.
+        poll_fn(|cx| stream.poll_read_ready(cx)).await?;
         input.make_room();
         // Readiness may be a mere guess, as it is for a new connection. This way it is known to be over when a read did not
         // fill the room.

@@ -349,7 +349,8 @@ impl Table {
         versions: &mut [u64],
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<bool, RequestError> {
-        let (mut reads, mut readable) = (Vec::with_capacity(keys.len()), SmallVec::<[_; KEYS_AT_ONCE]>::new());
+        let mut reads: SmallVec<[_; KEYS_AT_ONCE]> = SmallVec::with_capacity(keys.len());
+        let mut readable = SmallVec::<[_; KEYS_AT_ONCE]>::new();
         for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
             let checked = self.check_serving(partition, mode)?;
@@ -384,11 +385,17 @@ impl Table {
         if would_wait {
             return Err(RequestError::WouldWait);
         }
-        // An odd version says that records were just changing.
-        let is_changed = |at: usize| versions[at] % 2 == 1 || self.version(reads[at].0) != Some(versions[at]);
-        let mut changed = (0..versions.len()).filter(|at| is_changed(*at)).map(|at| reads[at].0);
+        // Bits that differ say that records have changed, and an odd number that they were just changing.
+        let changed = |noted: u64, (partition, _): &(u32, _)| {
+            (noted ^ self.partitions[*partition as usize].version()) | (noted & 1)
+        };
+        let changes = versions.iter().zip(&reads).fold(0, |changes, (noted, read)| changes | changed(*noted, read));
+        if changes == 0 {
+            return Ok(true);
+        }
+        // One key alone was read at one instant whatever came between.
         let is_shared = |partition| reads.iter().filter(|(other, _)| *other == partition).count() > 1;
-        Ok(!changed.any(is_shared))
+        Ok(!versions.iter().zip(&reads).any(|(noted, read)| changed(*noted, read) != 0 && is_shared(read.0)))
     }
 
     /// A number that stays the same as long as no record of the partition changes; `None` while one does. Two equal ones

@@ -15,7 +15,7 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("bench", &[2]),
     ("cluster", &[5, 2]),
     ("document", &[5, 3, 2]),
-    ("engine", &[4, 3]),
+    ("engine", &[6, 3]),
     ("reql", &[16, 2]),
     ("reql-wire", &[9]),
     ("store", &[4]),

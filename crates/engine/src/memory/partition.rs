@@ -507,6 +507,9 @@ impl State {
     /// Requests the lines that the first mutations of a payload will need, all at once.
     fn prefetch(&self, payload: &[u8]) {
         const WINDOW: usize = 16;
+        if mutation::is_one_put(payload) {
+            return; // alone it would be needed before it had arrived
+        }
         let keys = || {
             mutation::decode(payload).take(WINDOW).filter_map(|mutation| match mutation {
                 Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => Some(key),
@@ -514,7 +517,7 @@ impl State {
             })
         };
         if keys().nth(1).is_none() {
-            return; // alone it would be needed before it had arrived
+            return; // likewise
         }
         let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
         for (lookup, key) in lookups.iter_mut().zip(keys()) {

@@ -524,17 +524,24 @@ const SLOW_READ_SESSION: Flags = Flags { in_multi: false, ..SLOW_READ };
 const SLOW_READ_MULTI: Flags = Flags { in_multi: false, ..SLOW_READ };
 const WRITE_SESSION: Flags = Flags { in_multi: false, ..SLOW_WRITE };
 
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Command>> =
-    LazyLock::new(|| COMMANDS.iter().map(|command| (command.name, command)).collect());
+/// By names that are padded to the length of a number: it is hashed and compared in a few instructions, and every command is
+/// looked for here.
+static BY_NAME: LazyLock<HashMap<u128, &'static Command, ahash::RandomState>> =
+    LazyLock::new(|| COMMANDS.iter().filter_map(|command| Some((padded(command.name.as_bytes())?, command))).collect());
+
+/// A name in lower case with zeros behind it; `None` if it is longer than any command's.
+fn padded(name: &[u8]) -> Option<u128> {
+    let mut padded = [0u8; size_of::<u128>()];
+    padded.get_mut(..name.len())?.copy_from_slice(name);
+    padded.make_ascii_lowercase();
+    Some(u128::from_le_bytes(padded))
+}
 
 /// The command of that name, in any case.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    // Longer than any command's name.
-    let mut lower = [0u8; 16];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    BY_NAME.get(std::str::from_utf8(lower).ok()?).copied()
+    let command = BY_NAME.get(&padded(name)?)?;
+    // A name that ends with zeros is no command's.
+    (command.name.len() == name.len()).then_some(command)
 }
 
 /// The table as Markdown: `docs/redis-commands.md`.
@@ -569,6 +576,11 @@ mod tests {
         assert_eq!(BY_NAME.len(), COMMANDS.len());
         assert_eq!(find(b"GeT").map(|command| command.name), Some("get"));
         assert!(find(b"nosuch").is_none() && find(&[b'x'; 100]).is_none() && find(b"g\xff").is_none());
+        for command in COMMANDS {
+            // Names are compared with zeros behind them.
+            assert!(find(format!("{}\0", command.name).as_bytes()).is_none(), "{} with a zero behind it", command.name);
+        }
+        assert!(find(b"").is_none() && find(&[0; 16]).is_none());
     }
 
     #[test]

@@ -33,6 +33,12 @@ impl OwnedFrame {
         Self { input: Arc::new(bytes), arguments }
     }
 
+    /// One of the arguments; the first one is the command's name. Cheaper than all of them, where one is enough.
+    #[inline]
+    pub(super) fn argument(&self, at: usize) -> &[u8] {
+        &self.input[self.arguments[at].clone()]
+    }
+
     pub(super) fn arguments(&self) -> Arguments<'_> {
         self.arguments.iter().map(|range| &self.input[range.clone()]).collect()
     }
@@ -47,9 +53,14 @@ impl OwnedFrame {
         self.arguments.iter().map(Range::len).sum()
     }
 
-    /// The command with some of its arguments.
-    pub(super) fn part(&self, arguments: impl Iterator<Item = usize>) -> Self {
-        Self { input: self.input.clone(), arguments: arguments.map(|at| self.arguments[at].clone()).collect() }
+    /// The command's name with some of its arguments: from each of these places on, so many.
+    pub(super) fn part(&self, places: impl ExactSizeIterator<Item = usize>, count: usize) -> Self {
+        let mut arguments = SmallVec::with_capacity(1 + places.len() * count);
+        arguments.push(self.arguments[0].clone());
+        for at in places {
+            arguments.extend(self.arguments[at..at + count].iter().cloned());
+        }
+        Self { input: self.input.clone(), arguments }
     }
 
     /// A copy that does not keep the rest of the pipeline in memory.

@@ -32,10 +32,9 @@ impl Connection {
 
     /// Runs the GETs that have gathered.
     pub(super) async fn run_gets(&mut self, input: &[u8], mut now: UnixMillis) -> io::Result<()> {
-        if self.gets.is_empty() {
-            return Ok(());
+        if self.has_gathered() {
+            self.settle().await;
         }
-        self.settle().await;
         let gets = std::mem::take(&mut self.gets);
         let mut done = 0;
         while done < gets.len() {
@@ -47,7 +46,9 @@ impl Connection {
             let before = self.output.len();
             let ran = self.run_get_batch(input, slice, now).await;
             done += ran;
-            self.reach_elsewhere().await;
+            if !self.elsewhere.is_empty() {
+                self.reach_elsewhere().await;
+            }
             let bytes = self.output.len().saturating_sub(before);
             self.turn.note_slice(ran, bytes);
             self.turn.note_commands(ran);
@@ -56,7 +57,11 @@ impl Connection {
             if is_much {
                 self.write_out().await?;
             }
-            if self.turn.end().await || is_much {
+            let is_over = self.turn.is_over();
+            if is_over {
+                self.turn.end().await;
+            }
+            if is_over || is_much {
                 now = self.server.store.now();
             }
         }

@@ -237,8 +237,12 @@ impl Connection {
         }
         frame.shrink();
         self.frame = frame;
-        self.run_gets(&input, now).await?;
-        self.settle().await;
+        if !self.gets.is_empty() {
+            self.run_gets(&input, now).await?;
+        }
+        if self.has_gathered() {
+            self.settle().await;
+        }
         self.server.commands.fetch_add(commands, Ordering::Relaxed);
         self.client.commands.fetch_add(commands, Ordering::Relaxed);
         self.keep_rest(input, at);
@@ -295,31 +299,32 @@ impl Connection {
 
     /// Carries out one command.
     async fn execute(&mut self, input: &Arc<Vec<u8>>, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
-        self.run_gets(input, now).await?;
+        if !self.gets.is_empty() {
+            self.run_gets(input, now).await?;
+        }
         if self.is_full() {
             self.settle().await;
             self.refuse(&CommandError::Request(RequestError::NotReady));
             return Ok(());
         }
         let owned = OwnedFrame::take(input, frame);
-        let args = owned.arguments();
-        let Some(command) = commands::find(args[0]) else {
+        let name = owned.argument(0);
+        let Some(command) = commands::find(name) else {
             self.settle().await;
-            if http::names_http(args[0]) {
+            if http::names_http(name) {
                 self.end_http();
                 return Ok(());
             }
             self.session.spoil_transaction();
-            self.reply().error(&unknown_command(&args));
+            self.reply().error(&unknown_command(&owned.arguments()));
             return Ok(());
         };
-        if let Err(error) = self.session.check(command, &args) {
+        if let Err(error) = self.session.check(command, owned.len()) {
             self.settle().await;
             self.session.spoil_transaction();
             self.refuse(&error);
             return Ok(());
         }
-        drop(args);
         if self.session.transaction.is_some() && !open_transaction::ends_or_looks_at(command) {
             self.settle().await;
             return {
@@ -348,13 +353,14 @@ impl Connection {
             return Ok(());
         }
         let began = Instant::now();
+        if self.has_gathered() {
+            self.settle().await;
+        }
         match command.run {
             Run::Plain(_) => {
-                self.settle().await;
                 batch::run_plain(command, &owned, self.session.protocol, self.output.buffer());
             }
             Run::Keyed(_) => {
-                self.settle().await;
                 let replied = self.output.len();
                 self.run_read(command, &owned, now).await;
                 self.note_read(replied);
@@ -362,7 +368,6 @@ impl Connection {
                 self.take_if_not_ready(replied, command, &owned);
             }
             Run::Session(which) => {
-                self.settle().await;
                 let replied = self.output.len();
                 self.run_session(which, command, &owned, now).await?;
                 // What it found in the parts of a table that was split meanwhile is not all.

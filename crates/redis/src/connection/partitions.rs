@@ -3,7 +3,6 @@
 use super::frame::OwnedFrame;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use smallvec::{SmallVec, smallvec};
-use std::collections::BTreeMap;
 use tessera_store::Table;
 use tessera_types::{RecordKey, RequestError};
 
@@ -12,18 +11,15 @@ use tessera_types::{RecordKey, RequestError};
 type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
 
 pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
-    let args = frame.arguments();
-    let partition_of = |at: usize| table.partition_of(&RecordKey::new(args[at], b""));
-    let mut positions = command.key_positions(args.len());
-    let Some(first) = positions.next() else {
-        drop(args);
-        return Ok(smallvec![(0, frame)]);
-    };
-    let partition = partition_of(first);
-    if positions.all(|at| partition_of(at) == partition) {
-        drop(args);
+    let partition_of = |at: usize| table.partition_of(&RecordKey::new(frame.argument(at), b""));
+    let mut positions = command.key_positions(frame.len());
+    let first = positions.next().map(|at| (partition_of(at), at));
+    let mut keys: SmallVec<[(u32, usize); 16]> = positions.map(|at| (partition_of(at), at)).collect();
+    let partition = first.map_or(0, |(partition, _)| partition);
+    if keys.iter().all(|(other, _)| *other == partition) {
         return Ok(smallvec![(partition, frame)]);
     }
+    keys.extend(first);
     if command.fan_out == FanOut::Refuse {
         return Err(RequestError::CrossPartition.into());
     }
@@ -31,14 +27,12 @@ pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Resu
         Keys::Every(step) => step,
         _ => 1,
     };
-    if !(args.len() - 1).is_multiple_of(step) {
+    if !(frame.len() - 1).is_multiple_of(step) {
         return Err(CommandError::arity(command.name));
     }
-    let mut by_partition: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for at in command.key_positions(args.len()) {
-        by_partition.entry(partition_of(at)).or_insert_with(|| vec![0]).extend(at..at + step);
-    }
-    Ok(by_partition.into_iter().map(|(partition, args)| (partition, frame.part(args.into_iter()))).collect())
+    keys.sort_unstable();
+    let part = |keys: &[(u32, usize)]| (keys[0].0, frame.part(keys.iter().map(|(_, at)| *at), step));
+    Ok(keys.chunk_by(|(one, _), (other, _)| one == other).map(part).collect())
 }
 
 /// The one partition of the keys of a transaction, with the WATCH before it; `None` if there are no keys.

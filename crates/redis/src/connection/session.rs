@@ -113,7 +113,7 @@ impl Session {
     }
 
     pub(super) fn limits(&self) -> Limits {
-        self.table().map(|table| table.limits().clone()).unwrap_or_default()
+        self.table.as_ref().map(|table| table.limits().clone()).unwrap_or_default()
     }
 
     pub(super) fn spoil_transaction(&mut self) {
@@ -123,8 +123,8 @@ impl Session {
     }
 
     /// Whether the user may run the command with so many arguments now.
-    pub(super) fn check(&self, command: &Command, args: &[&[u8]]) -> Result<(), CommandError> {
-        if !command.takes(args.len()) {
+    pub(super) fn check(&self, command: &Command, arguments: usize) -> Result<(), CommandError> {
+        if !command.takes(arguments) {
             return Err(CommandError::arity(command.name));
         }
         let Some(user) = &self.user else {
@@ -143,7 +143,7 @@ impl Session {
             return Err(CommandError::Reply(Cow::Owned(text)));
         }
         let Flags { read, write, .. } = command.flags;
-        if (read || write) && self.table().is_none() {
+        if (read || write) && self.table.is_none() {
             return Err(CommandError::NO_TABLE);
         }
         Ok(())

@@ -54,24 +54,28 @@ impl Turn {
     /// Learns from the replies to some reads, of so many bytes in all, how many to make at a time. Few large ones are enough to
     /// shrink a slice; it grows step by step.
     pub(super) fn note_slice(&mut self, reads: usize, bytes: usize) {
-        let average = (bytes / reads.max(1)).max(1);
-        self.slice = (SLICE_BYTES / average).clamp(1, LONGEST_SLICE.min(2 * self.slice));
+        let longest = LONGEST_SLICE.min(2 * self.slice);
+        // Values are nearly always small enough for the longest slice, which takes no division to see.
+        self.slice = if bytes <= reads * (SLICE_BYTES / LONGEST_SLICE) {
+            longest
+        } else {
+            let average = (bytes / reads.max(1)).max(1);
+            (SLICE_BYTES / average).clamp(1, longest)
+        };
     }
 
-    /// Whether this connection has had its turn. Looked at after every command, so it is not left to [`Self::end`].
+    /// Whether this connection has had its turn. Asked after every command, before the future of [`Self::end`] is made.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.work >= TURN
     }
 
-    /// Lets others run if this connection has had its turn. Returns whether it had.
-    pub(super) async fn end(&mut self) -> bool {
-        let is_over = self.is_over();
-        if is_over {
+    /// Lets others run if this connection has had its turn.
+    pub(super) async fn end(&mut self) {
+        if self.is_over() {
             self.work = 0;
             tokio::task::yield_now().await;
         }
-        is_over
     }
 }
 

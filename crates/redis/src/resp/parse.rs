@@ -25,6 +25,9 @@ pub const ARGUMENT_OVERHEAD: usize = 48;
 /// Longest inline command, and longest line that announces a length; Redis' own limit.
 const LINE_BYTES: usize = 64 << 10;
 
+/// Digits of a number that is read without further checks: it cannot overflow.
+const SHORT_NUMBER: usize = 10;
+
 /// The arguments of one command, as ranges of the buffer it was parsed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
@@ -131,10 +134,10 @@ fn go_on(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame, unparsed: Unpar
 }
 
 fn parse_array(buffer: &[u8], limits: &ParseLimits, frame: &mut Frame) -> Result<Parsed, ParseError> {
-    let Some((line, at)) = line(buffer, 1) else {
+    let Some((count, at)) = number_line(buffer, 1) else {
         return incomplete_line(buffer.len(), ParseError::CountLine);
     };
-    let count = integer(line).ok_or(ParseError::MultibulkLength)?;
+    let count = count.ok_or(ParseError::MultibulkLength)?;
     if count <= 0 {
         return Ok(Parsed::Frame(at));
     }
@@ -165,12 +168,11 @@ fn parse_arguments(
             Some(b'$') => {}
             Some(&other) => return Err(ParseError::ExpectedBulk(char::from(other))),
         }
-        let Some((length_line, start)) = line(buffer, at + 1) else {
+        let Some((length, start)) = number_line(buffer, at + 1) else {
             frame.unparsed = unparsed;
             return incomplete_line(buffer.len() - at, ParseError::LengthLine);
         };
-        let length =
-            integer(length_line).and_then(|length| u64::try_from(length).ok()).ok_or(ParseError::BulkLength)?;
+        let length = length.and_then(|length| u64::try_from(length).ok()).ok_or(ParseError::BulkLength)?;
         let bulk = usize::try_from(length).unwrap_or(usize::MAX);
         if bulk > limits.bulk_bytes {
             return Err(ParseError::BulkTooLong(length, limits.bulk_bytes));
@@ -200,22 +202,39 @@ fn incomplete_line(seen: usize, error: ParseError) -> Result<Parsed, ParseError>
     if seen > LINE_BYTES { Err(error) } else { Ok(Parsed::Incomplete(1)) }
 }
 
-/// A decimal integer, as strict as Redis: no plus, no leading zeros, no spaces.
-fn integer(text: &[u8]) -> Option<i64> {
-    // Lengths are short; this is the hot path.
-    if let [first @ b'1'..=b'9', rest @ ..] = text
-        && rest.len() < 10
-    {
-        let mut value = i64::from(first - b'0');
-        for &digit in rest {
-            if !digit.is_ascii_digit() {
-                return None;
-            }
-            value = value * 10 + i64::from(digit - b'0');
-        }
-        return Some(value);
+/// The number in the line from `from` on, `None` if the line is no number, and where the next line begins; `None` if the line is not
+/// whole. A command has one such line for each argument, and a call for each would cost as much as reading it.
+#[inline(always)]
+fn number_line(buffer: &[u8], from: usize) -> Option<(Option<i64>, usize)> {
+    match short_number_line(buffer, from) {
+        Some((number, next)) => Some((Some(number), next)),
+        None => any_number_line(buffer, from),
     }
-    crate::number::parse_integer(text)
+}
+
+#[cold]
+fn any_number_line(buffer: &[u8], from: usize) -> Option<(Option<i64>, usize)> {
+    let (line, next) = line(buffer, from)?;
+    Some((crate::number::parse_integer(line), next))
+}
+
+/// Likewise for a line of at most [`SHORT_NUMBER`] digits that do not begin with a zero, which nearly all are: the line is read once,
+/// and its end is not searched for beforehand. `None` says nothing about the line.
+#[inline(always)]
+fn short_number_line(buffer: &[u8], from: usize) -> Option<(i64, usize)> {
+    let line = buffer.get(from..)?;
+    let mut number = match line.first()? {
+        digit @ b'1'..=b'9' => i64::from(digit - b'0'),
+        _ => return None,
+    };
+    for at in 1..=SHORT_NUMBER {
+        match line.get(at)? {
+            digit @ b'0'..=b'9' => number = number * 10 + i64::from(digit - b'0'),
+            b'\r' if at + 1 < line.len() => return Some((number, from + at + 2)),
+            _ => return None,
+        }
+    }
+    None
 }
 
 fn parse_inline(buffer: &[u8], frame: &mut Frame) -> Result<Parsed, ParseError> {
@@ -342,6 +361,32 @@ mod tests {
             words(b"SET \"a\\x41\\n\" 'it\\'s'\n").unwrap().0,
             [b"SET".to_vec(), b"aA\n".to_vec(), b"it's".to_vec()]
         );
+    }
+
+    /// Short numbers are read in another way than others.
+    #[test]
+    fn lengths_of_every_form_are_read_as_redis_reads_them() {
+        for digits in 1..=19 {
+            for text in ["1".repeat(digits), "9".repeat(digits.min(18))] {
+                for (line, is_number) in [
+                    (text.clone(), true),
+                    (format!("-{text}"), true),
+                    (format!("0{text}"), false),
+                    (format!("+{text}"), false),
+                    (format!("{text}x"), false),
+                    (format!("{text} "), false),
+                ] {
+                    let number = line.parse().ok().filter(|_| is_number);
+                    let buffer = format!("${line}\r\nrest");
+                    assert_eq!(number_line(buffer.as_bytes(), 1), Some((number, line.len() + 3)), "{line}");
+                    for end in 1..line.len() + 3 {
+                        assert_eq!(number_line(&buffer.as_bytes()[..end], 1), None, "{line} cut at {end}");
+                    }
+                }
+            }
+        }
+        assert_eq!(number_line(b"$0\r\n", 1), Some((Some(0), 4)));
+        assert_eq!(number_line(b"$\r\n", 1), Some((None, 3)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::commands::{Command, FanOut, OUTCOME_UNKNOWN};
 use crate::connection::replies::{OneReply, Replies};
 use crate::number::parse_integer;
 use crate::resp::{Protocol, reply_length};
+use smallvec::SmallVec;
 use tessera_types::Outcome;
 
 /// How a reply is made of those of the next parts.
@@ -52,14 +53,14 @@ impl Merge {
         match self {
             Self::One => out.push(replies.next().expect("a reply for each part")),
             Self::Sum { parts, is_write } => {
-                let replies: Vec<_> = replies.take(*parts).collect();
+                let replies: SmallVec<[_; 16]> = replies.take(*parts).collect();
                 match error_among(&replies, *is_write) {
                     Some(error) => out.push(error.one()),
                     None => sum(replies.into_iter(), protocol, out),
                 }
             }
             Self::Same { parts } => {
-                let replies: Vec<_> = replies.take(*parts).collect();
+                let replies: SmallVec<[_; 16]> = replies.take(*parts).collect();
                 match error_among(&replies, true) {
                     Some(error) => out.push(error.one()),
                     None => replies.first().into_iter().for_each(|reply| out.push(*reply)),

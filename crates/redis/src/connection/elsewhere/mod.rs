@@ -339,7 +339,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
             for at in 1..args.len() {
                 by_partition.entry(partition_of(args[at])).or_default().push(at);
             }
-            let part = |places: &[usize]| frame.part(std::iter::once(0).chain(places.iter().copied()));
+            let part = |places: &[usize]| frame.part(places.iter().copied(), 1);
             let parts = by_partition.iter().map(|(partition, places)| (*partition, part(places))).collect();
             Some((parts, Merge::Gather(by_partition.into_values().collect())))
         }
