@@ -1,10 +1,14 @@
 //! Calls to a node's admin API.
 
 use crate::NodeArgs;
+use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
+use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use std::path::Path;
-use ureq::tls::{PemItem, RootCerts, TlsConfig};
+use ureq::tls::PemItem;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
 /// The admin port before any offset.
 const PORT: u16 = 8080;
@@ -17,20 +21,20 @@ fn url(node: &NodeArgs, path: &str) -> String {
     format!("{base}{path}")
 }
 
-/// The certificates of a PEM file, which alone are trusted then.
-fn authority(path: &Path) -> Result<RootCerts, ExitError> {
+/// TLS that trusts the certificates of a PEM file, and no others.
+fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
     let usage = |reason: String| ExitError::Usage(format!("--cacert {}: {reason}", path.display()));
     let pem = std::fs::read(path).map_err(|error| usage(error.to_string()))?;
     let mut certificates = Vec::new();
     for item in ureq::tls::parse_pem(&pem) {
         if let PemItem::Certificate(certificate) = item.map_err(|error| usage(error.to_string()))? {
-            certificates.push(certificate);
+            certificates.push(CertificateDer::from(certificate.der().to_vec()));
         }
     }
     if certificates.is_empty() {
         return Err(usage("there is no certificate in the file".into()));
     }
-    Ok(RootCerts::new_with_certs(&certificates))
+    TlsConnector::trusting(certificates).map_err(|error| usage(error.to_string()))
 }
 
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
@@ -52,11 +56,15 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         None => String::new(),
     };
     let request = request.body(body).map_err(|error| ExitError::Usage(format!("{url}: {error}")))?;
-    let mut config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
-    if let Some(path) = &node.cacert {
-        config = config.tls_config(TlsConfig::builder().root_certs(authority(path)?).build());
-    }
-    let agent: ureq::Agent = config.build().into();
+    let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build();
+    let agent = match &node.cacert {
+        Some(path) => {
+            let connector =
+                ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(trusting(path)?);
+            ureq::Agent::with_parts(config, connector, DefaultResolver::default())
+        }
+        None => config.into(),
+    };
     let mut response = agent.run(request).map_err(|error| {
         ExitError::Other(format!(
             "no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"

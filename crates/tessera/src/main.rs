@@ -1,6 +1,7 @@
 //! Tessera: one binary for the node, its administration and its benchmark. Only wiring lives here.
 
 mod admin_client;
+mod admin_tls;
 mod compaction_command;
 mod comparison_command;
 mod config;
@@ -143,7 +144,7 @@ struct NodeArgs {
     /// Token of the admin API
     #[arg(long, global = true, env = "TESSERA_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Certificates of the authority that has signed the node's, as a PEM file: of a private authority, or the node's own certificate
+    /// Certificates to trust instead of well-known authorities, as a PEM file: of the authority that has signed the node's, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// Print JSON

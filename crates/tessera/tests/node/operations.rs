@@ -321,6 +321,65 @@ fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
     assert!(error.contains("there is no certificate in the file"), "{error}");
 }
 
+/// Its own certificate is enough, also if it is that of an authority, as most that somebody has signed for himself are. Its name
+/// counts as ever, and so does every byte.
+#[test]
+fn the_cli_takes_a_nodes_own_certificate() {
+    let data = TempDir::new().unwrap();
+    let path = |name: &str| data.path().join(name).display().to_string();
+    let make = |name: &str, subject: &str, more: &[&str]| {
+        let made = std::process::Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-subj",
+                "/CN=node",
+            ])
+            .args(["-addext", &format!("subjectAltName={subject}"), "-keyout", &path(&format!("{name}.key"))])
+            .args(["-out", &path(&format!("{name}.pem"))])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    let serve = |name: &str| {
+        let (redis_port, admin_port) = (free_port(), free_port());
+        let settings = [("certificate", "pem"), ("key", "key")];
+        let settings = settings.map(|(setting, ending)| format!("tls.{setting}={}", path(&format!("{name}.{ending}"))));
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let node = Node::spawn(&data.path().join(format!("data-{name}")), redis_port, admin_port, &settings);
+        (node, admin_port)
+    };
+    let status = |admin_port: u16, certificate: &str| {
+        let admin = format!("https://127.0.0.1:{admin_port}");
+        let certificate = path(&format!("{certificate}.pem"));
+        let output = tessera().args(["status", "--admin", &admin, "--cacert", &certificate]).output().unwrap();
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let limit = std::time::Duration::from_secs(30);
+    for (name, more) in
+        [("own", &["-days", "2"][..]), ("leaf", &["-days", "2", "-addext", "basicConstraints=CA:FALSE"])]
+    {
+        make(name, "IP:127.0.0.1", more);
+        let (_node, admin_port) = serve(name);
+        crate::server::wait_for("the node is reached", limit, || status(admin_port, name).ok());
+        if name == "own" {
+            make("other", "IP:127.0.0.1", &["-days", "2"]);
+            assert!(status(admin_port, "other").is_err(), "it is another one of the same name");
+        }
+    }
+    make("misnamed", "DNS:elsewhere.example", &["-days", "2"]);
+    let (_node, admin_port) = serve("misnamed");
+    let refused = || status(admin_port, "misnamed").err().filter(|error| !error.contains("refused"));
+    let error = crate::server::wait_for("the node answers", limit, refused);
+    assert!(error.contains("not valid for name"), "{error}");
+}
+
 #[test]
 fn every_listener_speaks_tls_when_told_to() {
     let data = TempDir::new().unwrap();

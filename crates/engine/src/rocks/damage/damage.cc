@@ -12,6 +12,7 @@
 #include "db/version_edit.h"
 #include "db/version_set.h"
 #include "monitoring/instrumented_mutex.h"
+#include "rocksdb/file_system.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/utilities/object_registry.h"
 
@@ -35,7 +36,9 @@ using ROCKSDB_NAMESPACE::DB;
 using ROCKSDB_NAMESPACE::DBImpl;
 using ROCKSDB_NAMESPACE::EventListener;
 using ROCKSDB_NAMESPACE::FileMetaData;
+using ROCKSDB_NAMESPACE::FSDirectory;
 using ROCKSDB_NAMESPACE::InstrumentedMutexLock;
+using ROCKSDB_NAMESPACE::IOOptions;
 using ROCKSDB_NAMESPACE::ObjectLibrary;
 using ROCKSDB_NAMESPACE::ReadOptions;
 using ROCKSDB_NAMESPACE::Status;
@@ -87,6 +90,8 @@ extern "C" int tessera_drop_file(rocksdb_column_family_handle_t* handle, uint64_
   auto* family = static_cast<ColumnFamilyHandleImpl*>(handle->rep);
   DBImpl* db = family->db();
   ColumnFamilyData* data = family->cfd();
+  std::unique_ptr<FSDirectory> directory;
+  if (!db->GetFileSystem()->NewDirectory(db->GetName(), IOOptions(), &directory, nullptr).ok()) return 3;
   InstrumentedMutexLock lock(db->mutex());
   Version* version = data->current();
   FileMetaData* file = nullptr;
@@ -107,7 +112,7 @@ extern "C" int tessera_drop_file(rocksdb_column_family_handle_t* handle, uint64_
   file->being_compacted = true;
   version->Ref();
   const Status status =
-      db->GetVersionSet()->LogAndApply(data, ReadOptions(), WriteOptions(), &edit, db->mutex(), nullptr);
+      db->GetVersionSet()->LogAndApply(data, ReadOptions(), WriteOptions(), &edit, db->mutex(), directory.get());
   file->being_compacted = false;
   version->Unref();
   return status.ok() ? 0 : 3;

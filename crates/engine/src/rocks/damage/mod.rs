@@ -125,7 +125,12 @@ impl RocksEngine {
     }
 
     pub(super) fn look_after_damaged_files(&self) -> Result<Vec<Damaged>, EngineError> {
-        for (file, place, reason) in self.store.reports.of(&self.name, &self.store.db)? {
+        let reported = self.store.reports.of(&self.name, &self.store.db)?;
+        if !reported.is_empty() {
+            // First of all: where writers wait for a compaction that fails, nothing else could be done.
+            self.set_compacting(Compacting::Stopped)?;
+        }
+        for (file, place, reason) in reported {
             self.begin_to_replace(file, &place, reason)?;
         }
         self.drop_replaced_files()?;
@@ -209,7 +214,8 @@ impl RocksEngine {
             self.store.reports.forget(file);
             self.damage.lock().files.remove(&file);
             // Only this makes RocksDB look at its files anew.
-            self.set_compacting(Compacting::CatchingUp)?;
+            let scenario = self.damage.lock().scenario;
+            self.set_options(scenario, Compacting::Stopped)?;
         }
         Ok(())
     }
@@ -230,23 +236,31 @@ impl RocksEngine {
             Compacting::CatchingUp if is_full() => Compacting::CatchingUp,
             _ => Compacting::Normally,
         };
-        if after == before { Ok(()) } else { self.set_compacting(after) }
+        self.set_compacting(after)
     }
 
     fn set_compacting(&self, compacting: Compacting) -> Result<(), EngineError> {
-        let scenario = self.damage.lock().scenario;
+        let (scenario, before) = {
+            let damage = self.damage.lock();
+            (damage.scenario, damage.compacting)
+        };
+        if compacting == before {
+            return Ok(());
+        }
+        // Those who wait in RocksDB hold it, and may wait for nothing but this.
+        let _writers_wait = self.store.manifest.try_write();
         self.set_options(scenario, compacting)
     }
 
     pub(super) fn set_scenario(&self, scenario: UsageScenario) -> Result<(), EngineError> {
         let compacting = self.damage.lock().compacting;
+        let _writers_wait = self.store.manifest.write();
         self.set_options(scenario, compacting)
     }
 
     fn set_options(&self, scenario: UsageScenario, compacting: Compacting) -> Result<(), EngineError> {
         let options = self.store.config.compaction_options(scenario, compacting);
         let options: Vec<_> = options.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let _writers_wait = self.store.manifest.write();
         self.store.db.set_options_cf(&self.column_family, &options)?;
         let mut damage = self.damage.lock();
         (damage.scenario, damage.compacting) = (scenario, compacting);

@@ -19,12 +19,12 @@ struct Fixture {
 
 impl Fixture {
     fn open(directory: &Path) -> Self {
-        let config = RocksConfig {
-            target_file_bytes: 64 << 10,
-            level0_compaction_trigger: 2,
-            record_cache_bytes: 0,
-            ..RocksConfig::default()
-        };
+        Self::open_with(directory, RocksConfig::default())
+    }
+
+    fn open_with(directory: &Path, config: RocksConfig) -> Self {
+        let config =
+            RocksConfig { target_file_bytes: 64 << 10, level0_compaction_trigger: 2, record_cache_bytes: 0, ..config };
         let store = RocksStore::open(directory, config).unwrap();
         Self { engine: store.open_table("table", PARTITIONS).unwrap(), store }
     }
@@ -229,4 +229,46 @@ fn a_table_whose_small_keys_are_damaged_is_opened_as_one_that_has_applied_nothin
     assert_eq!(fixture.engine.applied_term(5).unwrap(), None);
     assert_eq!(fixture.damaged().len(), PARTITIONS as usize);
     assert_eq!(fixture.engine.durable_index(5).unwrap(), 0, "that is on the disk from here on");
+}
+
+/// A compaction that fails does not make room in level 0, for which writers wait.
+#[test]
+fn writers_do_not_wait_for_compactions_that_fail() {
+    let directory = TempDir::new().unwrap();
+    let config = RocksConfig { level0_slowdown_trigger: 3, level0_stop_trigger: 4, ..RocksConfig::default() };
+    let fixture = Fixture::open_with(directory.path(), config);
+    (0..PARTITIONS).for_each(|partition| fixture.write(partition, 7));
+    fixture.flush();
+    fixture.engine.compact(&|_| ()).unwrap();
+    let files = fixture.files(|level| level > 0);
+    flip(directory.path(), files[files.len() / 2], |len| len / 2);
+    let (sender, done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for index in 8..20 {
+                (0..PARTITIONS).for_each(|partition| fixture.write(partition, index));
+                fixture.flush();
+            }
+            sender.send(()).unwrap();
+        });
+        let began = Instant::now();
+        while done.recv_timeout(Duration::from_millis(50)).is_err() {
+            assert!(began.elapsed() < LIMIT, "writers wait");
+            fixture.damaged();
+        }
+    });
+    assert!(fixture.files(|level| level == 0).len() > 4);
+    assert!(!fixture.damaged().is_empty());
+}
+
+/// Then RocksDB cannot tell what there is.
+#[test]
+fn a_file_whose_end_is_damaged_keeps_the_instance_from_opening_and_is_named() {
+    let directory = TempDir::new().unwrap();
+    let fixture = Fixture::new(directory.path());
+    let [file] = fixture.files(|_| true)[..] else { panic!("one file") };
+    drop(fixture);
+    flip(directory.path(), file, |len| len - 4);
+    let Err(error) = RocksStore::open(directory.path(), RocksConfig::default()) else { panic!("it opens") };
+    assert!(error.is_damage() && error.to_string().contains(&format!("{file:06}.sst")), "{error}");
 }

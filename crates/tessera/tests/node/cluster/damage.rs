@@ -118,7 +118,7 @@ impl Drop for StopAtEnd<'_> {
 fn the_only_replica_keeps_what_it_has_and_serves_what_is_not_damaged() {
     let cluster = Cluster::start(1);
     cluster.cli(0, "table create d --engine rocksdb --partitions 4 --replicas 1").unwrap();
-    cluster.wait_until_whole();
+    cluster.wait_for("the table serves", WHOLE, || cluster.client(0).run("TABLE d") == RespValue::Simple("OK".into()));
     cluster.fill("d");
     cluster.cli(0, "table compact d").unwrap();
     let file = cluster.damage(0);
