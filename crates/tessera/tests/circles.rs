@@ -17,7 +17,7 @@ const CIRCLES: &[(&str, &[usize])] = &[
     ("document", &[5, 3, 2]),
     ("engine", &[4, 3]),
     ("pegasus", &[9]),
-    ("redis", &[23]),
+    ("redis", &[9]),
     ("reql", &[16, 2]),
     ("reql-wire", &[9, 2]),
     ("store", &[4]),

@@ -1,7 +1,6 @@
 //! What a command has at hand while it runs, and what commands share.
 
 use super::CommandError;
-use crate::connection::ONE_REPLY_BYTES;
 use crate::number::parse_integer;
 use crate::resp::Reply;
 use bytes::Bytes;
@@ -9,6 +8,9 @@ use std::ops::Bound;
 use tessera_engine::Order;
 use tessera_store::{Record, Transaction};
 use tessera_types::Expiry;
+
+/// The longest reply to one command.
+pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
 
 /// One run of a command.
 pub struct Call<'a, 't> {

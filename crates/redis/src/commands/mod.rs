@@ -16,6 +16,7 @@ mod options;
 mod strings;
 pub mod table;
 
+pub(crate) use call::ONE_REPLY_BYTES;
 pub use call::{Call, Value};
 pub(crate) use cursor::parse_cursor;
 pub use error::{CommandError, OUTCOME_UNKNOWN};

@@ -7,7 +7,7 @@ use super::large_hashes::Asked;
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
 use super::session::{self, Session};
-use super::{Connection, ONE_REPLY_BYTES};
+use super::{Connection, ONE_REPLY_BYTES, REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut, Run, SessionCommand};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
@@ -311,7 +311,7 @@ impl Connection {
         while done < keys.len() {
             let slice = &keys[done..keys.len().min(done + self.turn.slice())];
             let before = self.output.len();
-            let how = PointReads { no_string: NoString::Null, reads, now, protocol };
+            let how = PointReads { enough: REPLY_BYTES, no_string: NoString::Null, reads, now, protocol };
             let answered = self.read_keys(table, slice, how).await?.keys;
             done += answered;
             if self.output.len() - began > ONE_REPLY_BYTES {

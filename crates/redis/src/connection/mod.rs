@@ -33,6 +33,7 @@ mod transactions;
 mod turn;
 
 use crate::clients::Client;
+use crate::commands::ONE_REPLY_BYTES;
 use crate::commands::{self, Command, CommandError, Run, SessionCommand};
 use crate::redacted::redacted;
 use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
@@ -55,8 +56,6 @@ use turn::Turn;
 
 /// Replies are written out when they have grown to this.
 const REPLY_BYTES: usize = 1 << 20;
-/// The longest reply to one command.
-pub(crate) const ONE_REPLY_BYTES: usize = 512 << 20;
 /// To another node, commands that come when the replies have grown to this are answered as not done, and it asks again: what
 /// it gets at a time is held in memory on both sides.
 const ANSWER_BYTES: usize = 4 << 20;
