@@ -3,9 +3,9 @@
 use crate::addresses::Addresses;
 use crate::comparison::Comparisons;
 use crate::config::NodeConfig;
-use crate::damage::KnownDamage;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
+use crate::known_damage::KnownDamage;
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::threads::Threads;

@@ -17,6 +17,7 @@ mod driver;
 mod generation;
 mod host;
 mod identity;
+mod known_damage;
 mod leading;
 mod look;
 mod lost;

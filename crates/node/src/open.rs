@@ -3,10 +3,10 @@
 use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::NodeConfig;
-use crate::damage::KnownDamage;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::host::Host;
+use crate::known_damage::KnownDamage;
 use crate::machine::PartitionsMachine;
 use crate::maintenance::Maintenance;
 use crate::node::Node;

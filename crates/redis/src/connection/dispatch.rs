@@ -1,6 +1,5 @@
 //! From commands on keys to the partitions that hold them.
 
-use super::Connection;
 use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
@@ -9,6 +8,7 @@ use super::partitions::parts;
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
 use super::session::Session;
+use super::{Connection, REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut};
 use crate::resp::LONGEST_REPLY_BYTES;
 use std::sync::Arc;
@@ -261,7 +261,7 @@ impl Connection {
         while done < keys.len() {
             let slice = &keys[done..keys.len().min(done + self.turn.slice())];
             let before = self.output.len();
-            let how = PointReads { no_string: NoString::Null, reads, now, protocol };
+            let how = PointReads { enough: REPLY_BYTES, no_string: NoString::Null, reads, now, protocol };
             let answered = self.read_keys(table, slice, how).await?.keys;
             done += answered;
             if self.output.len() - began > LONGEST_REPLY_BYTES {

@@ -1,14 +1,15 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
-use super::point_reads::{Answered, Keys, NoString, PointReads};
+use super::point_reads::{Answered, Found, Keys, NoString, PointReads, Versions, Waiting, is_one_instant, versions};
 use super::{Connection, REPLY_BYTES};
 use crate::commands::CommandError;
-use crate::resp::Frame;
+use crate::resp::{Frame, Reply};
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
-use tessera_store::Leader;
-use tessera_types::{RecordKey, RequestError, UnixMillis};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tessera_store::{Leader, Table};
+use tessera_types::{EngineKind, RecordKey, RequestError, UnixMillis};
 
 impl Connection {
     /// The key, if the frame is a GET that may run in a batch.
@@ -80,7 +81,7 @@ impl Connection {
         let keys: Keys<'_> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let no_string = if has_hashes { NoString::Error } else { NoString::Nothing };
-        let how = PointReads { no_string, reads, now, protocol: self.session.protocol };
+        let how = PointReads { enough: REPLY_BYTES, no_string, reads, now, protocol: self.session.protocol };
         match self.read_keys(&table, &keys, how).await {
             Ok(Answered { keys, hits }) => {
                 self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
@@ -98,5 +99,101 @@ impl Connection {
             }
         }
         batch.len()
+    }
+
+    /// Appends the replies to reads of some keys, until there is much to be written out. After an error, what was appended does not
+    /// count.
+    ///
+    /// # Errors
+    /// As [`Table::read`].
+    pub(super) async fn read_keys(
+        &mut self,
+        table: &Arc<Table>,
+        keys: &[RecordKey<'_>],
+        how: PointReads,
+    ) -> Result<Answered, RequestError> {
+        // Whoever reads several keys of a memory table never waits, and whoever reads an MGET's looks at the versions itself.
+        let may_mix = how.no_string != NoString::Null && table.schema().engine == EngineKind::Rocksdb;
+        let versions = if may_mix { versions(table, keys) } else { Versions::new() };
+        let found = how.read_from_caches(table, keys, &mut self.output)?;
+        if found.later.is_empty() {
+            return Ok(found.answered);
+        }
+        let (began, first) = (self.output.len(), found.answered);
+        let answered = self.read_rest_from_disk(table, keys, how, found).await?;
+        if is_one_instant(table, how.reads, &versions) {
+            return Ok(answered);
+        }
+        self.output.truncate(began);
+        self.read_rest_in_order(table, &keys[first.keys..answered.keys], how, first).await
+    }
+
+    /// Reads the keys that are left one after the other, where one may wait for the disk.
+    async fn read_rest_in_order(
+        &mut self,
+        table: &Arc<Table>,
+        rest: &[RecordKey<'_>],
+        how: PointReads,
+        first: Answered,
+    ) -> Result<Answered, RequestError> {
+        let (table, rest): (_, Vec<_>) = (table.clone(), rest.iter().map(Waiting::of).collect());
+        let read = move || {
+            let (mut replies, mut answered) = (Vec::new(), first);
+            for key in &rest {
+                answered.hits +=
+                    u64::from(how.read(&table, &key.key(), &mut Reply::new(&mut replies, how.protocol))?);
+                answered.keys += 1;
+                if replies.len() >= how.enough {
+                    break;
+                }
+            }
+            Ok((replies, answered))
+        };
+        let (replies, answered) = self.server.store.disk_readers().read_from_disk(read).await.flatten()?;
+        self.output.buffer().extend_from_slice(&replies);
+        Ok(answered)
+    }
+
+    async fn read_rest_from_disk(
+        &mut self,
+        table: &Arc<Table>,
+        keys: &[RecordKey<'_>],
+        how: PointReads,
+        found: Found,
+    ) -> Result<Answered, RequestError> {
+        let Found { mut answered, held, later } = found;
+        let waiting = keys[answered.keys..].iter().zip(&later).filter(|(_, later)| later.is_none());
+        let waiting = waiting.map(|(key, _)| Waiting::of(key));
+        let waiting: Vec<_> = waiting.collect();
+        let (table, bytes) = (table.clone(), AtomicUsize::new(held.len()));
+        let read = move |at: usize| {
+            // What would be too much at a time is read again once this is written out.
+            if at > 0 && bytes.load(Ordering::Relaxed) >= how.enough {
+                return None;
+            }
+            let mut reply = Vec::new();
+            let is_hit = how.read(&table, &waiting[at].key(), &mut Reply::new(&mut reply, how.protocol));
+            bytes.fetch_add(reply.len(), Ordering::Relaxed);
+            Some(is_hit.map(|is_hit| (reply, is_hit)))
+        };
+        let parts = later.iter().filter(|later| later.is_none()).count();
+        let mut from_disk = self.server.store.disk_readers().read_parts(parts, read).await?.into_iter();
+        for later in later {
+            let is_hit = match later {
+                Some((place, is_hit)) => {
+                    self.output.buffer().extend_from_slice(&held[place]);
+                    is_hit
+                }
+                None => {
+                    let Some(read) = from_disk.next().flatten() else { break };
+                    let (reply, is_hit) = read?;
+                    self.output.buffer().extend_from_slice(&reply);
+                    is_hit
+                }
+            };
+            answered.keys += 1;
+            answered.hits += u64::from(is_hit);
+        }
+        Ok(answered)
     }
 }

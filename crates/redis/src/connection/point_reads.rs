@@ -8,16 +8,13 @@
 //! which nobody can tell if the partition did not change meanwhile. If it did, they are read again, one after the other.
 
 use super::replies::Replies;
-use super::{Connection, REPLY_BYTES};
 use crate::commands::{Call, CommandError, Value};
 use crate::resp::{Protocol, Reply};
 use smallvec::SmallVec;
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_engine::from_caches;
 use tessera_store::{Table, Transaction};
-use tessera_types::{EngineKind, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
 
 pub(super) type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
 
@@ -58,6 +55,8 @@ pub(super) fn is_one_instant(table: &Table, reads: ReadMode, versions: &Versions
 /// How keys are read.
 #[derive(Clone, Copy)]
 pub(super) struct PointReads {
+    /// Bytes of replies after which the rest is left for another time.
+    pub(super) enough: usize,
     pub(super) no_string: NoString,
     pub(super) reads: ReadMode,
     pub(super) now: UnixMillis,
@@ -75,12 +74,12 @@ pub(super) struct Answered {
 
 /// What the caches have.
 #[derive(Default)]
-struct Found {
-    answered: Answered,
+pub(super) struct Found {
+    pub(super) answered: Answered,
     /// Replies to keys that come after one that waits.
-    held: Vec<u8>,
+    pub(super) held: Vec<u8>,
     /// For each key after those answered: its reply, among those held, and whether it is there; `None` if it waits for the disk.
-    later: Vec<Option<(Range<usize>, bool)>>,
+    pub(super) later: Vec<Option<(Range<usize>, bool)>>,
 }
 
 impl PointReads {
@@ -95,7 +94,7 @@ impl PointReads {
     }
 
     /// Reads one key and appends the reply. Returns whether it is there. After an error, what was appended does not count.
-    fn read(self, table: &Table, key: &RecordKey<'_>, reply: &mut Reply<'_>) -> Result<bool, RequestError> {
+    pub(super) fn read(self, table: &Table, key: &RecordKey<'_>, reply: &mut Reply<'_>) -> Result<bool, RequestError> {
         if self.no_string == NoString::Error {
             return self.read_string_or_hash(table, key, reply);
         }
@@ -140,7 +139,7 @@ impl PointReads {
     }
 
     /// Appends what the caches have to the output, and keeps what comes after a key that they do not have.
-    fn read_from_caches(
+    pub(super) fn read_from_caches(
         self,
         table: &Table,
         keys: &[RecordKey<'_>],
@@ -150,7 +149,7 @@ impl PointReads {
         // A hash under a key is found only by looking for fields.
         if keys.len() == 1 || self.no_string == NoString::Error {
             for key in keys {
-                if output.len() + found.held.len() - began >= REPLY_BYTES {
+                if output.len() + found.held.len() - began >= self.enough {
                     break;
                 }
                 let (buffer, before) = found.place(output);
@@ -168,7 +167,7 @@ impl PointReads {
         let mut is_full = false;
         let read = from_caches(|| {
             table.read_many(keys, self.reads, self.now, &mut |at, stored| {
-                is_full |= output.len() + found.held.len() - began >= REPLY_BYTES;
+                is_full |= output.len() + found.held.len() - began >= self.enough;
                 if is_full {
                     return; // read again once these are written out
                 }
@@ -213,116 +212,18 @@ impl Found {
 }
 
 /// A key that waits for the disk.
-struct Waiting {
+pub(super) struct Waiting {
     hash: u64,
     key: Vec<u8>,
 }
 
 impl Waiting {
-    fn of(key: &RecordKey<'_>) -> Self {
+    pub(super) fn of(key: &RecordKey<'_>) -> Self {
         Self { hash: key.hash(), key: key.hash_key.to_vec() }
     }
 
-    fn key(&self) -> RecordKey<'_> {
+    pub(super) fn key(&self) -> RecordKey<'_> {
         RecordKey::with_hash(self.hash, &self.key, b"")
-    }
-}
-
-impl Connection {
-    /// Appends the replies to reads of some keys, until there is much to be written out. After an error, what was appended does not
-    /// count.
-    ///
-    /// # Errors
-    /// As [`Table::read`].
-    pub(super) async fn read_keys(
-        &mut self,
-        table: &Arc<Table>,
-        keys: &[RecordKey<'_>],
-        how: PointReads,
-    ) -> Result<Answered, RequestError> {
-        // Whoever reads several keys of a memory table never waits, and whoever reads an MGET's looks at the versions itself.
-        let may_mix = how.no_string != NoString::Null && table.schema().engine == EngineKind::Rocksdb;
-        let versions = if may_mix { versions(table, keys) } else { Versions::new() };
-        let found = how.read_from_caches(table, keys, &mut self.output)?;
-        if found.later.is_empty() {
-            return Ok(found.answered);
-        }
-        let (began, first) = (self.output.len(), found.answered);
-        let answered = self.read_rest_from_disk(table, keys, how, found).await?;
-        if is_one_instant(table, how.reads, &versions) {
-            return Ok(answered);
-        }
-        self.output.truncate(began);
-        self.read_rest_in_order(table, &keys[first.keys..answered.keys], how, first).await
-    }
-
-    /// Reads the keys that are left one after the other, where one may wait for the disk.
-    async fn read_rest_in_order(
-        &mut self,
-        table: &Arc<Table>,
-        rest: &[RecordKey<'_>],
-        how: PointReads,
-        first: Answered,
-    ) -> Result<Answered, RequestError> {
-        let (table, rest): (_, Vec<_>) = (table.clone(), rest.iter().map(Waiting::of).collect());
-        let read = move || {
-            let (mut replies, mut answered) = (Vec::new(), first);
-            for key in &rest {
-                answered.hits +=
-                    u64::from(how.read(&table, &key.key(), &mut Reply::new(&mut replies, how.protocol))?);
-                answered.keys += 1;
-                if replies.len() >= REPLY_BYTES {
-                    break;
-                }
-            }
-            Ok((replies, answered))
-        };
-        let (replies, answered) = self.server.store.disk_readers().read_from_disk(read).await.flatten()?;
-        self.output.buffer().extend_from_slice(&replies);
-        Ok(answered)
-    }
-
-    async fn read_rest_from_disk(
-        &mut self,
-        table: &Arc<Table>,
-        keys: &[RecordKey<'_>],
-        how: PointReads,
-        found: Found,
-    ) -> Result<Answered, RequestError> {
-        let Found { mut answered, held, later } = found;
-        let waiting = keys[answered.keys..].iter().zip(&later).filter(|(_, later)| later.is_none());
-        let waiting = waiting.map(|(key, _)| Waiting::of(key));
-        let waiting: Vec<_> = waiting.collect();
-        let (table, bytes) = (table.clone(), AtomicUsize::new(held.len()));
-        let read = move |at: usize| {
-            // What would be too much at a time is read again once this is written out.
-            if at > 0 && bytes.load(Ordering::Relaxed) >= REPLY_BYTES {
-                return None;
-            }
-            let mut reply = Vec::new();
-            let is_hit = how.read(&table, &waiting[at].key(), &mut Reply::new(&mut reply, how.protocol));
-            bytes.fetch_add(reply.len(), Ordering::Relaxed);
-            Some(is_hit.map(|is_hit| (reply, is_hit)))
-        };
-        let parts = later.iter().filter(|later| later.is_none()).count();
-        let mut from_disk = self.server.store.disk_readers().read_parts(parts, read).await?.into_iter();
-        for later in later {
-            let is_hit = match later {
-                Some((place, is_hit)) => {
-                    self.output.buffer().extend_from_slice(&held[place]);
-                    is_hit
-                }
-                None => {
-                    let Some(read) = from_disk.next().flatten() else { break };
-                    let (reply, is_hit) = read?;
-                    self.output.buffer().extend_from_slice(&reply);
-                    is_hit
-                }
-            };
-            answered.keys += 1;
-            answered.hits += u64::from(is_hit);
-        }
-        Ok(answered)
     }
 }
 
