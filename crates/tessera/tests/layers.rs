@@ -56,7 +56,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("axum", "admin"),
     ("thrift", "pegasus"),
     ("argon2", "access"),
-    ("rustls", "face"),
+    ("rustls", "face tessera"),
     ("tokio-rustls", "face"),
     ("clap", "bench tessera"),
 ];
