@@ -118,14 +118,15 @@ fn outdated_reads_go_on_without_a_majority_and_tables_say_what_they_lack() {
     let read = json!([15, ["t"], {"read_mode": "outdated"}]);
     assert_eq!(client.ask(&json!([16, [&read, 2]])), json!({"id": 2, "n": 2}));
     assert_eq!(client.ask(&count(&read)), 2);
-    let lost = wait_for("the loss", PATIENCE, || {
+    // It is noticed of one node after the other.
+    let lost = wait_for("the loss of both", PATIENCE, || {
         let status = client.ask(&status("t"));
-        (status["status"]["ready_for_writes"] == false).then_some(status)
+        let replicas = status["shards"][0]["replicas"].as_array().unwrap();
+        assert_eq!(replicas.len(), 3, "{status}");
+        let gone = replicas.iter().filter(|replica| replica["state"] == "disconnected").count();
+        (gone == 2 && status["status"]["ready_for_writes"] == false).then_some(status)
     });
     assert_eq!(lost["status"]["ready_for_outdated_reads"], true, "{lost}");
-    let replicas = lost["shards"][0]["replicas"].as_array().unwrap();
-    let gone = replicas.iter().filter(|replica| replica["state"] == "disconnected").count();
-    assert_eq!((replicas.len(), gone), (3, 2), "{lost}");
     assert_eq!(client.ask(&system("current_issues"))[0]["critical"], true);
     let waited = error(&client.ask(&json!([177, [table("t")], {"timeout": 1}])));
     assert_eq!(waited, "Timed out while waiting for tables.");
