@@ -586,6 +586,10 @@ impl Source for Tables {
         indexes.iter().map(info).collect()
     }
 
+    fn learn(&self) {
+        self.wait(self.0.store.learn_of_changes());
+    }
+
     fn pause(&self) {
         std::thread::sleep(PAUSE);
     }

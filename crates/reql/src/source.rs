@@ -361,6 +361,10 @@ pub trait Source: Send + Sync {
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
     /// Waits a little before something is looked at again that takes time, such as the building of an index.
     fn pause(&self);
+
+    /// Learns what was changed of tables and indexes before, also by other clients of other nodes. Whoever waits for something that
+    /// another one has just made would otherwise not know that there is anything to wait for.
+    fn learn(&self) {}
     /// # Errors
     /// If there is one of this name.
     fn create_index(&self, env: &Env, table: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()>;

@@ -53,6 +53,14 @@ impl Store {
         }
     }
 
+    /// Waits until what was in the catalog when this was called is known here, or for [`NEWS`] if the catalog's leader is not heard.
+    pub async fn learn_of_changes(&self) {
+        let began = Instant::now();
+        while !self.is_alone() && began.elapsed() < NEWS && !self.knows_the_catalog_of(began) {
+            tokio::time::sleep(CATALOG_PAUSE).await;
+        }
+    }
+
     /// Whether what was in the catalog at a time is known here, as far as messages between nodes take no longer than [`UNDER_WAY`].
     fn knows_the_catalog_of(&self, time: Instant) -> bool {
         let leads = self.catalog_leader() == Some(self.node());

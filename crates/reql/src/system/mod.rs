@@ -192,6 +192,10 @@ impl Source for WithSystemTables {
         self.0.indexes(table)
     }
 
+    fn learn(&self) {
+        self.0.learn();
+    }
+
     fn pause(&self) {
         self.0.pause();
     }

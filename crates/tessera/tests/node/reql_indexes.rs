@@ -287,3 +287,20 @@ fn an_index_is_whole_whoever_leads() {
     let mut other = Client::to(ports[1]);
     check_indexes(&mut other, &["n", "pair", "tags", "double"]);
 }
+
+/// One node makes an index, another one is asked to wait for it without its name, and a third one reads by it.
+#[test]
+fn a_node_waits_for_indexes_that_another_node_has_just_made() {
+    let cluster = Cluster::start_with_reql(3);
+    let [mut makes, mut waits, mut reads] = [0, 1, 2].map(|at| Client::to(cluster.reql_ports()[at]));
+    assert_eq!(makes.ask(&json!([60, ["t"], {"shards": 4, "replicas": 3}]))["tables_created"], 1);
+    let documents: Vec<Value> = (0..300).map(|id| json!({"id": id, "n": id % 10})).collect();
+    assert_eq!(makes.ask(&insert("t", &documents))["inserted"], 300);
+    for number in 0..12 {
+        let name = format!("n{number}");
+        assert_eq!(makes.ask(&json!([75, [table("t"), name, function(&row("n"))]]))["created"], 1);
+        let ready = waits.ask(&json!([140, [table("t")]]));
+        assert_eq!(ready.as_array().map(Vec::len), Some(number + 1), "{ready}");
+        assert_eq!(reads.ask(&json!([43, [[78, [table("t"), 3], {"index": name}]]])), 30, "by {name}");
+    }
+}
