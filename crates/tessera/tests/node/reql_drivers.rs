@@ -24,9 +24,15 @@ fn driver(path: &str) -> Command {
     Command::new(path)
 }
 
-fn python(script: &str, cluster: &Cluster) -> Command {
+/// Python with one of the scripts. It keeps no compiled copy of what the script imports beside the sources.
+fn script(name: &str) -> Command {
     let mut command = driver("python/bin/python");
-    command.arg(root().join("crates/tessera/tests/reql_drivers").join(script));
+    command.arg("-B").arg(root().join("crates/tessera/tests/reql_drivers").join(name));
+    command
+}
+
+fn python(name: &str, cluster: &Cluster) -> Command {
+    let mut command = script(name);
     command.args(cluster.reql_ports().iter().map(u16::to_string)).arg(PASSWORD);
     command
 }
@@ -85,12 +91,9 @@ fn the_python_driver_speaks_tls() {
         status.arg(&certificate).output().unwrap().status.success().then_some(())
     };
     wait_for("the node serves", Duration::from_secs(30), ready);
-    let mut command = driver("python/bin/python");
-    command.arg(root().join("crates/tessera/tests/reql_drivers/over_tls.py")).arg(port.to_string());
-    run({
-        command.args([&certificate, &other]).arg(PASSWORD);
-        command
-    });
+    let mut command = script("over_tls.py");
+    command.arg(port.to_string()).args([&certificate, &other]).arg(PASSWORD);
+    run(command);
 }
 
 /// A driver that writes until it is told to stop.

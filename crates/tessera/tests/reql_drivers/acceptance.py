@@ -3,24 +3,10 @@
 import datetime
 import sys
 
+from checks import equal, fails
 from rethinkdb import errors, r
 
 ports, password = [int(port) for port in sys.argv[1:-1]], sys.argv[-1]
-
-
-def equal(what, found, wanted):
-    if found != wanted:
-        raise AssertionError(f"{what}: found {found!r}, wanted {wanted!r}")
-
-
-def fails(what, kind, call, words=""):
-    try:
-        found = call()
-    except kind as error:
-        if words not in str(error):
-            raise AssertionError(f"{what}: {error}") from error
-        return
-    raise AssertionError(f"{what}: {kind.__name__} was to be raised, found {found!r}")
 
 
 def connect(at=0, **options):

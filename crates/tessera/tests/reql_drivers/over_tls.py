@@ -5,24 +5,10 @@ import socket
 import struct
 import sys
 
+from checks import equal, fails
 from rethinkdb import errors, r
 
 port, certificate, other, password = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-
-
-def equal(what, found, wanted):
-    if found != wanted:
-        raise AssertionError(f"{what}: found {found!r}, wanted {wanted!r}")
-
-
-def fails(what, kind, call, words=""):
-    try:
-        found = call()
-    except kind as error:
-        if words not in str(error):
-            raise AssertionError(f"{what}: {error}") from error
-        return
-    raise AssertionError(f"{what}: {kind.__name__} was to be raised, found {found!r}")
 
 
 def connect(trusted=certificate, **options):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+from checks import equal
 from rethinkdb import r
 
 ports, password = [int(port) for port in sys.argv[1:-1]], sys.argv[-1]
@@ -18,11 +19,6 @@ with open(secret, "w", encoding="utf-8") as file:
 # Any node serves, and each is asked for something.
 connections = [r.connect(port=port, user="admin", password=password) for port in ports]
 connection = connections[0]
-
-
-def equal(what, found, wanted):
-    if found != wanted:
-        raise AssertionError(f"{what}: found {found!r}, wanted {wanted!r}")
 
 
 def run(at, tool, *arguments):
