@@ -51,7 +51,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Authenticator {
-    /// For the users of a node; all faces share it.
+    /// Makes the one that all faces of a node share, for its users.
     pub fn new(users: Users) -> Self {
         Self {
             users,

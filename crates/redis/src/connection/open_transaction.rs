@@ -24,7 +24,7 @@ pub(super) struct OpenTransaction {
     pub(super) commands: Vec<(&'static Command, OwnedFrame)>,
     /// What the commands take, bytes.
     bytes: usize,
-    /// Of the keys so far, in the table that there was.
+    /// The partition of the keys so far, in the table that was chosen then.
     partition: Option<(TableId, u32)>,
     /// A command was refused, so EXEC will be too.
     pub(super) spoiled: bool,

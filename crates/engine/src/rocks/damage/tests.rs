@@ -173,7 +173,7 @@ fn a_damaged_file_of_level_0_is_dropped_once_snapshots_have_replaced_its_records
     let fixture = Fixture::new(&path);
     let [file] = fixture.files(|_| true)[..] else { panic!("one file") };
     assert_eq!(fixture.files(|level| level == 0), [file]);
-    // In the first block, where the small keys are.
+    // The byte lies in the first block, where the small keys are.
     flip(&path, file, |_| 20);
     assert!(matches!(fixture.engine.compact(&|_| ()), Err(EngineError::Corruption(_))));
     assert_eq!(fixture.damaged(), (0..PARTITIONS).collect::<Vec<_>>());
