@@ -50,6 +50,8 @@ struct NodeInfo {
     /// Since the node that tells last heard of it; absent for that one itself, and for nodes never heard of.
     silent_seconds: Option<f64>,
     is_silent: bool,
+    /// Why the node that tells cannot reach it; absent while they are connected.
+    trouble: Option<String>,
     replicas: usize,
     leaders: usize,
     /// Of all replicas' records, as leaders told lately.
@@ -185,6 +187,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         is_expected: node.is_expected,
         silent_seconds: silence(node.id).filter(|_| node.id != store.node()),
         is_silent: is_silent(node.id),
+        trouble: store.trouble(node.id),
         replicas: catalog.replicas_on(node.id),
         leaders: leaders.get(&node.id).copied().unwrap_or_default(),
         bytes: held.get(&node.id).map_or(0, |held| held.0),
@@ -227,7 +230,7 @@ impl ClusterInfo {
         let mut issues = Vec::new();
         issues.extend(self.doubt.clone());
         for node in self.nodes.iter().filter(|node| node.is_silent) {
-            issues.push(match node.silent_seconds {
+            let silence = match node.silent_seconds {
                 _ if node.is_expected => {
                     format!(
                         "node {0} was let in and has not arrived; if it never will, `tessera node remove {0}`",
@@ -236,7 +239,9 @@ impl ClusterInfo {
                 }
                 Some(seconds) => format!("node {} has been silent for {seconds:.0} seconds", node.id),
                 None => format!("node {} has not been heard of", node.id),
-            });
+            };
+            let trouble = node.trouble.as_ref().map(|trouble| format!("; it cannot be reached: {trouble}"));
+            issues.push(silence + &trouble.unwrap_or_default());
         }
         let is_away = |node: &&NodeInfo| node.is_silent && !node.is_expected;
         let (away, arrived) = (self.nodes.iter().filter(is_away), self.nodes.iter().filter(|node| !node.is_expected));
@@ -373,6 +378,7 @@ mod tests {
             is_expected,
             silent_seconds: is_silent.then_some(9.0),
             is_silent,
+            trouble: None,
             replicas: 1,
             leaders: 0,
             bytes: 0,

@@ -194,6 +194,11 @@ impl Store {
         self.transport().silence(node)
     }
 
+    /// Why another node cannot be reached, by the latest attempt; `None` while it is connected.
+    pub fn trouble(&self, node: NodeId) -> Option<String> {
+        self.transport().trouble(node)
+    }
+
     /// Whether a node is this one, or was heard of lately.
     pub fn is_heard(&self, node: NodeId) -> bool {
         node == self.node() || self.silence(node).is_some_and(|silence| silence < QUIET)

@@ -51,6 +51,8 @@ const OVERTAKEN: u8 = 2;
 /// Verdicts: the other node is refused; it is refused because it was removed from the cluster.
 const REFUSED: u8 = 1;
 const REMOVED: u8 = 3;
+/// Characters of a refusal's reason that are kept.
+const LONGEST_REASON: usize = 1000;
 
 const DIALS: &[u8] = b"dials  ";
 const ANSWERS: &[u8] = b"answers";
@@ -58,7 +60,8 @@ const ANSWERS: &[u8] = b"answers";
 /// Introduces this node to `to`, or as one without identity, for a connection of this version.
 ///
 /// # Errors
-/// Why there is no connection; [`io::ErrorKind::Unsupported`] if the other node does not speak the version.
+/// Why there is no connection; [`io::ErrorKind::Unsupported`] if the other node does not speak the version, and
+/// [`io::ErrorKind::PermissionDenied`] if it refuses for another reason, or does not know the secret.
 pub(crate) async fn introduce(
     stream: &mut TcpStream,
     secret: &Secret,
@@ -86,7 +89,7 @@ pub(crate) async fn introduce(
         let proof = proof.try_into().expect("a proof has one length");
         match secret.is_proven(&[ANSWERS, &hello, &nonce, &[verdict], said], proof) {
             true => Ok(()),
-            false => Err(io::Error::other("who answers there does not know the cluster's secret")),
+            false => Err(refused("who answers there does not know the cluster's secret".into())),
         }
     };
     let (verdict, answer) = match read_answer::<{ 16 + LENGTH }>(stream).await? {
@@ -98,7 +101,7 @@ pub(crate) async fn introduce(
                 is_proven(verdict, reason.as_bytes(), &proof)?;
                 handler.was_removed(node);
             }
-            return Err(io::Error::other(reason));
+            return Err(refused(reason));
         }
     };
     let (said, proof) = answer.split_at(16);
@@ -148,7 +151,23 @@ async fn read_answer<const BYTES: usize>(stream: &mut TcpStream) -> io::Result<A
     }
     let mut reason = vec![0; usize::from(stream.read_u16_le().await?)];
     stream.read_exact(&mut reason).await?;
-    Ok(Answer::Refuses { verdict, reason: String::from_utf8_lossy(&reason).into_owned() })
+    Ok(Answer::Refuses { verdict, reason: printable(&reason) })
+}
+
+/// Whoever answers may say anything, and what it says goes to logs and to operators.
+fn printable(reason: &[u8]) -> String {
+    let reason = String::from_utf8_lossy(reason);
+    reason.chars().filter(|sign| !sign.is_control()).take(LONGEST_REASON).collect()
+}
+
+/// The error of a node that is refused, or refuses.
+fn refused(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
+}
+
+/// Whether the other node was reached and it, or this one, has refused. An attempt soon after will hardly end otherwise.
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
+    [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported].contains(&error.kind())
 }
 
 /// Accepts a handshake. Returns the node that dials; `None` for a node without identity.

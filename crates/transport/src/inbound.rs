@@ -49,6 +49,7 @@ pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
                         let Ok(_one_of_many) = nodes.try_acquire() else {
                             return Err(io::Error::other("there are too many connections"));
                         };
+                        transport.dial_now(from);
                         connection(transport, stream, Some(from)).await
                     };
                     if let Err(error) = serve.await {

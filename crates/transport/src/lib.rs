@@ -240,6 +240,11 @@ impl Transport {
         self.peer(node)?.silence()
     }
 
+    /// Why there is no connection to another node, by the latest attempt; `None` while there is one.
+    pub fn trouble(&self, node: NodeId) -> Option<String> {
+        self.peer(node)?.trouble()
+    }
+
     /// What another node has reported of its clock; `None` if it has reported nothing since this one started.
     pub fn clock(&self, node: NodeId) -> Option<NodeClock> {
         self.peer(node)?.clock()
@@ -261,6 +266,13 @@ impl Transport {
     /// Whether a node has been dialled, with whatever outcome.
     pub fn has_tried(&self, node: NodeId) -> bool {
         self.peer(node).is_some_and(|peer| peer.was_tried())
+    }
+
+    /// Dials a node that has just dialled this one, unless they are connected.
+    fn dial_now(&self, node: NodeId) {
+        if let Some(peer) = self.peer(node) {
+            peer.is_there();
+        }
     }
 
     fn heard_of(&self, node: NodeId) {

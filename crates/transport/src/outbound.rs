@@ -22,6 +22,8 @@ const QUEUE_BYTES: usize = 256 << 20;
 const DIAL: Duration = Duration::from_secs(2);
 /// How long to wait before a node that could not be reached is dialled again.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause: each time in a row that a node answers and refuses, the pause doubles up to this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often two nodes report to each other that they are alive.
 const ALIVE: Duration = Duration::from_millis(500);
 /// A connection on which nothing has arrived for this long is dead: requests that wait for an answer fail.
@@ -49,6 +51,8 @@ pub(crate) struct Peer {
     wake: Notify,
     began: Instant,
     was_tried: AtomicBool,
+    /// Why there is no connection, by the latest attempt; empty while there is one, and before the first attempt.
+    trouble: Mutex<String>,
     /// The version of the latest connection; zero before the first one.
     version: AtomicU8,
     /// When the node was last heard from, in milliseconds after `began`, plus one.
@@ -94,6 +98,7 @@ impl Peer {
             wake: Notify::new(),
             began: transport.began,
             was_tried: AtomicBool::new(false),
+            trouble: Mutex::default(),
             version: AtomicU8::new(0),
             heard: AtomicU64::new(0),
             clock: ReportedClock::default(),
@@ -124,6 +129,26 @@ impl Peer {
 
     pub(crate) fn was_tried(&self) -> bool {
         self.was_tried.load(Ordering::Acquire)
+    }
+
+    /// Has the node dialled now, if there is no connection: it has just dialled this one, so it is ready.
+    pub(crate) fn is_there(&self) {
+        if !self.trouble.lock().is_empty() {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        Some(self.trouble.lock().clone()).filter(|trouble| !trouble.is_empty())
+    }
+
+    /// Notes why an attempt has failed, and logs it unless the attempt before failed for the same reason.
+    fn could_not_be_reached(&self, address: &str, error: String) {
+        let mut trouble = self.trouble.lock();
+        if error != *trouble {
+            tracing::warn!(node = %self.node, address, error, "a node cannot be reached; trying on");
+            *trouble = error;
+        }
     }
 
     pub(crate) fn version(&self) -> Option<u8> {
@@ -222,7 +247,7 @@ impl Peer {
 }
 
 pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
-    let mut last_error = String::new();
+    let mut pause = PAUSE;
     while !peer.state.lock().is_closed {
         let address = peer.state.lock().address.clone();
         let who = Some((peer.own, peer.node, &handler));
@@ -230,7 +255,8 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
         peer.was_tried.store(true, Ordering::Release);
         match dialled.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time"))) {
             Ok((stream, version)) => {
-                last_error.clear();
+                peer.trouble.lock().clear();
+                pause = PAUSE;
                 peer.version.store(version, Ordering::Relaxed);
                 peer.connected();
                 peer.heard();
@@ -242,15 +268,18 @@ pub(crate) async fn run(peer: Arc<Peer>, handler: Arc<dyn Handler>) {
                 }
             }
             Err(error) => {
-                let error = error.to_string();
-                if error != last_error {
-                    tracing::warn!(node = %peer.node, address, error, "a node cannot be reached; trying on");
-                    last_error = error;
-                }
+                pause = pause_after(&error, pause);
+                peer.could_not_be_reached(&address, error.to_string());
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        let _ = tokio::time::timeout(pause, peer.wake.notified()).await;
     }
+}
+
+/// How long to wait after a failed attempt, where the pause before was `last`. A node that is not there yet is to be found as soon
+/// as it is; one that refuses will hardly do otherwise a moment later.
+fn pause_after(error: &io::Error, last: Duration) -> Duration {
+    if handshake::is_refusal(error) { (2 * last).min(LONGEST_PAUSE) } else { PAUSE }
 }
 
 /// Dials with the latest of the versions that the other node speaks, and returns which that is.
@@ -358,4 +387,23 @@ pub(crate) async fn ask_stranger(address: &str, secret: &Secret, service: u8, pa
     };
     let in_time = tokio::time::timeout(10 * DIAL, ask).await.map_err(|_| "no answer in time".to_string())?;
     in_time.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node with another secret was once asked ten times a second for ever.
+    #[test]
+    fn who_refuses_is_asked_less_and_less_often() {
+        let refusal = io::Error::from(io::ErrorKind::PermissionDenied);
+        let mut pauses = vec![PAUSE];
+        pauses.extend((0..6).scan(PAUSE, |pause, _| {
+            *pause = pause_after(&refusal, *pause);
+            Some(*pause)
+        }));
+        let millis: Vec<_> = pauses.iter().map(Duration::as_millis).collect();
+        assert_eq!(millis, [100, 200, 400, 800, 1600, 2000, 2000]);
+        assert_eq!(pause_after(&io::Error::from(io::ErrorKind::ConnectionRefused), LONGEST_PAUSE), PAUSE);
+    }
 }

@@ -218,6 +218,57 @@ async fn strangers_may_only_ask_and_others_are_refused() {
     }
 }
 
+/// `status` once said of a node with another secret that it was silent, and no more.
+#[tokio::test]
+async fn why_a_node_cannot_be_reached_is_known_until_it_can_be() {
+    let identity = |number| Identity { cluster: ClusterId(7), node: NodeId(number), generation: Generation::default() };
+    let with = |secret, echo: &Arc<Echo>| Transport::with_patience(identity(2), secret, echo.clone(), ANSWER);
+    let one = node(7, 1, "127.0.0.1:0");
+    let echo = Arc::new(Echo::default());
+    let other = serve(with(Secret::new(b"guessed"), &echo), echo, "127.0.0.1:0");
+    knows(&one, &other);
+    let trouble = until(async || one.transport.trouble(NodeId(2))).await;
+    assert!(trouble.contains("`cluster.secret` must be the same"), "{trouble}");
+    assert_eq!(one.transport.silence(NodeId(2)), None);
+    let echo = Arc::new(Echo::default());
+    let right = serve(with(secret(), &echo), echo, "127.0.0.1:0");
+    knows(&one, &right);
+    until(async || one.transport.trouble(NodeId(2)).is_none().then_some(())).await;
+}
+
+#[tokio::test]
+async fn what_a_refusal_says_is_cut_and_has_no_control_characters() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let one = node(7, 1, "127.0.0.1:0");
+    let address = listener.local_addr().unwrap().to_string();
+    one.transport.set_peers(&HashMap::from([(NodeId(2), address)]));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let reason = [&b"\x1b[31mred\n"[..], &[b'x'; 9000]].concat();
+    let length = u16::try_from(reason.len()).unwrap().to_le_bytes();
+    stream.write_all(&[&[1][..], &length, &reason].concat()).await.unwrap();
+    // Versions are refused one after the other.
+    let (mut again, _) = listener.accept().await.unwrap();
+    again.write_all(&[&[1][..], &length, &reason].concat()).await.unwrap();
+    let trouble = until(async || one.transport.trouble(NodeId(2))).await;
+    assert!(trouble.starts_with("[31mredxxx") && trouble.len() == 1000, "{trouble}");
+}
+
+/// Whoever knows the secret may be broken all the same: its connection ends, and other nodes do not notice.
+#[tokio::test]
+async fn frames_without_bounds_end_the_connection_of_who_sends_them() {
+    let (one, three) = (node(7, 1, "127.0.0.1:0"), node(7, 3, "127.0.0.1:0"));
+    knows(&three, &one);
+    until(async || three.transport.request(NodeId(1), 1, b"").await.ok()).await;
+    let proof = |nonce: &[u8]| secret().prove(&[b"dials  ", &hello(7, 2, 1), nonce]).to_vec();
+    for length in [0, frame::FRAME_BYTES as u32 + 1, u32::MAX] {
+        let sent = |nonce: &[u8]| [proof(nonce), vec![0], length.to_le_bytes().to_vec(), vec![7; 1000]].concat();
+        let rest = tokio::time::timeout(Duration::from_secs(20), try_to_prove(&one.address, sent)).await;
+        assert_eq!(rest.expect("the connection ends")[0], 0, "the proof is right");
+    }
+    assert!(one.echo.messages.lock().is_empty());
+    assert!(three.transport.request(NodeId(1), 1, b"").await.is_ok(), "others go on, over the same connection");
+}
+
 #[tokio::test]
 async fn a_node_that_was_removed_hears_so_from_those_who_know_the_secret() {
     let removed = node(7, 11, "127.0.0.1:0");

@@ -68,6 +68,30 @@ fn a_node_that_comes_back_under_another_address_serves_within_seconds() {
     write(&mut client, 50);
 }
 
+/// A node with another secret is away for the others, and every node's status names the setting. It once said "silent" only, and the
+/// reason stood in the logs.
+#[test]
+fn status_says_why_a_node_with_another_secret_is_away() {
+    let mut cluster = Cluster::start(3);
+    cluster.wait_until_whole();
+    cluster.kill(2);
+    cluster.start_node_with(2, &["--set", "cluster.secret=of somebody else"]);
+    for (told_by, about) in [(0, "node 3"), (1, "node 3"), (2, "node 1"), (2, "node 2")] {
+        let names_setting = || {
+            let status = cluster.status(told_by)?;
+            let issues = status["issues"].as_array()?.clone();
+            let mut issues = issues.iter().filter_map(|issue| issue.as_str());
+            issues
+                .any(|issue| issue.starts_with(about) && issue.contains("`cluster.secret` must be the same"))
+                .then_some(())
+        };
+        wait_for("the status names the secret", WHOLE, names_setting);
+    }
+    cluster.kill(2);
+    cluster.start_node(2);
+    cluster.wait_until_whole();
+}
+
 /// What the third node has of the catalog does not fit together any more. It once heard of no change until somebody
 /// removed the node.
 #[test]
