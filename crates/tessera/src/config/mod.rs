@@ -318,12 +318,20 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
             toml::from_str(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?
         }
     };
+    let mut config = parse(&table).map_err(|error| ExitError::Config(error.to_string()))?;
     for (key, value) in overrides {
         set(&mut table, key, value)?;
+        // Parsed after each, so that the error names the one that is wrong.
+        config = parse(&table).map_err(|error| {
+            ExitError::Config(format!("{key}: {}; `tessera config init` prints all settings", error.message()))
+        })?;
     }
-    let config: Config = toml::Value::Table(table).try_into().map_err(|error| ExitError::Config(format!("{error}")))?;
     check::check(&config)?;
     Ok(config)
+}
+
+fn parse(table: &toml::Table) -> Result<Config, toml::de::Error> {
+    toml::Value::Table(table.clone()).try_into()
 }
 
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
@@ -381,7 +389,15 @@ mod tests {
         };
         let config = load(None, &overrides(&[("redis.port", "1"), ("redis.port", "2"), ("data_dir", "/x y")])).unwrap();
         assert_eq!((config.redis.port, config.data_dir), (2, "/x y".into()));
-        assert!(load(None, &overrides(&[("redis.prot", "1")])).is_err());
+        for (key, value, reason) in [
+            ("redis.prot", "1", "unknown field `prot`, expected one of `bind`, `port`"),
+            ("nosuch.key", "1", "unknown field `nosuch`"),
+            ("redis.port", "none", "invalid type: string \"none\""),
+        ] {
+            let error = load(None, &overrides(&[("workers", "1"), (key, value)])).unwrap_err().to_string();
+            let names_all = error.contains(&format!("{key}: ")) && error.contains("`tessera config init`");
+            assert!(names_all && error.contains(reason), "{error}");
+        }
         let variables =
             [("TESSERA_REDIS__PORT", "7"), ("TESSERA_WORKERS", "3"), ("TESSERA_ADMIN", "http://x"), ("HOME", "/")];
         let variables = variables.into_iter().map(|(key, value)| (key.to_string(), value.to_string()));
