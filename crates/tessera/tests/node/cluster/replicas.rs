@@ -318,12 +318,13 @@ fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
     };
     let (witness, keepers) = create_pair(&cluster);
     assert_eq!(write_numbers(&mut table_client(&cluster, 0, "t"), 0..20).len(), 20);
-    // What is written to a group that rests reaches it before it is spared; then it drops at once what both others have.
+    // What is written to a group that rests reaches it before it is spared; then it drops at once what both others have. Only the
+    // last key is written once more: of a second round the witness could still have the first keys when power fails.
     let (mut client, mut written) = (table_client(&cluster, 0, "t"), Instant::now());
     wait_for("the witness hears of the last write", WHOLE, || {
         if written.elapsed() > Duration::from_secs(5) {
             written = Instant::now();
-            assert_eq!(write_numbers(&mut client, 0..20).len(), 20);
+            assert_eq!(write_numbers(&mut client, 19..20).len(), 1);
         }
         let staged = std::fs::read_dir(cluster.memory_of(witness)).unwrap().map(|file| file.unwrap().path());
         let has_last = |bytes: Vec<u8>| bytes.windows(3).any(|window| window == b"n19");
