@@ -192,15 +192,15 @@ impl Partition {
         let before = state.bytes();
         let mut noted = None;
         for payload in applied.payloads {
+            // Its lines are not requested beforehand: alone they would be needed before they had arrived.
+            if let Some((key, value)) = mutation::as_one_put(payload) {
+                self.put(&mut state, &key, value, &mut noted)?;
+                continue;
+            }
             state.prefetch(payload);
             for mutation in mutation::decode(payload) {
                 match mutation? {
-                    Mutation::Put { key, value } => {
-                        if !key.sort_key.is_empty() || value.first().is_some_and(|&flags| flags != 0) {
-                            self.note_put(&key, value, noted.get_or_insert_default())?;
-                        }
-                        state.put(&key, value);
-                    }
+                    Mutation::Put { key, value } => self.put(&mut state, &key, value, &mut noted)?,
                     Mutation::Delete { key } => state.delete(&key),
                     Mutation::DeleteHashKey { key } => state.delete_hash_key(&key),
                     Mutation::Clear => {
@@ -272,6 +272,21 @@ impl Partition {
         let mut noted = Noted::default();
         noted.time(time);
         self.expiries.take(&noted);
+    }
+
+    #[inline]
+    fn put(
+        &self,
+        state: &mut State,
+        key: &RecordKey<'_>,
+        value: &[u8],
+        noted: &mut Option<Noted>,
+    ) -> Result<(), EngineError> {
+        if !key.sort_key.is_empty() || value.first().is_some_and(|&flags| flags != 0) {
+            self.note_put(key, value, noted.get_or_insert_default())?;
+        }
+        state.put(key, value);
+        Ok(())
     }
 
     fn note_put(&self, key: &RecordKey<'_>, value: &[u8], noted: &mut Noted) -> Result<(), EngineError> {
@@ -507,9 +522,6 @@ impl State {
     /// Requests the lines that the first mutations of a payload will need, all at once.
     fn prefetch(&self, payload: &[u8]) {
         const WINDOW: usize = 16;
-        if mutation::is_one_put(payload) {
-            return; // alone it would be needed before it had arrived
-        }
         let keys = || {
             mutation::decode(payload).take(WINDOW).filter_map(|mutation| match mutation {
                 Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => Some(key),
@@ -517,7 +529,7 @@ impl State {
             })
         };
         if keys().nth(1).is_none() {
-            return; // likewise
+            return; // alone it would be needed before it had arrived
         }
         let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
         for (lookup, key) in lookups.iter_mut().zip(keys()) {
