@@ -12,10 +12,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tessera_engine::{MemoryBudget, MemoryConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Ports of neighbouring nodes are so far apart.
 const PORT_STEP: u16 = 10;
+/// Each block of so many nodes leaves room for another one before the next: a Pegasus client's first port is 200 below the other.
+const PORT_BLOCK: u16 = 20;
 /// The ports before any offset: for other nodes, and for clients.
 const PEER_PORT: u16 = 29_015;
 const REDIS_PORT: u16 = 6_379;
@@ -40,15 +43,15 @@ pub struct LocalArgs {
     /// Where data is kept, with a folder and a log file for each node
     #[arg(long, default_value = "data")]
     data_dir: PathBuf,
-    /// Added to every default port; node i, counted from 0, adds 10 times i more
+    /// Added to every default port; node i, counted from 0, adds 10 times i more, and 200 more for every 20 nodes before it
     #[arg(long, default_value_t = 0)]
     port_offset: u16,
     /// Set up what the test suites of Apache Pegasus' clients expect: three nodes with meta ports 34601 to 34603 and data
     /// ports 34801 to 34803, and the tables `temp` (8 partitions) and `stat` (4)
     #[arg(long, conflicts_with_all = ["nodes", "port_offset"])]
     pegasus_onebox: bool,
-    /// Override one setting of every node, e.g. --set logging.filter=warn; may be repeated. `workers` is the machine's cores over
-    /// the number of nodes unless it is set
+    /// Override one setting of every node, e.g. --set logging.filter=warn; may be repeated. Unless they are set, `workers` is the
+    /// machine's cores over the number of nodes, and `memory.limit_bytes` half of its memory over the number of nodes
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }
@@ -57,7 +60,13 @@ struct Node {
     number: u16,
     child: Child,
     admin: NodeArgs,
+    directory: PathBuf,
     log: PathBuf,
+}
+
+/// What a node adds to every default port, before what all of them add.
+fn port_offset(number: u16) -> u16 {
+    PORT_STEP * (number + number / PORT_BLOCK * PORT_BLOCK)
 }
 
 /// Runs the nodes until SIGINT or SIGTERM. A node that ends by itself is started again.
@@ -101,14 +110,15 @@ fn make_secret(path: &Path) -> std::io::Result<()> {
 fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     let usage =
         || ExitError::Usage(format!("--port-offset {} is too large for {} nodes", args.port_offset, args.nodes));
-    let offset = args.port_offset.checked_add(PORT_STEP * number).ok_or_else(usage)?;
+    let offset = args.port_offset.checked_add(port_offset(number)).ok_or_else(usage)?;
     let first = PEER_PORT.checked_add(args.port_offset).ok_or_else(usage)?;
+    let directory = args.data_dir.join(format!("node-{number}"));
     let log = args.data_dir.join(format!("node-{number}.log"));
     let describe = |path: &Path, error| ExitError::DataDirectory(format!("{}: {error}", path.display()));
     let output = File::options().create(true).append(true).open(&log).map_err(|error| describe(&log, error))?;
     let program = std::env::current_exe().map_err(|error| ExitError::Other(error.to_string()))?;
     let mut command = Command::new(program);
-    command.arg("start").arg("--data-dir").arg(args.data_dir.join(format!("node-{number}")));
+    command.arg("start").arg("--data-dir").arg(&directory);
     command.args(["--port-offset", &offset.to_string()]);
     if number > 0 {
         command.args(["--join", &format!("127.0.0.1:{first}")]);
@@ -123,8 +133,12 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     // The nodes share the cores. Two threads of a node that take turns on one only make smaller batches.
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     command.args(["--set", &format!("workers={}", cores.div_ceil(usize::from(args.nodes)))]);
-    let is_set_here = args.overrides.iter().any(|setting| setting.starts_with("cluster.secret"));
-    if !is_set_here && !std::env::vars().any(|(name, _)| name.starts_with("TESSERA_CLUSTER__SECRET")) {
+    // So do they the memory.
+    if !is_set(args, "memory.limit_bytes") {
+        let of_machine = MemoryBudget::new(&MemoryConfig::default()).limit_bytes();
+        command.args(["--set", &format!("memory.limit_bytes={}", of_machine / u64::from(args.nodes))]);
+    }
+    if !is_set(args, "cluster.secret") {
         command.args(["--set", &format!("cluster.secret_file={}", args.data_dir.join(SECRET).display())]);
     }
     for setting in &args.overrides {
@@ -136,7 +150,14 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     command.process_group(0);
     end_with_parent(&mut command);
     let child = command.spawn().map_err(|error| ExitError::Other(format!("a node cannot be started: {error}")))?;
-    Ok(Node { number, child, admin: NodeArgs::of_offset(offset), log })
+    Ok(Node { number, child, admin: NodeArgs::of_offset(offset), directory, log })
+}
+
+/// Whether the user has set something whose name begins so, by an option or in the environment.
+fn is_set(args: &LocalArgs, name: &str) -> bool {
+    let variable = format!("TESSERA_{}", name.to_uppercase().replace('.', "__"));
+    args.overrides.iter().any(|setting| setting.starts_with(name))
+        || std::env::vars().any(|(name, _)| name.starts_with(&variable))
 }
 
 /// Waits until all serve, says so, and starts again those that end.
@@ -146,7 +167,7 @@ async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
     loop {
         for node in nodes.iter_mut() {
             let Ok(Some(status)) = node.child.try_wait() else { continue };
-            let (port, log) = (REDIS_PORT + args.port_offset + PORT_STEP * node.number, node.log.display());
+            let (port, log) = (REDIS_PORT + args.port_offset + port_offset(node.number), node.log.display());
             let ended = format!("the node with port {port} ended by itself ({status}); its last words are in {log}");
             if !is_ready {
                 return Err(ExitError::Other(ended));
@@ -182,9 +203,18 @@ fn create_onebox_tables(admin: &NodeArgs) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Whether the node knows all others and a leader for every partition.
+/// Whether the node knows all others and a leader for every partition. On its port another cluster may answer, as long as the node has
+/// not noticed that the port is taken.
 fn serves(node: &Node, nodes: usize) -> bool {
     let Ok(status) = call(&node.admin, "GET", "/v1/status", None) else { return false };
+    let identity = std::fs::read_to_string(node.directory.join("node.json")).ok();
+    let identity = identity.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    let is_it = |identity: &serde_json::Value| {
+        identity["cluster"] == status["cluster"]["cluster"] && identity["node"] == status["cluster"]["node"]
+    };
+    if !identity.as_ref().is_some_and(is_it) {
+        return false;
+    }
     let known = status["cluster"]["nodes"].as_array().map_or(0, Vec::len);
     known >= nodes && status["partitions"] == status["serving_partitions"]
 }
@@ -207,5 +237,29 @@ async fn stop(nodes: &mut [Node]) {
             nodes.iter_mut().for_each(|node| _ = node.child.kill());
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// With 21 nodes, the first port of the last one for clients of Pegasus once was the second port of the first one.
+    #[test]
+    fn no_two_of_64_nodes_have_a_port_in_common() {
+        let config = crate::config::Config::default();
+        let ports = [
+            config.redis.port,
+            config.admin.port,
+            config.reql.port,
+            config.cluster.port,
+            config.pegasus.port,
+            config.pegasus.meta_port,
+        ];
+        assert!([REDIS_PORT, PEER_PORT, PEGASUS_PORT, PEGASUS_META_PORT].iter().all(|port| ports.contains(port)));
+        let all: Vec<u16> = (0..64).flat_map(|number| ports.map(|port| port + port_offset(number))).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+        assert_eq!((port_offset(2), port_offset(19), port_offset(20)), (20, 190, 400));
     }
 }

@@ -5,6 +5,7 @@ use crate::doors::doors;
 use crate::exit::ExitError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -283,7 +284,9 @@ fn in_use(address: SocketAddr, error: &std::io::Error) -> ExitError {
 fn start_logging(config: &Config) -> Result<(), ExitError> {
     let filter = tracing_subscriber::EnvFilter::try_new(&config.logging.filter)
         .map_err(|error| ExitError::Config(format!("logging.filter: {error}")))?;
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let is_read_by_people = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_read_by_people);
     match config.logging.format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

@@ -9,6 +9,7 @@ mod differential;
 mod disk;
 mod doors;
 mod formats;
+mod local;
 mod operations;
 mod pegasus;
 mod reql;

@@ -1,0 +1,87 @@
+//! `tessera local`: several nodes on this machine by one command.
+
+use crate::resp_client::{Client, Value};
+use crate::server::{tessera, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+/// How long three nodes may take to be ready, or a command to end.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Above the default ports, below those of other tests and of outgoing connections; other runs beside this one choose others.
+fn port_offset() -> u16 {
+    1000 + u16::try_from(std::process::id() % 29).unwrap() * 30
+}
+
+struct Local {
+    command: Child,
+}
+
+impl Local {
+    fn start(directory: &Path, offset: u16) -> Self {
+        let mut command = tessera();
+        command.args(["local", "--port-offset", &offset.to_string(), "--data-dir"]).arg(directory.join("data"));
+        // These ports are among those of outgoing connections, or of other tests.
+        for setting in ["pegasus.port=0", "pegasus.meta_port=0", "reql.port=0"] {
+            command.args(["--set", setting]);
+        }
+        for (name, number) in [("out", 1), ("errors", 2)] {
+            let file = File::create(directory.join(name)).unwrap();
+            if number == 1 {
+                command.stdout(file)
+            } else {
+                command.stderr(file)
+            };
+        }
+        Self { command: command.spawn().unwrap() }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // A test that fails leaves no nodes behind: they end with their parent.
+        let _ = self.command.kill();
+        let _ = self.command.wait();
+    }
+}
+
+fn said(directory: &Path, name: &str) -> String {
+    std::fs::read_to_string(directory.join(name)).unwrap()
+}
+
+fn status(offset: u16) -> Option<serde_json::Value> {
+    let output = tessera().args(["status", "--json", "--port-offset", &offset.to_string()]).output().unwrap();
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// A second cluster on the same ports once could say that it is ready, since the first one answered there.
+#[test]
+fn three_nodes_share_the_machine_and_their_ports_with_nobody() {
+    let (first, second, offset) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), port_offset());
+    let mut local = Local::start(first.path(), offset);
+    wait_for("three nodes are ready", LIMIT, || said(first.path(), "out").contains("\nready: ").then_some(()));
+    let mut client = Client::connect(6379 + offset + 20).unwrap();
+    assert_eq!(client.run("SET k v"), Value::Simple("OK".into()));
+    let limits: Vec<u64> =
+        [0, 10, 20].map(|step| status(offset + step).unwrap()["memory_limit_bytes"].as_u64().unwrap()).to_vec();
+    let machine = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kilobytes: u64 = machine.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(limits.iter().sum::<u64>() <= kilobytes * 1024 / 2, "{limits:?} of {kilobytes} KiB");
+
+    let mut other = Local::start(second.path(), offset);
+    let ended = wait_for("the second cluster gives up", LIMIT, || other.command.try_wait().unwrap());
+    assert!(!ended.success());
+    assert!(!said(second.path(), "out").contains("ready"), "{}", said(second.path(), "out"));
+    assert!(said(second.path(), "errors").contains("ended by itself"), "{}", said(second.path(), "errors"));
+    assert_eq!(client.run("GET k"), Value::Bulk(b"v".to_vec()), "the first one goes on");
+
+    let log = std::fs::read_to_string(first.path().join("data/node-0.log")).unwrap();
+    assert!(log.contains("ready") && !log.contains('\u{1b}'), "no colours where nobody sees them: {log}");
+    kill_process(Pid::from_child(&local.command), Signal::TERM).unwrap();
+    let ended = wait_for("all nodes stop", LIMIT, || local.command.try_wait().unwrap());
+    assert!(ended.success(), "{ended}");
+    assert!(status(offset).is_none());
+}
