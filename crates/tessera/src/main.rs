@@ -12,6 +12,7 @@ mod local_command;
 mod node;
 mod node_command;
 mod recover_command;
+mod size;
 mod status_command;
 mod table_command;
 mod traffic_command;
@@ -127,7 +128,7 @@ struct StartArgs {
     /// lost if no other node has it. To be given once
     #[arg(long)]
     accept_older_data: bool,
-    /// Override one setting, e.g. --set memory.limit_bytes=1000000000; may be repeated
+    /// Override one setting, e.g. --set memory.limit_bytes=4GB; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
 }

@@ -3,6 +3,7 @@
 use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::exit::ExitError;
+use crate::size::size;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -50,7 +51,7 @@ pub fn run(command: &NodeCommand, node: &NodeArgs) -> Result<(), ExitError> {
 pub fn print_nodes(cluster: &Value) {
     println!(
         "{:>5}  {:22} {:22} {:8} {:>8} {:>8} {:>14} {:>8}  state",
-        "node", "cluster address", "redis address", "zone", "replicas", "leaders", "bytes", "units/s"
+        "node", "cluster address", "redis address", "zone", "replicas", "leaders", "size", "units/s"
     );
     for node in cluster["nodes"].as_array().into_iter().flatten() {
         let mut state = Vec::new();
@@ -77,7 +78,7 @@ pub fn print_nodes(cluster: &Value) {
             node["zone"].as_str().filter(|zone| !zone.is_empty()).unwrap_or("-"),
             node["replicas"].to_string(),
             node["leaders"].to_string(),
-            node["bytes"].to_string(),
+            size(&node["bytes"]),
             node["units_per_second"].to_string(),
             state.join(", ")
         );

@@ -4,6 +4,7 @@ use crate::NodeArgs;
 use crate::admin_client::call;
 use crate::exit::ExitError;
 use crate::node_command::print_nodes;
+use crate::size::size;
 use crate::table_command::{describe_split, print_tables};
 use serde_json::Value;
 use tessera_types::UnixMillis;
@@ -30,8 +31,8 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
     let cluster = &status["cluster"];
     println!("cluster     {}", cluster["cluster"].as_str().unwrap_or_default());
     println!("partitions  {} of {} have a leader", status["serving_partitions"], status["partitions"]);
-    println!("memory      {} of {} bytes", status["memory_used_bytes"], status["memory_limit_bytes"]);
-    println!("log         {} bytes, {} syncs", status["log_bytes"], status["log_syncs"]);
+    println!("memory      {} of {}", size(&status["memory_used_bytes"]), size(&status["memory_limit_bytes"]));
+    println!("log         {}, {} syncs", size(&status["log_bytes"]), status["log_syncs"]);
     match status["issues"].as_array().filter(|issues| !issues.is_empty()) {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),

@@ -5,9 +5,11 @@ use crate::admin_client::call;
 use crate::compaction_command::print_compaction;
 use crate::comparison_command::{comparison_outcome, print_comparison};
 use crate::exit::ExitError;
+use crate::size::size;
 use crate::traffic_command::{print_hot_keys, print_traffic};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
+use std::io::{BufRead, IsTerminal};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, ReplicaId, Rule, UsageScenario, WhenFull,
 };
@@ -96,8 +98,13 @@ Examples:
     },
     /// Give a table another name
     Rename { name: String, to: String },
-    /// Delete all records of a table
-    Truncate { name: String },
+    /// Delete all records of a table. They cannot be brought back, so it asks first
+    Truncate {
+        name: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
     /// Apply a table's rules to what the node asked leads, and merge its RocksDB files there, which frees deleted and expired
     /// records
     Compact { name: String },
@@ -292,7 +299,10 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let table = call(node, "POST", &path(name, "/rename"), Some(&json!({ "to": to })))?;
             show(node, &table, |_| println!("renamed table {name} to {to}"));
         }
-        TableCommand::Truncate { name } => {
+        TableCommand::Truncate { name, yes } => {
+            if !yes {
+                confirm_truncation(name)?;
+            }
             let done = call(node, "POST", &path(name, "/truncate"), None)?;
             show(node, &done, |_| println!("truncated table {name}"));
         }
@@ -348,7 +358,7 @@ fn text(value: &Value) -> &str {
 pub fn print_tables(tables: &Value) {
     println!(
         "{:>6}  {:24} {:8} {:10} {:>8} {:>10} {:>12} {:>12} {:>9}",
-        "number", "name", "engine", "durability", "replicas", "partitions", "records here", "bytes here", "lag here"
+        "number", "name", "engine", "durability", "replicas", "partitions", "records here", "size here", "lag here"
     );
     for table in tables.as_array().into_iter().flatten() {
         let statistics = &table["statistics"];
@@ -362,10 +372,23 @@ pub fn print_tables(tables: &Value) {
             table["replicas"].to_string(),
             format!("{}/{}", table["serving_partitions"], table["partitions"]),
             statistics["records"].to_string(),
-            bytes,
+            size(&bytes.into()),
             table["lag_seconds"].as_f64().map_or("-".into(), |seconds| format!("{seconds:.1} s"))
         );
     }
+}
+
+/// Lets people who are at a terminal type the table's name; scripts have to say that they mean it.
+fn confirm_truncation(name: &str) -> Result<(), ExitError> {
+    let what = format!("all records of table {name} are deleted on all nodes and cannot be brought back");
+    let mut stdin = std::io::stdin().lock();
+    if !stdin.is_terminal() {
+        return Err(ExitError::Usage(format!("{what}; --yes does it")));
+    }
+    eprint!("{what}. Type the table's name to go on: ");
+    let mut answer = String::new();
+    stdin.read_line(&mut answer).map_err(|error| ExitError::Other(error.to_string()))?;
+    if answer.trim() == name { Ok(()) } else { Err(ExitError::Usage("nothing was deleted".into())) }
 }
 
 fn print_placement(partitions: &Value) {

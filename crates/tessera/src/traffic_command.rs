@@ -1,11 +1,12 @@
 //! What `tessera table traffic` and `tessera table hot-keys` print.
 
+use crate::size::size;
 use serde_json::Value;
 
 pub fn print_traffic(partitions: &Value) {
     println!(
         "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>13}  hot",
-        "partition", "leader", "bytes", "reads/s", "writes/s", "read units/s", "write units/s"
+        "partition", "leader", "size", "reads/s", "writes/s", "read units/s", "write units/s"
     );
     for partition in partitions.as_array().into_iter().flatten() {
         let number = |value: &Value| value.as_u64().map_or("-".into(), |number| number.to_string());
@@ -15,7 +16,7 @@ pub fn print_traffic(partitions: &Value) {
             "{:>9} {:>7} {:>14} {:>9} {:>9} {:>12} {:>13}  {}",
             partition["partition"].to_string(),
             number(&partition["leader"]),
-            number(&partition["bytes"]),
+            size(&partition["bytes"]),
             number(&per_second["reads"]),
             number(&per_second["writes"]),
             number(&per_second["read_units"]),

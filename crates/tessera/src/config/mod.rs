@@ -5,6 +5,7 @@ mod secret;
 mod user_section;
 
 use crate::exit::ExitError;
+use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -312,15 +313,20 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
-            // Parsed as settings first, because that reports the line of an unknown key.
-            toml::from_str::<Config>(&text)
-                .map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?;
-            toml::from_str(&text).map_err(|error| ExitError::Config(format!("{}: {error}", path.display())))?
+            let wrong = |error| ExitError::Config(format!("{}: {error}", path.display()));
+            let mut table = toml::from_str(&text).map_err(wrong)?;
+            if !read_sizes(&mut table) {
+                // The text itself, because that reports the line of what is wrong.
+                toml::from_str::<Config>(&text).map_err(wrong)?;
+            }
+            parse(&table).map_err(wrong)?;
+            table
         }
     };
     let mut config = parse(&table).map_err(|error| ExitError::Config(error.to_string()))?;
     for (key, value) in overrides {
         set(&mut table, key, value)?;
+        read_sizes(&mut table);
         // Parsed after each, so that the error names the one that is wrong.
         config = parse(&table).map_err(|error| {
             ExitError::Config(format!("{key}: {}; `tessera config init` prints all settings", error.message()))
@@ -332,6 +338,24 @@ pub fn load(path: Option<&Path>, overrides: &[(String, String)]) -> Result<Confi
 
 fn parse(table: &toml::Table) -> Result<Config, toml::de::Error> {
     toml::Value::Table(table.clone()).try_into()
+}
+
+/// Puts numbers of bytes in the place of sizes like `"4GB"`, wherever a setting's name says that it counts bytes. Returns whether there
+/// were any. What is no size stays as it is, and is refused with the setting's name.
+fn read_sizes(table: &mut toml::Table) -> bool {
+    let mut were_any = false;
+    for (key, value) in table.iter_mut() {
+        match value {
+            toml::Value::Table(section) => were_any |= read_sizes(section),
+            toml::Value::String(text) if key.contains("_bytes") => {
+                let bytes = text.parse().ok().and_then(|ByteSize(bytes)| i64::try_from(bytes).ok());
+                were_any |= bytes.is_some();
+                bytes.into_iter().for_each(|bytes| *value = toml::Value::Integer(bytes));
+            }
+            _ => {}
+        }
+    }
+    were_any
 }
 
 fn set(table: &mut toml::Table, key: &str, value: &str) -> Result<(), ExitError> {
@@ -380,6 +404,26 @@ mod tests {
             }
         }
         assert_eq!(toml::from_str::<Config>(TEMPLATE).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn sizes_have_units_where_bytes_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("tessera.toml");
+        let text = "[memory]\nlimit_bytes = \"4GB\"\n[rocksdb]\nblock_cache_bytes = \"1.5 GiB\"\n[limits]\nwrite_bytes = 1048576\n";
+        std::fs::write(&file, text).unwrap();
+        let overrides = [("clients.memory_limit_bytes", "512MiB"), ("log.limit_bytes", "2000000000")];
+        let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+        let config = load(Some(&file), &overrides).unwrap();
+        assert_eq!((config.memory.limit_bytes, config.rocksdb.block_cache_bytes), (4_000_000_000, 1536 << 20));
+        assert_eq!((config.clients.memory_limit_bytes, config.log.limit_bytes), (512 << 20, 2_000_000_000));
+        for wrong in ["much", "-1GB", "4 apples"] {
+            let error = load(None, &[("memory.limit_bytes".into(), wrong.into())]).unwrap_err().to_string();
+            assert!(error.contains("memory.limit_bytes: invalid type: string"), "{error}");
+        }
+        std::fs::write(&file, "[memory]\n\nlimit_byte = 1\n").unwrap();
+        let error = load(Some(&file), &[]).unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("limit_byte"), "{error}");
     }
 
     #[test]

@@ -51,7 +51,10 @@ fn a_table_lives_through_the_cli() {
     node.cli("table recall 1 --name again");
     assert_eq!(client.run("TABLE again"), ok());
     assert_eq!(client.run("GET k"), bulk("v"));
-    node.cli("table truncate again");
+    let admin = format!("http://127.0.0.1:{}", node.admin_port);
+    let unsaid = tessera().args(["table", "truncate", "again", "--admin", &admin]).output().unwrap();
+    assert!(!unsaid.status.success() && String::from_utf8_lossy(&unsaid.stderr).contains("--yes"), "{unsaid:?}");
+    node.cli("table truncate again --yes");
     assert_eq!(client.run("GET k"), Value::Null);
     assert!(node.cli("status").contains("again"));
     assert!(node.cli("table show default --json").contains("\"engine\": \"rocksdb\""));
