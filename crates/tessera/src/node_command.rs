@@ -70,7 +70,7 @@ pub fn print_nodes(cluster: &Value) {
             let silence = node["silent_seconds"].as_f64();
             state.push(silence.map_or("never heard of".into(), |seconds| format!("silent for {seconds:.0} s")));
         }
-        println!(
+        let line = format!(
             "{:>5}  {:22} {:22} {:8} {:>8} {:>8} {:>14} {:>8}  {}",
             node["id"].to_string(),
             node["peer"].as_str().unwrap_or("-"),
@@ -82,5 +82,6 @@ pub fn print_nodes(cluster: &Value) {
             node["units_per_second"].to_string(),
             state.join(", ")
         );
+        println!("{}", line.trim_end());
     }
 }
