@@ -10,7 +10,7 @@ use crate::services::Services;
 use crate::table::Table;
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_cluster::{Catalog, CatalogRequest};
 use tessera_consensus::{Inbox, LogStatus, SharedLog};
 use tessera_engine::{MemoryBudget, RocksStore};
@@ -18,6 +18,8 @@ use tessera_transport::{Identity, Transport};
 use tessera_types::{Acks, ClusterId, NodeId, RequestError, TableId, TableNumber, UnixMillis};
 use tokio::sync::Notify;
 
+/// How long a node that has just started waits to hear what tables there are.
+const CATALOG_SILENCE: Duration = Duration::from_secs(10);
 /// A node not heard of for so long is not asked for anything. One that lives is heard of four times as often.
 pub const QUIET: Duration = Duration::from_secs(2);
 
@@ -85,9 +87,13 @@ impl Store {
         &self.parts.catalog_inbox
     }
 
-    /// Waits until this node knows what tables there are. One that has just joined does not.
+    /// Waits until this node knows what tables there are: one that has just joined does not, and what a node knows from before its
+    /// start may have been dropped, and made anew under the same name, since. If no majority of the catalog's nodes can be heard for
+    /// [`CATALOG_SILENCE`], what the node knows will do.
     pub async fn wait_until_tables_are_known(&self) {
-        while !self.view().knows_catalog() && self.registry().tables().active().next().is_none() {
+        let began = Instant::now();
+        let has_tables = || self.registry().tables().active().next().is_some();
+        while !self.view().knows_catalog() && (began.elapsed() < CATALOG_SILENCE || !has_tables()) {
             let opened = self.leader_news().notified();
             let _ = tokio::time::timeout(Duration::from_millis(50), opened).await;
         }

@@ -253,7 +253,9 @@ impl Table {
         self.known_leader(partition).map_or(Leader::Unknown, Leader::Node)
     }
 
-    fn not_serving(&self) -> RequestError {
+    /// Why a request for a partition is not carried out here: [`RequestError::NoSuchTable`] once the table is dropped, else
+    /// [`RequestError::NotReady`].
+    pub fn not_serving(&self) -> RequestError {
         if self.is_dropped.load(Ordering::Acquire) && self.successor.get().is_none() {
             RequestError::NoSuchTable(self.name.load().to_string())
         } else {

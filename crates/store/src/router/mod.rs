@@ -24,7 +24,7 @@ use part::{by_leader, keep_order, take_outcomes};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transport::RequestFailure;
-use tessera_types::{NodeId, ReadMode};
+use tessera_types::{NodeId, ReadMode, RequestError};
 
 /// How long a request is tried, if the client does not say how long it waits.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -57,8 +57,8 @@ impl Store {
     /// Has every part that has no outcome yet carried out by whoever leads its partition. Parts of one partition take effect in
     /// the order in which they stand.
     ///
-    /// Returns `None` when all parts have an outcome: after `patience` without progress those that were not done are
-    /// [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
+    /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were
+    /// not done are [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
     /// done, and belong to the successor's partitions.
     ///
     /// Cancellation: parts that are under way are carried out to their end, and nobody hears what became of them.
@@ -109,7 +109,8 @@ impl Store {
                 (began, pause) = (Instant::now(), SHORTEST_PAUSE);
                 continue;
             }
-            if began.elapsed() >= patience || self.is_removed() {
+            let is_dropped = table.not_serving() != RequestError::NotReady;
+            if began.elapsed() >= patience || self.is_removed() || is_dropped {
                 parts.iter_mut().filter(|part| part.outcome.is_none()).for_each(Part::give_up);
                 break;
             }

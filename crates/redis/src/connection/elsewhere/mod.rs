@@ -252,11 +252,12 @@ impl Connection {
             Box::pin(self.reach_successor(&successor, &mut parts)).await;
         }
         let outcomes = parts.into_iter().map(|part| part.outcome.unwrap_or(PartOutcome::NotDone));
-        if !server.store.is_removed() {
+        let reason = if server.store.is_removed() { RequestError::Removed } else { table.not_serving() };
+        if reason == RequestError::NotReady {
             return outcomes.collect();
         }
         let refuse = |outcome| match outcome {
-            PartOutcome::NotDone => outcome_of(reply_of_error(RequestError::Removed)),
+            PartOutcome::NotDone => outcome_of(reply_of_error(reason.clone())),
             other => other,
         };
         outcomes.map(refuse).collect()
