@@ -93,7 +93,8 @@ impl Store {
     pub async fn wait_until_tables_are_known(&self) {
         let began = Instant::now();
         let has_tables = || self.registry().tables().active().next().is_some();
-        while !self.view().knows_catalog() && (began.elapsed() < CATALOG_SILENCE || !has_tables()) {
+        while !self.view().knows_catalog() && !self.is_removed() && (began.elapsed() < CATALOG_SILENCE || !has_tables())
+        {
             let opened = self.leader_news().notified();
             let _ = tokio::time::timeout(Duration::from_millis(50), opened).await;
         }
