@@ -164,8 +164,8 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
                 }
                 None => table.leaderless += 1,
             }
-            let keepers = placement.current.iter().filter(|replica| !replica.is_witness()).count();
-            let is_short = keepers < usize::from(entry.schema.replicas);
+            let data_replicas = placement.current.iter().filter(|replica| !replica.is_witness()).count();
+            let is_short = data_replicas < usize::from(entry.schema.replicas);
             // Another replica on its node is to take the place of one that has forgotten its votes, and has not yet.
             let is_replaced = |replica: &ReplicaId| placement.on(replica.node) != Some(*replica);
             let is_out = |replica: &ReplicaId| {

@@ -95,10 +95,12 @@ impl Catalog {
         Self { tables: BTreeMap::new(), ..self.clone() }
     }
 
+    /// The nodes that were let in and not removed, by rising number.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeEntry> {
         self.nodes.values()
     }
 
+    /// The node with this number, unless it was never let in or has been removed.
     pub fn node(&self, id: NodeId) -> Option<&NodeEntry> {
         self.nodes.get(&id)
     }
@@ -120,10 +122,12 @@ impl Catalog {
         placements.filter(|placement| placement.on(node).is_some()).count()
     }
 
+    /// All tables, by rising identifier: active, growing and dropped ones.
     pub fn tables(&self) -> impl Iterator<Item = &TableEntry> {
         self.tables.values().map(|table| &**table)
     }
 
+    /// The table with this identifier, whatever its state is.
     pub fn get(&self, id: TableId) -> Option<&TableEntry> {
         self.tables.get(&id).map(|table| &**table)
     }

@@ -4,6 +4,8 @@
 //! it evaluates commands in the order of the log, keeps the state in a file, and tells a listener what changed. This
 //! crate knows no protocol and opens no table.
 
+#![warn(missing_docs)]
+
 mod catalog;
 mod catalog_renewal;
 mod machine;

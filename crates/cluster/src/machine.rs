@@ -17,7 +17,9 @@ pub const CATALOG_GROUP: GroupId = GroupId(0);
 /// after each change: what the log has above the index is applied again after a restart (docs/decisions/0031).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogFile {
+    /// The index in the log of the catalog's group up to which `catalog` has everything.
     pub applied_index: u64,
+    /// The catalog at that index.
     pub catalog: Catalog,
 }
 
@@ -96,7 +98,9 @@ pub type CatalogReply = Box<dyn FnOnce(Result<Result<Changed, CatalogError>, Fai
 
 /// A command, and where its answer goes.
 pub struct CatalogRequest {
+    /// The change to make.
     pub command: CatalogCommand,
+    /// Called once, with the result of the command, or with the reason why it was not carried out.
     pub reply: CatalogReply,
 }
 
@@ -135,6 +139,7 @@ pub struct CatalogMachine<L> {
 }
 
 impl<L: CatalogListener> CatalogMachine<L> {
+    /// A machine that continues from a file, with no limits but these.
     pub fn new(file: CatalogFile, limits: Limits, listener: L) -> Self {
         let ahead = file.catalog.clone();
         Self { limits, file, ahead, has_caught_up: false, listener }

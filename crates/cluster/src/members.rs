@@ -18,6 +18,7 @@ const CLOSE_BYTES: u64 = 4 << 20;
 /// The next step of the replica that leads a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// The group's members should change in this way, in one step.
     Change(Vec<MemberChange>),
     /// Another replica should lead.
     TransferLeadership(ReplicaId),

@@ -28,10 +28,12 @@ pub struct Presence {
 }
 
 impl Presence {
+    /// Nodes that are not named have the default standing.
     pub fn new(standings: impl IntoIterator<Item = (NodeId, Standing)>, stopping: BTreeSet<NodeId>) -> Self {
         Self { standings: standings.into_iter().collect(), stopping }
     }
 
+    /// The standing of a node.
     pub fn of(&self, node: NodeId) -> Standing {
         self.standings.get(&node).copied().unwrap_or_default()
     }

@@ -21,7 +21,7 @@ pub use tessera_consensus::Lack;
 use tessera_consensus::{Heir, Left, LoggedReplica, heir};
 use tessera_types::{ClusterId, Durability, NodeId, ReplicaId, TableId, UnixMillis};
 
-/// The number of voters with which the catalog's group begins anew; other nodes have learners.
+/// The number of voters with which the catalog's group starts again; other nodes have learners.
 const CATALOG_VOTERS: usize = 5;
 
 /// The content of the data directory of a remaining node.
@@ -29,8 +29,11 @@ const CATALOG_VOTERS: usize = 5;
 pub struct Survey {
     /// A random number. The numbers of all surveys together make the cluster's next name.
     pub mark: ClusterId,
+    /// When the survey was made.
     pub at: UnixMillis,
+    /// The cluster to which the data directory belongs.
     pub cluster: ClusterId,
+    /// The node to which it belongs.
     pub node: NodeId,
     /// How often the node was started: another start may change its data.
     pub starts: u64,
@@ -40,6 +43,7 @@ pub struct Survey {
     pub is_older_copy: bool,
     /// The catalog as it is once everything in the log is applied, committed or not.
     pub catalog: CatalogFile,
+    /// The node's replica of the catalog.
     pub catalog_replica: SurveyedReplica,
     /// The node's replicas of partitions, by the number of their group.
     pub replicas: BTreeMap<u64, SurveyedReplica>,
@@ -56,7 +60,9 @@ impl Survey {
 /// A replica as its node's log describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurveyedReplica {
+    /// The replica, with its incarnation.
     pub replica: ReplicaId,
+    /// Its log, term and members.
     #[serde(flatten)]
     pub logged: LoggedReplica,
 }
@@ -69,25 +75,32 @@ pub enum Outcome {
     KeepsMajority,
     /// This replica continues alone until new ones are made.
     GoesOn {
+        /// The replica that continues.
         replica: ReplicaId,
         /// Term and index of its last entry.
         end: (u64, u64),
         /// Everything up to this index is known to be committed; the rest counts too.
         committed: u64,
+        /// Why acknowledged writes may be missing; `None` if none can be.
         lacks: Option<Lack>,
     },
     /// None of its records remain.
     BeginsAnew {
-        /// Whether its table has a log. Tables with durability `none` begin anew whenever their processes end.
+        /// Whether its table has a log. Tables with durability `none` start again whenever their processes end.
         had_log: bool,
     },
 }
 
+/// A partition and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredPartition {
+    /// The table of the partition.
     pub table: TableId,
+    /// The name of that table.
     pub name: String,
+    /// The number of the partition.
     pub partition: u32,
+    /// What becomes of it.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -95,50 +108,67 @@ pub struct RecoveredPartition {
 /// What all remaining nodes do when they start next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovery {
+    /// When the recovery was decided.
     pub at: UnixMillis,
     /// The names of the cluster, before and after.
     pub from: ClusterId,
+    /// The name afterwards, which keeps out nodes that did not take part.
     pub cluster: ClusterId,
+    /// The nodes that are given up. They must never come back with their old data.
     pub lost: Vec<NodeId>,
+    /// The nodes that continue, each with a survey.
     pub left: Vec<NodeId>,
+    /// Every partition that had a replica on a lost node.
     pub partitions: Vec<RecoveredPartition>,
     /// Whether changes of the catalog may be lost.
     pub catalog_lacks: Option<Lack>,
-    /// The state with which the catalog's group begins anew, its term and index, and its replicas.
+    /// The state with which the catalog's group starts again, its term and index, and its replicas.
     pub catalog: Catalog,
+    /// Term and index of the last entry in `catalog`.
     pub catalog_end: (u64, u64),
+    /// The replicas that vote on the catalog from now on.
     pub catalog_voters: Vec<ReplicaId>,
+    /// The replicas that follow it without a vote.
     pub catalog_learners: Vec<ReplicaId>,
 }
 
 /// Why nothing can be decided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
+    /// A recovery gives up at least one node.
     #[error("no node was named as lost")]
     NobodyLost,
+    /// The number is not in the catalog that the surveys have.
     #[error("node {0} is not a node of this cluster, as far as is known here")]
     NoSuchNode(NodeId),
+    /// A node cannot be lost and surveyed.
     #[error("node {0} was named as lost, and is surveyed")]
     NotLost(NodeId),
+    /// Every node must be named as lost or be surveyed.
     #[error(
         "node {0} is neither named as lost nor surveyed. What it holds may be more than what is here: write a survey of its data \
          directory (`tessera recover --write-survey FILE`, with the node stopped), and give the surveys of all nodes that are \
          left; or name it as lost, too, if it is"
     )]
     NotSurveyed(NodeId),
+    /// Two surveys have the same node.
     #[error("there are two surveys of node {0}")]
     SurveyedTwice(NodeId),
+    /// The survey is of another cluster.
     #[error("node {0} belongs to another cluster")]
     OtherCluster(NodeId),
+    /// The directory may lack acknowledged writes, and the operator has not accepted that.
     #[error(
         "the data directory of node {0} is a copy, or older than what the node had, so it may lack what it had acknowledged. If \
          there is nothing better, start the node once with `--accept-older-data`, stop it, and try again"
     )]
     OlderCopy(NodeId),
+    /// No survey has a state of the catalog.
     #[error(
         "the nodes that are left had only just joined and do not know of any table yet: there is nothing to go on with"
     )]
     KnowsNothing,
+    /// The cluster can continue without a recovery.
     #[error(
         "without the nodes named as lost the catalog and all partitions still have a majority, so nothing is needed: start the \
          nodes that are left, then drain and remove those that are lost"
@@ -270,7 +300,7 @@ pub fn recover(
     })
 }
 
-/// The node on which a partition begins anew: one of its target nodes, or else any remaining node.
+/// The node on which a partition starts again: one of its target nodes, or else any remaining node.
 fn node_for(placement: &Placement, left: &BTreeMap<NodeId, &Survey>, partition: u32) -> NodeId {
     let data_replicas = placement.target.iter().filter(|replica| !replica.is_witness()).map(|replica| replica.node);
     let nodes: Vec<_> = left.keys().copied().collect();

@@ -5,6 +5,8 @@
 //!
 //! Read first: [`worker`] (the loop), then [`log`] (what makes a write durable), then [`StateMachine`].
 
+#![warn(missing_docs)]
+
 mod group;
 pub mod log;
 mod machine;

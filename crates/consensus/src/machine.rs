@@ -8,6 +8,7 @@ use tessera_types::ReplicaId;
 /// judged against the state *and* everything evaluated before it that is not applied yet.
 /// [`apply`](Self::apply) makes the change once it is committed. [`answer`](Self::answer) tells whoever sent it.
 pub trait StateMachine {
+    /// What the state machine is asked to do.
     type Command: Send + 'static;
     /// What is needed to answer a command once its outcome is known.
     type PendingReply;
@@ -140,11 +141,23 @@ pub enum Evaluated<T> {
     /// The command has an effect, which is appended to the payload. With `sync` the entry must be fsynced before it
     /// counts as persisted on this replica. With `leader_acked` the command is answered when this replica has persisted
     /// the entry; a majority decides later whether it takes effect.
-    Replicate { reply: T, sync: bool, leader_acked: bool },
+    Replicate {
+        /// What answers the command later.
+        reply: T,
+        /// Whether the entry must be fsynced before it counts.
+        sync: bool,
+        /// Whether the command is answered before a majority has the entry.
+        leader_acked: bool,
+    },
     /// Nothing changes, but the answer may depend on entries that are not applied yet, so it waits for those. With
     /// `confirm` it also waits until a majority has confirmed, after the command came, that this replica leads,
     /// whatever its lease says.
-    NoChange { reply: T, confirm: bool },
+    NoChange {
+        /// What answers the command later.
+        reply: T,
+        /// Whether a majority must confirm the leader first.
+        confirm: bool,
+    },
     /// The machine has refused the command.
     Refused,
     /// Nothing has happened: the command, or one before it, must wait until the machine has read something, and so must those that
@@ -155,11 +168,13 @@ pub enum Evaluated<T> {
 /// Committed entries of one group.
 #[derive(Debug)]
 pub struct Committed {
+    /// The group that committed the entries.
     pub group: GroupId,
     /// Index of the last entry.
     pub index: u64,
     /// The term of that entry.
     pub term: u64,
+    /// The payloads of the entries, in the order of the log.
     pub payloads: Vec<Bytes>,
 }
 

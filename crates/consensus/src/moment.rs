@@ -9,6 +9,7 @@ use std::time::Duration;
 pub struct Moment(Duration);
 
 impl Moment {
+    /// The present moment.
     pub fn now() -> Self {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Self(Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or_default()))

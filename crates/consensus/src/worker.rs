@@ -18,7 +18,7 @@ use crate::{Committed, Evaluated, Failure, GroupId, Moment, StateMachine};
 use ahash::AHashMap;
 use apply_backlog::ApplyBacklog;
 use inbox::Message;
-pub use inbox::{GroupStart, Inbox, InboxFull, Look, Transport};
+pub use inbox::{GroupStart, Inbox, InboxFull, StatusQuery, Transport};
 use snapshot_installs::SnapshotInstalls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -168,7 +168,7 @@ impl<M: StateMachine> Worker<M> {
                     }
                 }
                 Message::WakeLedBy(node) => self.groups.values_mut().for_each(|group| group.wake_if_led_by(node)),
-                Message::Look(look) => look(self.groups.values().map(Group::view).collect()),
+                Message::Status(query) => query(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::CaughtUp => self.catch_up(),
                 Message::HasRead(id) => self.evaluate_waiting(id, refusal.as_ref()),

@@ -111,10 +111,12 @@ impl Object {
         Ok(Self(Arc::new(Fields { extent, fields })))
     }
 
+    /// The value of a field.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.position(key).map(|at| &self.0.fields[at].1)
     }
 
+    /// Whether the object has this field.
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()
     }
@@ -123,18 +125,22 @@ impl Object {
         self.0.fields.binary_search_by(|(own, _)| (**own).cmp(key)).ok()
     }
 
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.0.fields.len()
     }
 
+    /// Whether the object has no fields.
     pub fn is_empty(&self) -> bool {
         self.0.fields.is_empty()
     }
 
+    /// The names of the fields, in the order of their bytes.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.0.fields.iter().map(|(key, _)| key)
     }
 
+    /// The values of the fields, in the order of their names.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> {
         self.0.fields.iter().map(|(_, value)| value)
     }
@@ -193,10 +199,12 @@ enum EqualKeys {
 }
 
 impl ObjectBuilder {
+    /// A builder with room for this many fields.
     pub fn with_capacity(fields: usize) -> Self {
         Self { fields: Vec::with_capacity(fields) }
     }
 
+    /// Adds a field. Of two fields with the same name the last one counts.
     pub fn insert(&mut self, key: impl Into<Arc<str>>, value: Value) {
         self.fields.push((key.into(), value));
     }

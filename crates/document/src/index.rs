@@ -45,7 +45,9 @@ impl IndexShape {
 /// What a write changes in an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryChanges {
+    /// The keys of entries that the index no longer has.
     pub removed: Vec<Vec<u8>>,
+    /// The keys of entries that the index has from now on.
     pub added: Vec<Vec<u8>>,
 }
 
@@ -63,6 +65,7 @@ impl EntryChanges {
         Self { removed, added: new }
     }
 
+    /// Whether the index stays as it is.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty() && self.added.is_empty()
     }

@@ -4,6 +4,8 @@
 //! values) and `encoding` (a value as bytes, read in place by [`EncodedValue`]), `key` (a
 //! value as bytes that sort).
 
+#![warn(missing_docs)]
+
 mod base64;
 mod container;
 mod encoding;

@@ -10,6 +10,7 @@ pub const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 pub struct Number(f64);
 
 impl Number {
+    /// The number 0.
     pub const ZERO: Self = Self(0.0);
 
     /// # Errors
@@ -18,6 +19,7 @@ impl Number {
         if number.is_finite() { Ok(Self(number)) } else { Err(ValueError::NonFinite(number)) }
     }
 
+    /// The number, which is finite.
     pub fn get(self) -> f64 {
         self.0
     }

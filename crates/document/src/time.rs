@@ -32,6 +32,7 @@ impl Time {
         self.epoch_seconds.get()
     }
 
+    /// The time zone with which the time is shown.
     pub fn timezone(&self) -> Timezone {
         self.timezone
     }
@@ -92,6 +93,7 @@ impl std::hash::Hash for Time {
 pub struct Timezone([u8; 6]);
 
 impl Timezone {
+    /// The time zone of UTC, `+00:00`.
     pub const UTC: Self = Self(*b"+00:00");
 
     /// Reads `Z`, `+hh:mm`, `+hhmm` and `+hh`, and the same with a minus; `-00` and `-00:00` are refused, as ISO 8601
@@ -132,6 +134,7 @@ impl Timezone {
         Ok(Self(zone))
     }
 
+    /// The time zone in the form `+hh:mm`.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("a time zone is ASCII text")
     }

@@ -24,15 +24,22 @@ use std::sync::Arc;
 pub enum Value {
     /// Less than every other value. Only in queries: it has no JSON and is in no document.
     MinVal,
+    /// JSON's `null`.
     #[default]
     Null,
+    /// A boolean.
     Bool(bool),
+    /// A finite number.
     Number(Number),
+    /// A text.
     String(Arc<str>),
+    /// Bytes; in JSON an object with `$reql_type$` `BINARY` and base64.
     Binary(Arc<[u8]>),
+    /// An array.
     Array(Array),
     /// An object without a `$reql_type$`, or one with the `LITERAL` that `merge` and `update` understand.
     Object(Object),
+    /// A point in time with a time zone; in JSON an object with `$reql_type$` `TIME`.
     Time(Time),
     /// A GeoJSON object with `$reql_type$`; its fields are there and have the right types, no more is checked.
     Geometry(Object),
@@ -41,7 +48,9 @@ pub enum Value {
 }
 
 impl Value {
+    /// The value `true`.
     pub const TRUE: Self = Self::Bool(true);
+    /// The value `false`.
     pub const FALSE: Self = Self::Bool(false);
 
     /// # Errors
@@ -50,10 +59,12 @@ impl Value {
         Number::new(number).map(Self::Number)
     }
 
+    /// A text.
     pub fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(text.into())
     }
 
+    /// Bytes that are no text.
     pub fn binary(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self::Binary(bytes.into())
     }
@@ -64,10 +75,12 @@ impl Value {
         Array::new(elements).map(Self::Array)
     }
 
+    /// The array `[]`.
     pub fn empty_array() -> Self {
         Self::Array(Array::default())
     }
 
+    /// The object `{}`.
     pub fn empty_object() -> Self {
         Self::Object(Object::default())
     }
@@ -108,18 +121,22 @@ impl Value {
         !matches!(self, Self::Null | Self::Bool(false))
     }
 
+    /// The boolean, if the value is one.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(bool) = self { Some(*bool) } else { None }
     }
 
+    /// The number, if the value is one.
     pub fn as_number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(number.get()) } else { None }
     }
 
+    /// The text, if the value is one.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
+    /// The array, if the value is one.
     pub fn as_array(&self) -> Option<&Array> {
         if let Self::Array(array) = self { Some(array) } else { None }
     }

@@ -22,16 +22,20 @@ pub struct Slice {
     pub to: Option<Bytes>,
     /// It ends with the record that reaches one of these two.
     pub records: u64,
+    /// Bytes of keys and values, with a fixed overhead for each record.
     pub bytes: u64,
     /// Records that are looked at in one go, with those that are left out.
-    pub looked_at: u64,
+    pub scanned: u64,
 }
 
 /// What a replica has in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceDigest {
+    /// Records in the slice.
     pub records: u64,
+    /// Bytes of their keys and values, with a fixed overhead for each record.
     pub bytes: u64,
+    /// XXH3 with 128 bits over keys and values.
     pub hash: u128,
     /// Where the next slice begins, which is never behind the end that was asked for; `None` at the end of the partition.
     pub next: Option<Bytes>,
@@ -41,6 +45,7 @@ pub struct SliceDigest {
 
 /// A digest, or what is left to do for it.
 pub enum Digest {
+    /// The digest is made already.
     Done(SliceDigest),
     /// Looks at the records as they were. May wait for a disk.
     Later(Box<dyn FnOnce() -> Result<SliceDigest, EngineError> + Send>),
@@ -66,7 +71,9 @@ const IN_SPACE: [u8; 10] = [u8::MAX; 10];
 /// space after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address<'a> {
+    /// A record under a hash key and a sort key.
     Record(RecordKey<'a>),
+    /// An entry of an ordered space, by its key.
     InSpace(Space, &'a [u8]),
 }
 
@@ -144,7 +151,7 @@ pub(crate) struct Digester<'a> {
     first: Option<Address<'a>>,
     end: Option<Address<'a>>,
     hash: Xxh3,
-    looked_at: u64,
+    scanned: u64,
     digest: SliceDigest,
 }
 
@@ -153,7 +160,7 @@ impl<'a> Digester<'a> {
     pub(crate) fn new(slice: &'a Slice, time: UnixMillis) -> Self {
         let end = slice.to.as_deref().and_then(Address::decode_ordered);
         let digest = SliceDigest { records: 0, bytes: 0, hash: 0, next: slice.to.clone(), is_cut: false };
-        Self { slice, time, first: slice.first(), end, hash: Xxh3::new(), looked_at: 0, digest }
+        Self { slice, time, first: slice.first(), end, hash: Xxh3::new(), scanned: 0, digest }
     }
 
     /// Takes a record. Returns whether the slice goes on behind it.
@@ -179,7 +186,7 @@ impl<'a> Digester<'a> {
         if self.end.is_some_and(|end| address.compare(&end).is_ge()) {
             return false;
         }
-        self.looked_at += 1;
+        self.scanned += 1;
         if !is_left_out {
             lengths.iter().for_each(|length| self.hash.update(&length.to_le_bytes()));
             parts.iter().for_each(|part| self.hash.update(part));
@@ -190,7 +197,7 @@ impl<'a> Digester<'a> {
                 return false;
             }
         }
-        if self.looked_at >= self.slice.looked_at {
+        if self.scanned >= self.slice.scanned {
             self.digest.next = Some(Slice::behind(address));
             self.digest.is_cut = true;
             return false;

@@ -222,6 +222,7 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
+    /// Counts and sizes of the table's records.
     fn statistics(&self) -> EngineStatistics;
 
     /// Bytes that a partition's records take, with those of its spaces: in memory, or about, and without what is not flushed yet, in files.
@@ -236,6 +237,7 @@ pub trait Engine: Send + Sync {
 /// A partition whose records are, or may be, damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
+    /// The number of the partition.
     pub partition: u32,
     /// What was found, with the file.
     pub reason: String,
@@ -244,6 +246,7 @@ pub struct Damaged {
 /// Log entries of one partition to apply.
 #[derive(Clone, Copy, Debug)]
 pub struct Applied<'a> {
+    /// The number of the partition.
     pub partition: u32,
     /// Index of the last of the entries: what [`Engine::applied_index`] returns afterwards.
     pub index: u64,
@@ -259,9 +262,12 @@ pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// A range of sort keys.
 pub type SortKeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
+    /// From the lowest key up.
     Ascending,
+    /// From the highest key down.
     Descending,
 }
 

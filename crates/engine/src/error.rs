@@ -5,10 +5,18 @@ use std::path::PathBuf;
 /// and must not serve until a later write or a restart has caught up.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// Stored bytes are not what was written, or do not decode.
     #[error("damaged data: {0}")]
     Corruption(String),
+    /// The system refused an operation on a file of the engine.
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// RocksDB reports an error that concerns no disk.
     #[error("rocksdb: {0}")]
     Rocksdb(String),
     /// The disk could not be read or written.
@@ -18,8 +26,10 @@ pub enum EngineError {
     /// needs something that only the disk has.
     #[error("the engine would have to wait")]
     WouldWait,
+    /// A snapshot was being installed when the process ended; the partition needs another snapshot.
     #[error("the partition's records are only partly those of the snapshot that replaces them")]
     PartialRecords,
+    /// The log has to be durable before the engine is, and could not be made so.
     #[error("the log could not be synced: {0}")]
     LogNotSynced(String),
 }

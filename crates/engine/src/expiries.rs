@@ -129,12 +129,12 @@ impl Expiries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tessera_types::Expiry;
+    use tessera_types::{Expiry, ValueKind};
 
     fn put(expiries: &Expiries, expiry: u64) {
         let mut noted = Noted::default();
         let expiry = Expiry::at_key(Some(UnixMillis::new(expiry)));
-        noted.put(&StoredValue { expiry, is_field: false, payload: b"" });
+        noted.put(&StoredValue { expiry, kind: ValueKind::Plain, payload: b"" });
         expiries.take(&noted);
     }
 
@@ -175,7 +175,7 @@ mod tests {
         for expiry in (3_600_000..7_200_000).step_by(1_000) {
             let mut noted = Noted::default();
             let expiry = Expiry::at_key(Some(UnixMillis::new(expiry)));
-            noted.put(&StoredValue { expiry, is_field: false, payload: b"" });
+            noted.put(&StoredValue { expiry, kind: ValueKind::Plain, payload: b"" });
             changes += usize::from(expiries.changed_by(&noted).is_some());
             expiries.take(&noted);
         }

@@ -6,6 +6,7 @@
 //!
 //! Read first: the trait [`Engine`], then [`mutation`] (what a log entry carries), then one of [`memory`] and [`rocks`].
 
+#![warn(missing_docs)]
 #![allow(unsafe_code)] // Records are laid out by hand, and RocksDB is called by its C interface.
 
 mod digest;

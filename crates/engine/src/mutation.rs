@@ -22,7 +22,7 @@
 
 use crate::EngineError;
 use bytes::{BufMut, BytesMut};
-use tessera_types::{Expiry, Limits, RecordKey, Space, StoredValue, UnixMillis};
+use tessera_types::{Expiry, Limits, RecordKey, Space, StoredValue, UnixMillis, ValueKind};
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -44,34 +44,49 @@ pub(crate) static FORMER_SEAL: [u8; Limits::HASH_KEY_BYTES_CEILING + 1] = [0; Li
 pub enum Mutation<'a> {
     /// `value` is an encoded [`StoredValue`].
     Put {
+        /// The address of the record.
         key: RecordKey<'a>,
+        /// The value as it is stored.
         value: &'a [u8],
     },
+    /// Deletes one record.
     Delete {
+        /// The address of the record.
         key: RecordKey<'a>,
     },
     /// Deletes every record under a hash key that is not empty, also those that only other replicas have.
     DeleteHashKey {
+        /// An address with the hash key; its sort key is empty.
         key: RecordKey<'a>,
     },
+    /// Deletes all records of the partition.
     Clear,
     /// What had expired by this time is gone for good.
     Time(UnixMillis),
     /// Changes nothing. What it says is the concern of whoever hands entries to engines.
     Mark {
+        /// What the mark says.
         content: &'a [u8],
     },
     /// `value` is whatever its writer wants: it has no expiry, and no engine looks into it.
     PutIn {
+        /// The ordered space.
         space: Space,
+        /// The key in that space.
         key: &'a [u8],
+        /// The bytes to keep.
         value: &'a [u8],
     },
+    /// Deletes one entry of an ordered space.
     DeleteIn {
+        /// The ordered space.
         space: Space,
+        /// The key in that space.
         key: &'a [u8],
     },
+    /// Deletes all entries of an ordered space.
     DropSpace {
+        /// The ordered space.
         space: Space,
     },
 }
@@ -123,6 +138,7 @@ impl Location {
         self.hash
     }
 
+    /// The address of the record, as it stands in `payload`.
     pub fn key<'p>(&self, payload: &'p [u8]) -> RecordKey<'p> {
         let (hash_key, sort_key) =
             payload[self.start..][..self.hash_key_len + self.sort_key_len].split_at(self.hash_key_len);
@@ -158,9 +174,10 @@ fn put_space_key(out: &mut BytesMut, kind: u8, space: Space, key: &[u8]) {
     out.put_u32_le(u32::try_from(key.len()).expect("keys are checked against the limit on entry"));
 }
 
+/// Appends a [`Mutation::PutIn`], and returns where its value is.
 pub fn encode_put_in(out: &mut BytesMut, space: Space, key: &[u8], value: &[u8]) -> SpaceLocation {
     if (space, key) == (Space::SYSTEM, SEAL) {
-        let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value };
+        let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: value };
         encode_put(out, &RecordKey::with_hash(0, &FORMER_SEAL, b""), &stored);
     } else {
         out.reserve(13 + key.len() + value.len());
@@ -172,17 +189,20 @@ pub fn encode_put_in(out: &mut BytesMut, space: Space, key: &[u8], value: &[u8])
     SpaceLocation { start: out.len() - value.len(), value_len: Some(value.len()) }
 }
 
+/// Appends a [`Mutation::DeleteIn`].
 pub fn encode_delete_in(out: &mut BytesMut, space: Space, key: &[u8]) -> SpaceLocation {
     put_space_key(out, DELETE_IN, space, key);
     out.put_slice(key);
     SpaceLocation { start: out.len(), value_len: None }
 }
 
+/// Appends a [`Mutation::DropSpace`].
 pub fn encode_drop_space(out: &mut BytesMut, space: Space) {
     out.put_u8(DROP_SPACE);
     out.put_u32_le(space.0);
 }
 
+/// Appends a [`Mutation::Put`], and returns where its key and value are.
 pub fn encode_put(out: &mut BytesMut, key: &RecordKey<'_>, value: &StoredValue<'_>) -> Location {
     let value_len = value.encoded_len();
     out.reserve(PUT_HEADER + key.hash_key.len() + key.sort_key.len() + value_len);
@@ -196,6 +216,7 @@ pub fn encode_put(out: &mut BytesMut, key: &RecordKey<'_>, value: &StoredValue<'
     Location::of(key, start, Some(value_len))
 }
 
+/// Appends a [`Mutation::Delete`], and returns where its key is.
 pub fn encode_delete(out: &mut BytesMut, key: &RecordKey<'_>) -> Location {
     out.put_slice(&header::<DELETE_HEADER>(DELETE, key));
     let start = out.len();
@@ -209,15 +230,18 @@ pub fn encode_delete_hash_key(out: &mut BytesMut, key: &RecordKey<'_>) {
     out.put_slice(key.hash_key);
 }
 
+/// Appends a [`Mutation::Time`].
 pub fn encode_time(out: &mut BytesMut, time: UnixMillis) {
     out.put_u8(TIME);
     out.put_u64_le(time.get());
 }
 
+/// Appends a [`Mutation::Clear`].
 pub fn encode_clear(out: &mut BytesMut) {
     out.put_u8(CLEAR);
 }
 
+/// Appends a [`Mutation::Mark`].
 pub fn encode_mark(out: &mut BytesMut, content: &[u8]) {
     out.put_u8(MARK);
     out.put_u32_le(u32::try_from(content.len()).expect("a mark is short"));
@@ -339,7 +363,7 @@ mod tests {
     #[test]
     fn payloads_come_back_and_damage_is_reported_once() {
         let key = RecordKey::new(b"user", b"field");
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"value" };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"value" };
         let mut payload = BytesMut::new();
         let put = encode_put(&mut payload, &key, &value);
         let delete = encode_delete(&mut payload, &key);
@@ -405,7 +429,7 @@ mod tests {
         let seal = encode_put_in(&mut payload, Space::SYSTEM, SEAL, b"");
         assert_eq!(seal.value(&payload), Some(&b""[..]));
         let mut former = BytesMut::new();
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"" };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"" };
         encode_put(&mut former, &RecordKey::with_hash(0, &FORMER_SEAL, b""), &value);
         assert_eq!(payload, former);
         let decoded: Vec<_> = decode(&payload).map(Result::unwrap).collect();

@@ -35,6 +35,7 @@ impl Position {
         Self { hash: key.hash(), within: Some((key.hash_key.into(), next.into())) }
     }
 
+    /// The hash of the hash key at which the page begins.
     pub fn hash(&self) -> u64 {
         self.hash
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 pub struct EngineStatistics {
     /// Records, expired ones included until they are removed; an estimate on RocksDB.
     pub records: u64,
+    /// Whether `records` is an estimate.
     pub records_are_estimated: bool,
     /// Hash keys; `None` where the engine does not count them.
     pub hash_keys: Option<u64>,
@@ -12,9 +13,13 @@ pub struct EngineStatistics {
     pub memory_bytes: u64,
     /// Bytes of files on disk.
     pub disk_bytes: u64,
+    /// Expired records that were removed since the node started.
     pub expired_removed: u64,
+    /// Records of memory tables that were evicted since the node started.
     pub evicted: u64,
+    /// Bytes that compactions would have to rewrite to bring all levels to their targets; RocksDB's estimate.
     pub pending_compaction_bytes: u64,
+    /// The levels of a RocksDB table that have files.
     pub levels: Vec<LevelStatistics>,
 }
 
@@ -22,11 +27,17 @@ pub struct EngineStatistics {
 /// since the node started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RocksStatistics {
+    /// Blocks that reads found in the block cache.
     pub block_cache_hits: u64,
+    /// Blocks that reads had to fetch from files.
     pub block_cache_misses: u64,
+    /// Bytes that the block cache holds now.
     pub block_cache_bytes: u64,
+    /// Reads that the record cache answered.
     pub record_cache_hits: u64,
+    /// Reads that the record cache could not answer.
     pub record_cache_misses: u64,
+    /// Bytes that the record cache holds now.
     pub record_cache_bytes: u64,
     /// Microseconds that writers were held back because flushes or compactions lagged.
     pub stall_micros: u64,
@@ -47,14 +58,20 @@ impl RocksStatistics {
 pub struct LevelStatistics {
     /// `L0`, `L1`, ...
     pub level: String,
+    /// Files in the level.
     pub files: u64,
+    /// Bytes of these files.
     pub size_bytes: u64,
     /// How much the level exceeds its target; compaction begins above 1.
     pub score: f64,
+    /// Gigabytes that compactions into the level have read.
     pub read_gigabytes: f64,
+    /// Gigabytes that flushes and compactions have written to the level.
     pub write_gigabytes: f64,
     /// Bytes written to the level per byte moved into it.
     pub write_amplification: f64,
+    /// Keys that went into compactions of the level.
     pub keys_in: u64,
+    /// Keys that these compactions dropped, because they were overwritten, deleted or expired.
     pub keys_dropped: u64,
 }

@@ -15,7 +15,7 @@ use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig, RocksStore,
     Visit,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, WhenFull};
+use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, ValueKind, WhenFull};
 
 const PARTITIONS: u32 = 3;
 
@@ -69,7 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn stored(payload: &[u8], expiry: Expiry) -> Vec<u8> {
     let mut bytes = Vec::new();
-    StoredValue { expiry, is_field: false, payload }.encode(&mut bytes);
+    StoredValue { expiry, kind: ValueKind::Plain, payload }.encode(&mut bytes);
     bytes
 }
 
@@ -81,7 +81,7 @@ fn write(engine: &dyn Engine, partition: u32, payload: BytesMut) {
 
 fn put(engine: &dyn Engine, partition: u32, key: &RecordKey<'_>, payload: &[u8], expiry: Expiry) {
     let mut entry = BytesMut::new();
-    encode_put(&mut entry, key, &StoredValue { expiry, is_field: false, payload });
+    encode_put(&mut entry, key, &StoredValue { expiry, kind: ValueKind::Plain, payload });
     write(engine, partition, entry);
 }
 
@@ -335,7 +335,11 @@ fn nobody_reads_what_was_there_before_a_write() {
                     let (hash_key, sort_key) = (hash_key(at), [field]);
                     let key = RecordKey::new(&hash_key, if field == 0 { b"" } else { &sort_key });
                     let payload = &round.to_le_bytes();
-                    encode_put(&mut entry, &key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload });
+                    encode_put(
+                        &mut entry,
+                        &key,
+                        &StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload },
+                    );
                 }
                 write(engine, 0, entry);
                 changed.into_iter().for_each(|at| written[at].store(round, Ordering::Release));
@@ -465,7 +469,7 @@ fn a_whole_hash_key_is_deleted_and_no_other() {
         let mut entry = BytesMut::new();
         encode_delete_hash_key(&mut entry, &whole);
         encode_delete_hash_key(&mut entry, &RecordKey::new(b"not there", b""));
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"new" };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"new" };
         encode_put(&mut entry, &RecordKey::new(b"a", b"2"), &value);
         write(engine, 0, entry);
         assert_eq!([b"a".as_slice(), b"ab", b"b"].map(found), [1, 3, 3], "{name}");
@@ -565,7 +569,7 @@ fn a_write_that_would_wait_is_not_done() {
     let payload: Vec<u8> = noise.take(10_000).map(|number| (number >> 56) as u8).collect();
     let entry = |key: &RecordKey<'_>| {
         let mut entry = BytesMut::new();
-        encode_put(&mut entry, key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &payload });
+        encode_put(&mut entry, key, &StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &payload });
         [entry.freeze()]
     };
     let mut written = 0;

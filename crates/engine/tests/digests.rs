@@ -11,7 +11,7 @@ use tessera_engine::mutation::{encode_delete, encode_mark, encode_put, encode_ti
 use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore, Slice, SliceDigest,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue, UnixMillis};
+use tessera_types::{Expiry, RecordKey, StoredValue, UnixMillis, ValueKind};
 
 /// The partition's time.
 const NOW: u64 = 1_000;
@@ -39,13 +39,13 @@ fn put(engine: &dyn Engine, (hash_key, sort_key): &(Vec<u8>, Vec<u8>), value: &[
     let mut payload = BytesMut::new();
     encode_mark(&mut payload, b"which changes nothing");
     let expiry = Expiry::at_key((ends > 0).then(|| UnixMillis::new(ends)));
-    let stored = StoredValue { expiry, is_field: false, payload: value };
+    let stored = StoredValue { expiry, kind: ValueKind::Plain, payload: value };
     encode_put(&mut payload, &RecordKey::new(hash_key, sort_key), &stored);
     write(engine, payload);
 }
 
-fn slice(from: Bytes, records: u64, looked_at: u64) -> Slice {
-    Slice { from, to: None, records, bytes: 300, looked_at }
+fn slice(from: Bytes, records: u64, scanned: u64) -> Slice {
+    Slice { from, to: None, records, bytes: 300, scanned }
 }
 
 /// All of a partition, slice by slice.

@@ -11,7 +11,7 @@ use tessera_engine::mutation::{encode_delete, encode_delete_hash_key, encode_put
 use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, WhenFull};
+use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, ValueKind, WhenFull};
 
 fn open_memory(directory: &Path) -> Box<dyn Engine> {
     let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 4 << 30 }));
@@ -29,7 +29,7 @@ fn write(engine: &dyn Engine, partition: u32, payload: &mut BytesMut) {
 }
 
 fn encode(payload: &mut BytesMut, hash_key: &[u8], sort_key: &[u8], expiry: Expiry) {
-    let stored = StoredValue { expiry, is_field: false, payload: b"value" };
+    let stored = StoredValue { expiry, kind: ValueKind::Plain, payload: b"value" };
     encode_put(payload, &RecordKey::new(hash_key, sort_key), &stored);
 }
 
@@ -269,7 +269,7 @@ fn memory_is_counted_as_if_it_were_counted_anew() {
                 encode_put(
                     &mut payload,
                     &key,
-                    &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &value },
+                    &StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &value },
                 );
                 model.insert((hash_key, sort_key), value);
             }
@@ -278,7 +278,7 @@ fn memory_is_counted_as_if_it_were_counted_anew() {
     }
     let anew = open();
     for ((hash_key, sort_key), value) in &model {
-        let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value };
+        let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: value };
         encode_put(&mut payload, &RecordKey::new(hash_key, sort_key), &stored);
     }
     write(&anew, 0, &mut payload);

@@ -13,7 +13,7 @@ use tessera_engine::{
     Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig,
     RocksEngine, RocksStore, SortKeyRange, Visit, from_caches,
 };
-use tessera_types::{Expiry, RecordKey, Space, StoredValue};
+use tessera_types::{Expiry, RecordKey, Space, StoredValue, ValueKind};
 
 const KEYS: u32 = 2_000;
 const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
@@ -35,7 +35,11 @@ fn write(engine: &dyn Engine, encode: impl FnOnce(&mut BytesMut)) {
 
 fn put(payload: &mut BytesMut, number: u32, sort_key: &[u8]) {
     let (hash_key, value) = (hash_key(number), value(number));
-    let stored = StoredValue { expiry: Expiry::NEVER, is_field: !sort_key.is_empty(), payload: &value };
+    let stored = StoredValue {
+        expiry: Expiry::NEVER,
+        kind: if sort_key.is_empty() { ValueKind::Plain } else { ValueKind::UnnamedField },
+        payload: &value,
+    };
     encode_put(payload, &RecordKey::new(&hash_key, sort_key), &stored);
 }
 

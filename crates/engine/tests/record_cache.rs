@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tessera_engine::mutation::encode_put;
 use tessera_engine::{Applied, Engine, PageLimit, Position, RocksConfig, RocksStore, Visit};
-use tessera_types::{Expiry, RecordKey, StoredValue};
+use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
 /// How long each is tried.
 const TRIED: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ impl Registers {
         let mut value = vec![0; self.value_bytes];
         value[..8].copy_from_slice(&round.to_be_bytes());
         for key in 0..self.keys {
-            let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &value };
+            let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &value };
             encode_put(&mut payload, &RecordKey::new(&key.to_be_bytes(), b""), &stored);
         }
         self.engine.write(&[Applied { partition: 0, index: round, term: 1, payloads: &[payload.freeze()] }]).unwrap();

@@ -11,7 +11,7 @@ use tessera_engine::mutation::{encode_clear, encode_put};
 use tessera_engine::{
     Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, Visit,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue};
+use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
 const OLD: u32 = 50_000;
 const NEW: u32 = 200_000;
@@ -29,7 +29,7 @@ fn write(engine: &MemoryEngine, index: u64, payload: BytesMut) {
 fn fill(engine: &MemoryEngine, records: u32, index: u64) {
     let mut payload = BytesMut::new();
     for number in 0..records {
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &[b'x'; 50] };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &[b'x'; 50] };
         encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &value);
     }
     write(engine, index, payload);
@@ -38,7 +38,7 @@ fn fill(engine: &MemoryEngine, records: u32, index: u64) {
 /// Writes one record whose value is the log index.
 fn put(engine: &MemoryEngine, number: u32, index: u64) {
     let mut payload = BytesMut::new();
-    let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &index.to_le_bytes() };
+    let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &index.to_le_bytes() };
     encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &value);
     write(engine, index, payload);
 }

@@ -14,7 +14,7 @@ use tessera_engine::{
     Applied, Engine, KeyRange, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig,
     RocksStore, Slice,
 };
-use tessera_types::{Expiry, RecordKey, Space, StoredValue};
+use tessera_types::{Expiry, RecordKey, Space, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 2;
 const ALL: KeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
@@ -96,7 +96,7 @@ fn pages(engine: &dyn Engine, partition: u32, space: Space, range: KeyRange<'_>,
 fn digest(engine: &dyn Engine, partition: u32, slice_records: u64) -> Vec<u128> {
     let (mut from, mut hashes) = (Some(Bytes::new()), Vec::new());
     while let Some(position) = from {
-        let slice = Slice { from: position, to: None, records: slice_records, bytes: 1 << 20, looked_at: 1 << 20 };
+        let slice = Slice { from: position, to: None, records: slice_records, bytes: 1 << 20, scanned: 1 << 20 };
         let digest = engine.digest(partition, &slice).finish().unwrap();
         hashes.push(digest.hash);
         from = digest.next;
@@ -144,7 +144,7 @@ fn check(engine: &dyn Engine, model: &Model, records: &BTreeSet<(u32, Vec<u8>)>)
 }
 
 fn put_record(engine: &dyn Engine, partition: u32, hash_key: &[u8]) {
-    let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"record" };
+    let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"record" };
     write(engine, partition, |out| _ = encode_put(out, &RecordKey::new(hash_key, b""), &value));
 }
 

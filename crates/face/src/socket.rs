@@ -73,6 +73,19 @@ pub(crate) async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B
     }
 }
 
+/// Writes as many of `bytes` as there is room for, no more than [`WRITE_BYTES`], without waiting. Returns how many; 0 if there is no
+/// room.
+///
+/// # Errors
+/// Those of the socket.
+pub(crate) fn try_write(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match stream.try_write(&bytes[..bytes.len().min(WRITE_BYTES)]) {
+        Ok(0) if !bytes.is_empty() => Err(io::ErrorKind::WriteZero.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        outcome => outcome,
+    }
+}
+
 /// Writes all of `bytes`. Other tasks run between pieces of [`WRITE_BYTES`], since a client that reads as fast as this writes
 /// never has it wait.
 ///
@@ -81,16 +94,17 @@ pub(crate) async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B
 pub(crate) async fn write(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         // Nearly always the socket's buffer has room, and no timer is needed.
-        let piece = &bytes[..bytes.len().min(WRITE_BYTES)];
-        let written = match stream.try_write(piece) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::timeout(patience, stream.write(piece)).await.map_err(|_| no_longer_read())??
+        let written = match try_write(stream, bytes)? {
+            0 => {
+                let piece = &bytes[..bytes.len().min(WRITE_BYTES)];
+                let written = tokio::time::timeout(patience, stream.write(piece)).await;
+                match written.map_err(|_| no_longer_read())?? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    written => written,
+                }
             }
-            outcome => outcome?,
+            written => written,
         };
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
         bytes = &bytes[written..];
         if !bytes.is_empty() {
             tokio::task::yield_now().await;

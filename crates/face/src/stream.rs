@@ -47,6 +47,18 @@ impl Stream {
         }
     }
 
+    /// Writes as many of `bytes` as there is room for at once: of a plain stream nearly always all of few, over TLS none. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    #[inline]
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => socket::try_write(stream, bytes),
+            Self::Tls(_) => Ok(0),
+        }
+    }
+
     /// Writes all of `bytes`.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ impl Addresses {
         }
     }
 
-    /// Has the catalog name the addresses that this node has now. Goes on beside whoever calls it.
+    /// Has the catalog name the addresses that this node has now, in a task that the caller does not wait for.
     pub(crate) fn keep(self: &Arc<Self>, store: &Store, site: &Site) {
         let known = store.catalog().node(store.node()).map(|node| node.site.clone());
         let is_known = known.is_none_or(|known| known == *site);

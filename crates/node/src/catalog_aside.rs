@@ -8,7 +8,7 @@
 
 use crate::host::Host;
 use crate::identity;
-use crate::look::look;
+use crate::status_query::query_status;
 use tessera_cluster::CATALOG_GROUP;
 use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupSettings, GroupStart};
@@ -34,7 +34,7 @@ impl Host {
         save(true)?;
         self.catalog_inbox.remove(CATALOG_GROUP);
         // When the loop answers, it has told the log.
-        look(&self.catalog_inbox).await;
+        query_status(&self.catalog_inbox).await;
         let log = self.log.clone();
         let synced = tokio::task::spawn_blocking(move || log.wait_synced()).await;
         synced.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;

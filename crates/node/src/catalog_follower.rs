@@ -69,7 +69,7 @@ impl CatalogFollower {
         }
     }
 
-    fn hand_over(&self, file: &CatalogFile, awaited: Option<u64>) {
+    fn publish(&self, file: &CatalogFile, awaited: Option<u64>) {
         let mut news = self.news.lock();
         news.latest = Some(file.clone());
         news.handed_over += 1;
@@ -197,11 +197,11 @@ pub(crate) struct CatalogNews {
 
 impl CatalogListener for CatalogNews {
     fn changed(&mut self, file: &CatalogFile) {
-        self.follower.hand_over(file, None);
+        self.follower.publish(file, None);
     }
 
     fn is_to_be_replaced(&mut self, file: &CatalogFile) {
-        self.follower.hand_over(file, Some(file.applied_index));
+        self.follower.publish(file, Some(file.applied_index));
     }
 
     fn fresh(&mut self, as_of: Option<Moment>) {
@@ -237,7 +237,7 @@ mod tests {
     use tessera_cluster::{CatalogCommand, CatalogFile, CopyReport, CopyState};
     use tessera_engine::{Applied, mutation};
     use tessera_store::Store;
-    use tessera_types::{Durability, EngineKind, Expiry, RecordKey, StoredValue};
+    use tessera_types::{Durability, EngineKind, Expiry, RecordKey, StoredValue, ValueKind};
 
     /// The split of a table of 4,096 partitions once wrote the file 8,000 times.
     #[tokio::test]
@@ -248,7 +248,7 @@ mod tests {
         let slow = |config: &mut NodeConfig| config.move_bytes_per_second = 1;
         let node = TestNode::start(slow);
         let table = node.create_durable_table("t", PARTITIONS, EngineKind::Memory, Durability::Soft).await;
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &[7; 100_000] };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &[7; 100_000] };
         for partition in 0..PARTITIONS {
             let is_there = |key: &[u8; 4]| table.partition_of(&RecordKey::new(key, b"")) == partition;
             let hash_key = (0u32..).map(u32::to_le_bytes).find(is_there).unwrap();
@@ -308,7 +308,7 @@ mod tests {
         node.wait_for("the change is committed", |_| (handed_over() > before).then_some(())).await;
         for inbox in &host.inboxes {
             let (sender, views) = tokio::sync::oneshot::channel();
-            inbox.look(Box::new(move |views| _ = sender.send(views)));
+            inbox.query_status(Box::new(move |views| _ = sender.send(views)));
             let views = tokio::time::timeout(Duration::from_secs(20), views).await.expect("the loop goes on");
             assert!(views.unwrap().iter().any(|view| view.is_serving));
         }

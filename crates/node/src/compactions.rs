@@ -50,20 +50,20 @@ impl Drop for Running {
 
 /// What is under way, and up to when it was looked at what is due. Times before this process began have passed.
 pub(crate) struct Compactions {
-    looked_at: UnixMillis,
+    checked_at: UnixMillis,
     running: Arc<Mutex<HashSet<TableId>>>,
 }
 
 impl Default for Compactions {
     fn default() -> Self {
-        Self { looked_at: UnixMillis::now(), running: Arc::default() }
+        Self { checked_at: UnixMillis::now(), running: Arc::default() }
     }
 }
 
 impl Compactions {
     /// Begins those whose time has come since this was last called.
     pub(crate) fn begin_due(&mut self, host: &Host, now: UnixMillis) {
-        let before = std::mem::replace(&mut self.looked_at, now);
+        let before = std::mem::replace(&mut self.checked_at, now);
         for table in host.registry.open_tables() {
             let Some(due) = due(table.id(), &table.settings(), before, now) else { continue };
             if !self.running.lock().insert(table.id()) {

@@ -8,11 +8,15 @@ use tessera_types::Limits;
 /// What a node needs to know to open.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
+    /// The directory of the node's files, which is made if it is not there.
     pub data_directory: PathBuf,
     /// Loops that share the partitions, normally one per core that serves.
     pub workers: usize,
+    /// The limits that requests are checked against.
     pub limits: Limits,
+    /// The settings of the memory engine.
     pub memory: MemoryConfig,
+    /// The settings of RocksDB.
     pub rocksdb: RocksConfig,
     /// Bytes of a segment file of the log.
     pub log_segment_bytes: u64,

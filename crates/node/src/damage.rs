@@ -1,4 +1,4 @@
-//! Replicas whose records are damaged on this node's disk: what is done about them, and who is told.
+//! Replicas whose records are damaged on this node's disk: how they are replaced and reported.
 //!
 //! The engine says which partitions a damaged file concerns. Their replicas take part as before, since what they vote and log is
 //! sound; only, they do not lead, and new replicas take their places, a few at a time, filled from a leader that is not known to be

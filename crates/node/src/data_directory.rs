@@ -1,27 +1,47 @@
 //! Who may use a data directory.
 
+use std::fmt::Display;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The version of the layout that this program writes.
-const FORMAT_VERSION: u32 = 6;
-/// Earlier ones that it reads, and converts when it starts.
-const CONVERTED: [u32; 1] = [5];
+pub(crate) const FORMAT_VERSION: u32 = 6;
+/// The format without spaces: the record that ends a partition which was split stands among the other records.
+pub(crate) const WITHOUT_SPACES: u32 = 5;
+/// The format before that one, whose log has blocks without salt.
+pub(crate) const WITHOUT_SALT: u32 = 4;
+/// What `VERSION` says while a log without salt is being converted. The program that wrote the log would take the part of
+/// it that is converted for a torn tail, and cut it off; so it must not open the directory any more.
+const BEING_CONVERTED: &str = "4, being converted";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirectoryError {
+    /// The system refused an operation on the directory.
     #[error("the data directory {path} cannot be used: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The directory or a file in it.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// Another process has the lock.
     #[error("the data directory {0} is in use by another process; stop that one, or start with another `data_dir`")]
     InUse(PathBuf),
+    /// The directory is in a format that this version neither reads nor converts.
     #[error(
-        "the data directory {path} has format version {found}, this program uses {FORMAT_VERSION} and converts version 5; \
+        "the data directory {path} has format version {found}, this program uses {FORMAT_VERSION} and converts versions 4 and 5; \
          start a version of Tessera that reads it, or use another `data_dir`"
     )]
-    OtherVersion { path: PathBuf, found: String },
+    OtherVersion {
+        /// The directory.
+        path: PathBuf,
+        /// The content of its file `VERSION`.
+        found: String,
+    },
+    /// The directory has files, and none of them says that it belongs to Tessera.
     #[error("{0} is not empty and not a data directory of Tessera; use another `data_dir`, or an empty one")]
     Foreign(PathBuf),
 }
@@ -61,15 +81,18 @@ impl DataDirectory {
             Err(TryLockError::Error(source)) => return Err(io_error(source)),
         }
         let format = match fs::read_to_string(&version_path) {
-            Ok(found) => match found.trim().parse() {
-                Ok(format) if format == FORMAT_VERSION || CONVERTED.contains(&format) => format,
-                _ => {
-                    let found = found.trim().to_string();
-                    return Err(DataDirectoryError::OtherVersion { path: root.to_path_buf(), found });
-                }
+            Ok(found) => match found.trim() {
+                BEING_CONVERTED => WITHOUT_SALT,
+                found => match found.parse() {
+                    Ok(format @ (WITHOUT_SALT | WITHOUT_SPACES | FORMAT_VERSION)) => format,
+                    _ => {
+                        let found = found.to_string();
+                        return Err(DataDirectoryError::OtherVersion { path: root.to_path_buf(), found });
+                    }
+                },
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_version(root).map_err(io_error)?;
+                write_version(root, FORMAT_VERSION).map_err(io_error)?;
                 FORMAT_VERSION
             }
             Err(error) => return Err(io_error(error)),
@@ -77,19 +100,33 @@ impl DataDirectory {
         Ok(Self { root: root.to_path_buf(), format, _lock: lock })
     }
 
-    /// Whether what is in it was written in format 5, and is to be converted before it is used.
-    pub fn is_of_format_5(&self) -> bool {
-        self.format == 5
+    /// The format of what is in it.
+    pub(crate) fn format(&self) -> u32 {
+        self.format
     }
 
-    /// All that is in it has been converted, durably. Until this is done the next start converts again.
+    /// From now on only a program that can go on with the conversion of format 4 opens it.
     ///
     /// # Errors
     /// If the version cannot be written.
-    pub fn note_converted(&mut self) -> Result<(), DataDirectoryError> {
-        write_version(&self.root).map_err(|source| DataDirectoryError::Io { path: self.root.clone(), source })?;
-        self.format = FORMAT_VERSION;
+    pub(crate) fn note_conversion_from_4(&mut self) -> Result<(), DataDirectoryError> {
+        let io_error = |source| DataDirectoryError::Io { path: self.root.clone(), source };
+        let found = fs::read_to_string(self.root.join("VERSION")).map_err(io_error)?;
+        if found.trim() == BEING_CONVERTED { Ok(()) } else { self.write_version(BEING_CONVERTED) }
+    }
+
+    /// All that is in it is of this format now, durably. Until this is done the next start converts again.
+    ///
+    /// # Errors
+    /// If the version cannot be written.
+    pub(crate) fn note_format(&mut self, format: u32) -> Result<(), DataDirectoryError> {
+        self.write_version(format)?;
+        self.format = format;
         Ok(())
+    }
+
+    fn write_version(&self, version: impl Display) -> Result<(), DataDirectoryError> {
+        write_version(&self.root, version).map_err(|source| DataDirectoryError::Io { path: self.root.clone(), source })
     }
 
     pub fn root(&self) -> &Path {
@@ -157,11 +194,11 @@ impl DataDirectory {
     }
 }
 
-/// Says that a directory has this program's version: a crash leaves what was said before, or this.
-fn write_version(root: &Path) -> io::Result<()> {
+/// Says which format a directory has: a crash leaves what was said before, or this.
+fn write_version(root: &Path, version: impl Display) -> io::Result<()> {
     let unfinished = root.join("VERSION.unfinished");
     let mut file = File::create(&unfinished)?;
-    writeln!(file, "{FORMAT_VERSION}")?;
+    writeln!(file, "{version}")?;
     file.sync_all()?;
     fs::rename(&unfinished, root.join("VERSION"))?;
     File::open(root)?.sync_all()
@@ -209,29 +246,11 @@ mod tests {
         assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::InUse(_))));
         drop(first);
         DataDirectory::open(&root).unwrap();
-        for other in ["1", "4", "7", ""] {
+        for other in ["1", "3", "7", "4, being", ""] {
             fs::write(root.join("VERSION"), other).unwrap();
             assert!(matches!(DataDirectory::open(&root), Err(DataDirectoryError::OtherVersion { .. })), "{other}");
         }
         assert!(matches!(DataDirectory::open(parent.path()), Err(DataDirectoryError::Foreign(_))));
-    }
-
-    #[test]
-    fn a_directory_is_of_the_format_before_until_it_is_converted() {
-        let parent = tempfile::TempDir::new().unwrap();
-        let root = parent.path().join("data");
-        assert!(!DataDirectory::open(&root).unwrap().is_of_format_5());
-        fs::write(root.join("VERSION"), "5\n").unwrap();
-        // The process ends before it is done, or in the middle of saying so.
-        assert!(DataDirectory::open(&root).unwrap().is_of_format_5());
-        fs::write(root.join("VERSION.unfinished"), "").unwrap();
-        let mut directory = DataDirectory::open(&root).unwrap();
-        assert!(directory.is_of_format_5());
-        directory.note_converted().unwrap();
-        assert!(!directory.is_of_format_5());
-        drop(directory);
-        assert!(!DataDirectory::open(&root).unwrap().is_of_format_5());
-        assert!(!root.join("VERSION.unfinished").exists());
     }
 
     #[test]

@@ -4,10 +4,10 @@
 use crate::compactions::Compactions;
 use crate::comparison;
 use crate::host::Host;
-use crate::look::look;
 use crate::message;
 use crate::presence::Watch;
 use crate::split::Copiers;
+use crate::status_query::query_status;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,12 +33,12 @@ const HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 const FORGETFUL: Duration = Duration::from_secs(1);
 /// Rounds between two reminders of who leads what.
 const REMINDER: u64 = 20;
-/// Rounds between two times that all nodes are told what is asked of this one.
+/// Rounds after which this node reports to all others what clients ask of its partitions.
 const TRAFFIC: u64 = 10;
 
 /// Runs until it is dropped.
 pub(crate) async fn run(host: Arc<Host>) {
-    let mut rounds = Rounds {
+    let mut rounds = Reconciler {
         host,
         began: Instant::now(),
         watch: Watch::new(),
@@ -58,7 +58,7 @@ pub(crate) async fn run(host: Arc<Host>) {
     }
 }
 
-struct Rounds {
+struct Reconciler {
     host: Arc<Host>,
     began: Instant,
     watch: Watch,
@@ -71,14 +71,14 @@ struct Rounds {
     traded: Instant,
 }
 
-impl Rounds {
+impl Reconciler {
     async fn round(&mut self, number: u64) {
         self.host.dial_peers();
         self.host.follow_clocks();
         self.host.replace_catalog_that_is_aside().await;
         self.host.wake_what_waits();
         let host = self.host.clone();
-        let settled = tokio::task::spawn_blocking(move || host.make_room().and(host.settle_replicas())).await;
+        let settled = tokio::task::spawn_blocking(move || host.make_room().and(host.reconcile_replicas())).await;
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas that are to be here cannot be begun; trying again");
         }
@@ -113,14 +113,14 @@ impl Rounds {
         let presence = self.watch.look(&self.host);
         let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for inbox in &self.host.inboxes.clone() {
-            for view in look(inbox).await {
+            for view in query_status(inbox).await {
                 if view.is_serving {
                     if self.host.view.knows_catalog() {
                         self.move_on(&view, &presence, &mut done);
                     }
                     led.extend(self.host.tells_that_it_leads(&view));
                 } else if !view.unreachable_by_log.is_empty() {
-                    lost.extend(self.host.rescue(&view));
+                    lost.extend(self.host.help_unreachable(&view));
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Rounds {
         for command in done {
             self.change(command).await;
         }
-        let catalog = look(&self.host.catalog_inbox).await;
+        let catalog = query_status(&self.host.catalog_inbox).await;
         if let Some(view) = catalog.iter().find(|view| view.id == CATALOG_GROUP && view.is_serving) {
             self.lead_catalog(view, &presence).await;
         }
@@ -260,7 +260,7 @@ const HAND_OVER: Duration = Duration::from_secs(3);
 impl Host {
     /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
     /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
-    pub(crate) async fn hand_over(&self) {
+    pub(crate) async fn transfer_leaderships(&self) {
         let began = Instant::now();
         self.transport.broadcast(message::STOPS, &[]);
         let mut asked = BTreeSet::new();
@@ -275,11 +275,11 @@ impl Host {
 
     async fn owes_answers(&self) -> bool {
         for inbox in &self.inboxes {
-            if look(inbox).await.iter().any(|view| view.owes_answers) {
+            if query_status(inbox).await.iter().any(|view| view.owes_answers) {
                 return true;
             }
         }
-        look(&self.catalog_inbox).await.iter().any(|view| view.owes_answers)
+        query_status(&self.catalog_inbox).await.iter().any(|view| view.owes_answers)
     }
 
     /// Returns when no other node asks this one anything, and all have the answers to what they had asked; or after a while.
@@ -297,9 +297,9 @@ impl Host {
 
     /// Returns whether there was something that another node could lead.
     async fn hand_over_once(&self, asked: &mut BTreeSet<GroupId>) -> bool {
-        let mut views = look(&self.catalog_inbox).await;
+        let mut views = query_status(&self.catalog_inbox).await;
         for inbox in &self.inboxes {
-            views.extend(look(inbox).await);
+            views.extend(query_status(inbox).await);
         }
         let mut waits = false;
         for view in views.iter().filter(|view| view.is_serving) {

@@ -111,7 +111,7 @@ impl Host {
         self.registry.set(after.clone());
         self.view.set_catalog(Arc::new(catalog.clone()));
         // Groups are started when the registry knows their table: the state machine looks it up there.
-        self.settle_replicas()?;
+        self.reconcile_replicas()?;
         for table in before.open().filter(|table| after.any(table.id()).is_none()) {
             self.purge(table.id(), table);
         }

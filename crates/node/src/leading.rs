@@ -27,7 +27,7 @@ impl Host {
         self.transport.broadcast(message::LEADS, &message);
     }
 
-    pub(crate) fn others_lead(&self, node: NodeId, mut payload: Bytes) {
+    pub(crate) fn on_leaders(&self, node: NodeId, mut payload: Bytes) {
         while let (Ok(group), Ok(term), Ok(incarnation)) =
             (payload.try_get_u64_le(), payload.try_get_u64_le(), payload.try_get_u32_le())
         {

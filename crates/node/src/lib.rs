@@ -3,6 +3,8 @@
 //!
 //! Read first: [`Node`], then [`machine`] (how a write becomes state), then [`driver`] (how the cluster becomes what the catalog says).
 
+#![warn(missing_docs)]
+
 mod addresses;
 mod boot;
 mod catalog_aside;
@@ -11,6 +13,7 @@ mod cold_commands;
 mod compactions;
 mod comparison;
 mod config;
+mod conversion;
 mod damage;
 mod data_directory;
 mod driver;
@@ -19,7 +22,6 @@ mod host;
 mod identity;
 mod known_damage;
 mod leading;
-mod look;
 mod lost;
 mod machine;
 mod maintenance;
@@ -34,9 +36,10 @@ mod recovery;
 mod removed;
 mod replicas;
 mod rules;
-mod slow_writes;
 mod snapshot;
 mod split;
+mod stalled_writes;
+mod status_query;
 #[cfg(test)]
 mod test_node;
 mod threads;

@@ -1,12 +1,12 @@
-//! What becomes of replicas that have forgotten what they voted and promised; the catalog
+//! What happens to amnesiac replicas, which may have lost votes or acknowledged entries; the catalog
 //! [decides](tessera_cluster::CatalogCommand::Amnesiac).
 //!
-//! Their nodes tell the catalog, and so does the node that leads the catalog for nodes that have been away for long. Whoever leads
-//! such a group, and serves, says so. If a witness leads it and nobody else can, since no replica that is left, or goes on, has
-//! what the witness has dropped, the witness lets one go on without that.
+//! A node reports its amnesiac replicas to the catalog. For nodes that have been away for long, the node that leads the catalog
+//! reports them. A replica that leads such a group, and serves, reports that too. If a witness leads the group, and every data
+//! replica that remains lacks entries which the witness has dropped, the witness lets one of them continue without these entries.
 //!
-//! A replica that is [set aside](tessera_consensus::StateMachine::set_aside), since its log and its state do not fit together, is
-//! told of likewise; only, it cannot go on.
+//! A replica that is [set aside](tessera_consensus::StateMachine::set_aside), because its log and its state do not fit together, is
+//! reported in the same way; but it is never readmitted.
 
 use crate::host::Host;
 use crate::replicas::group_settings;
@@ -18,26 +18,31 @@ use tessera_store::Table;
 use tessera_store::hosting::{group_of, partition_of_group};
 use tessera_types::{NodeId, ReplicaId, TableId};
 
-/// What a witness that leads is to do for a group in which no other replica can.
+/// What a witness that leads should do for a group in which every data replica is unreachable by log.
 #[derive(Debug, PartialEq, Eq)]
-enum Rescue {
-    /// These are of no more use than those that have forgotten.
+enum UnreachableAction {
+    /// Report these replicas as amnesiac.
     GiveUp(Vec<ReplicaId>),
-    /// This one is to go on with what it has.
-    Bridge(ReplicaId),
+    /// Let this replica continue with the entries that it has.
+    ForceRecover(ReplicaId),
 }
 
-fn rescue(view: &GroupView, placement: &Placement) -> Option<Rescue> {
-    let stranded = &view.unreachable_by_log;
+fn unreachable_action(view: &GroupView, placement: &Placement) -> Option<UnreachableAction> {
+    let unreachable = &view.unreachable_by_log;
     let is_gone = |id: &ReplicaId| placement.is_waiting(*id) || placement.on(id.node) != Some(*id);
-    let has_forgotten = |id: &ReplicaId| placement.is_readmitted(*id) || is_gone(id);
-    let keepers: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
-    let is_stuck = !stranded.is_empty() && keepers.iter().all(|id| stranded.contains(id) || is_gone(id));
-    if !is_stuck || placement.has_overtaken() || !keepers.into_iter().any(has_forgotten) {
+    let is_amnesiac = |id: &ReplicaId| placement.is_readmitted(*id) || is_gone(id);
+    let data_replicas: Vec<_> = view.voters.iter().filter(|voter| !voter.is_witness()).collect();
+    let is_stuck = !unreachable.is_empty() && data_replicas.iter().all(|id| unreachable.contains(id) || is_gone(id));
+    if !is_stuck || placement.has_overtaken() || !data_replicas.into_iter().any(is_amnesiac) {
         return None; // somebody who has more may come back
     }
-    let heir = stranded.iter().find(|id| placement.is_readmitted(**id));
-    Some(heir.map_or_else(|| Rescue::GiveUp(stranded.clone()), |heir| Rescue::Bridge(*heir)))
+    let heir = unreachable.iter().find(|id| placement.is_readmitted(**id));
+    Some(
+        heir.map_or_else(
+            || UnreachableAction::GiveUp(unreachable.clone()),
+            |heir| UnreachableAction::ForceRecover(*heir),
+        ),
+    )
 }
 
 fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, &Placement)> {
@@ -47,7 +52,7 @@ fn placement_of(catalog: &Catalog, group: GroupId) -> Option<(&TableEntry, u32, 
 }
 
 impl Host {
-    /// Replicas here that have forgotten or are set aside, as far as the catalog does not know.
+    /// Replicas here that are amnesiac or set aside, and that the catalog does not know as such.
     pub(crate) fn lost_here(&self) -> Vec<AmnesiacReplica> {
         if self.holds_back.load(Ordering::Acquire) {
             return Vec::new(); // the catalog here may be an old one
@@ -55,7 +60,7 @@ impl Host {
         let catalog = self.view.catalog();
         let lost = self.earlier_replicas().into_iter().filter_map(|(group, replica)| {
             let (entry, partition, placement) = placement_of(&catalog, group)?;
-            let is_news = !placement.is_amnesiac(replica) && self.has_forgotten(&entry.schema, placement);
+            let is_news = !placement.is_amnesiac(replica) && self.may_have_lost_votes(&entry.schema, placement);
             let table = self.registry.any(entry.id).filter(|_| is_news)?;
             let end = self.last_entry(&table, partition, replica, placement);
             Some(AmnesiacReplica { table: entry.id, partition, replica, end, is_overtaken: self.is_overtaken })
@@ -66,7 +71,7 @@ impl Host {
             // One that is alone has nobody to take its place. Any other one that goes on is of more use.
             let is_news = placement.current != [replica] && !placement.is_amnesiac(replica);
             // One that lacks what it had acknowledged, as if its data were older, may not go on after the next start either.
-            let (table, is_overtaken) = (entry.id, aside.has_forgotten);
+            let (table, is_overtaken) = (entry.id, aside.lacks_acknowledged);
             is_news.then_some(AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken })
         });
         lost.chain(aside).collect()
@@ -86,32 +91,32 @@ impl Host {
         }
     }
 
-    /// What the leader of a group, which serves, is to tell the catalog about replicas that are waiting.
+    /// What a leader that serves should report to the catalog if amnesiac replicas of its group wait for it.
     pub(crate) fn tells_that_it_leads(&self, view: &GroupView) -> Option<(TableId, u32, ReplicaId)> {
         let catalog = self.view.catalog();
         let (entry, partition, placement) = placement_of(&catalog, view.id)?;
         placement.awaits_leader().then_some((entry.id, partition, view.replica))
     }
 
-    /// Has a witness that leads help a group that nobody else can lead. Returns what the catalog is to know before.
-    pub(crate) fn rescue(&self, view: &GroupView) -> Vec<AmnesiacReplica> {
+    /// Lets a witness that leads help a group that no other replica can lead. Returns the replicas to report to the catalog first.
+    pub(crate) fn help_unreachable(&self, view: &GroupView) -> Vec<AmnesiacReplica> {
         let catalog = self.view.catalog();
         let Some((entry, partition, placement)) = placement_of(&catalog, view.id) else { return Vec::new() };
         let table = entry.id;
-        match rescue(view, placement) {
+        match unreachable_action(view, placement) {
             None => Vec::new(),
-            Some(Rescue::Bridge(heir)) => {
+            Some(UnreachableAction::ForceRecover(heir)) => {
                 self.inbox_of(table, partition).force_recover(view.id, heir);
                 Vec::new()
             }
-            Some(Rescue::GiveUp(replicas)) => {
+            Some(UnreachableAction::GiveUp(replicas)) => {
                 let lost = |replica| AmnesiacReplica { table, partition, replica, end: (0, 0), is_overtaken: false };
                 replicas.into_iter().map(lost).collect()
             }
         }
     }
 
-    /// Members on nodes that have been away for long count like those that have forgotten, where these wait and nobody leads.
+    /// Members on nodes that have been away for long count as amnesiac in groups where amnesiac replicas wait and nobody leads.
     pub(crate) fn lost_elsewhere(&self, silent: &BTreeSet<NodeId>) -> Vec<AmnesiacReplica> {
         let catalog = self.view.catalog();
         let mut lost = Vec::new();
@@ -193,9 +198,9 @@ mod tests {
             Self { catalog, table, view }
         }
 
-        fn keepers(&self) -> [ReplicaId; 2] {
-            let keepers: Vec<_> = self.view.voters.iter().copied().filter(|voter| !voter.is_witness()).collect();
-            keepers.try_into().expect("two")
+        fn data_replicas(&self) -> [ReplicaId; 2] {
+            let data_replicas: Vec<_> = self.view.voters.iter().copied().filter(|voter| !voter.is_witness()).collect();
+            data_replicas.try_into().expect("two")
         }
 
         fn lose(&mut self, replica: ReplicaId, index: u64) {
@@ -204,44 +209,44 @@ mod tests {
             self.catalog.apply(&CatalogCommand::Amnesiac { replicas: vec![lost] }, &Limits::default()).unwrap();
         }
 
-        fn rescue(&self) -> Option<Rescue> {
-            rescue(&self.view, &self.catalog.get(self.table).unwrap().placement[0])
+        fn action(&self) -> Option<UnreachableAction> {
+            unreachable_action(&self.view, &self.catalog.get(self.table).unwrap().placement[0])
         }
     }
 
     #[test]
     fn what_somebody_who_is_away_may_have_is_waited_for() {
         let mut partition = Partition::new();
-        let [first, second] = partition.keepers();
-        assert_eq!(partition.rescue(), None);
+        let [first, second] = partition.data_replicas();
+        assert_eq!(partition.action(), None);
         partition.view.unreachable_by_log = vec![first];
-        assert_eq!(partition.rescue(), None, "the second is away");
+        assert_eq!(partition.action(), None, "the second is away");
         partition.view.unreachable_by_log = vec![first, second];
-        assert_eq!(partition.rescue(), None, "nobody has forgotten anything");
+        assert_eq!(partition.action(), None, "nobody has forgotten anything");
     }
 
     #[test]
-    fn one_that_lags_gives_way_to_one_that_has_forgotten_less() {
+    fn one_that_lags_gives_way_to_one_that_lacks_less() {
         let mut partition = Partition::new();
-        let [laggard, second] = partition.keepers();
+        let [laggard, second] = partition.data_replicas();
         partition.lose(second, 7);
         partition.view.unreachable_by_log = vec![laggard];
-        assert_eq!(partition.rescue(), Some(Rescue::GiveUp(vec![laggard])));
+        assert_eq!(partition.action(), Some(UnreachableAction::GiveUp(vec![laggard])));
         partition.lose(laggard, 0);
         // Now the second one goes on, which the witness has not heard of yet.
-        assert_eq!(partition.rescue(), None);
+        assert_eq!(partition.action(), None);
         partition.view.unreachable_by_log = vec![laggard, second];
-        assert_eq!(partition.rescue(), Some(Rescue::Bridge(second)));
+        assert_eq!(partition.action(), Some(UnreachableAction::ForceRecover(second)));
     }
 
     #[test]
     fn when_both_have_forgotten_the_one_that_goes_on_is_bridged() {
         let mut partition = Partition::new();
-        let [first, second] = partition.keepers();
+        let [first, second] = partition.data_replicas();
         partition.lose(first, 7);
         partition.lose(second, 5);
         partition.view.unreachable_by_log = vec![first];
-        assert_eq!(partition.rescue(), Some(Rescue::Bridge(first)));
+        assert_eq!(partition.action(), Some(UnreachableAction::ForceRecover(first)));
     }
 
     /// Whose log lost its end in a power failure, and RocksDB did not, was once taken for one that has less than it has.

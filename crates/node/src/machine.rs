@@ -2,9 +2,9 @@
 
 use crate::cold_commands::ColdCommands;
 use crate::host::Host;
-use crate::slow_writes::{self, SlowWrite, SlowWrites};
 use crate::snapshot::Description;
 use crate::split;
+use crate::stalled_writes::{self, StalledWrite, StalledWrites};
 use crate::{comparison, replicas, snapshot};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
 use tessera_engine::{Applied, from_caches, mutation};
-use tessera_store::hosting::{Overlay, Ticket, Times, WriteCommand, failed, group_of, partition_of_group};
+use tessera_store::hosting::{Overlay, PendingReply, Times, WriteCommand, failed, group_of, partition_of_group};
 use tessera_store::{Table, Transaction, Verdict};
 use tessera_types::{ReplicaId, RequestError, UnixMillis};
 
@@ -27,7 +27,7 @@ pub(crate) struct PartitionsMachine {
     cold_waiting: usize,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
-    slow_writes: SlowWrites,
+    stalled_writes: StalledWrites,
     host: Arc<Host>,
 }
 
@@ -51,7 +51,7 @@ impl PartitionsMachine {
             partitions: HashMap::default(),
             cold_waiting: 0,
             snapshots: Arc::default(),
-            slow_writes: SlowWrites::default(),
+            stalled_writes: StalledWrites::default(),
             host,
         }
     }
@@ -59,7 +59,7 @@ impl PartitionsMachine {
 
 impl StateMachine for PartitionsMachine {
     type Command = WriteCommand;
-    type PendingReply = Ticket;
+    type PendingReply = PendingReply;
 
     fn begin_pass(&mut self) {
         self.now = self.host.clock.now();
@@ -69,22 +69,22 @@ impl StateMachine for PartitionsMachine {
         command.begins_entry
     }
 
-    fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<Ticket> {
+    fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<PendingReply> {
         let (now, host) = (self.now, &self.host);
         let is_certain = host.clock.is_certain();
         let HostedPartition { table, partition, overlay, told, cold_commands, .. } =
             hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
         if cold_commands.hold_up() {
             if self.cold_waiting >= host.config.queued_writes {
-                command.ticket.answer(Err(RequestError::Busy));
+                command.pending_reply.answer(Err(RequestError::Busy));
                 return Evaluated::Refused;
             }
             self.cold_waiting += 1;
             cold_commands.push(command);
             return Evaluated::Waits;
         }
-        if table.partition(*partition).outflow().is_shut() {
-            command.ticket.answer(Err(RequestError::NotReady));
+        if table.partition(*partition).change_capture().refuses_requests() {
+            command.pending_reply.answer(Err(RequestError::NotReady));
             return Evaluated::Refused;
         }
         let began = payload.len();
@@ -92,8 +92,8 @@ impl StateMachine for PartitionsMachine {
         let mut transaction = Transaction::new(table, *partition, times, overlay, payload);
         let mut command = command;
         let mut verdict = match cold_commands.is_impatient() {
-            false => from_caches(|| command.ticket.evaluate(&mut transaction)),
-            true => command.ticket.evaluate(&mut transaction),
+            false => from_caches(|| command.pending_reply.evaluate(&mut transaction)),
+            true => command.pending_reply.evaluate(&mut transaction),
         };
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
@@ -105,17 +105,17 @@ impl StateMachine for PartitionsMachine {
                 Err(command) => command,
             };
             transaction = Transaction::new(table, *partition, times, overlay, payload);
-            verdict = command.ticket.evaluate(&mut transaction);
+            verdict = command.pending_reply.evaluate(&mut transaction);
         }
         cold_commands.note_evaluated();
-        let WriteCommand { sync, early, confirm, ticket, .. } = command;
+        let WriteCommand { sync, leader_acked, confirm, pending_reply, .. } = command;
         if verdict == Verdict::Abandon {
             transaction.abandon();
-            return Evaluated::NoChange { reply: ticket, confirm };
+            return Evaluated::NoChange { reply: pending_reply, confirm };
         }
         let changes = transaction.into_changes();
         if changes.is_empty() {
-            return Evaluated::NoChange { reply: ticket, confirm };
+            return Evaluated::NoChange { reply: pending_reply, confirm };
         }
         *told = changes.time().map_or(*told, |time| time.max(*told));
         let watched = table.partition(*partition).watched();
@@ -131,7 +131,7 @@ impl StateMachine for PartitionsMachine {
         if state.hot_keys().is_counting() {
             changes.hash_keys(payload).for_each(|hash_key| state.hot_keys().write(hash_key));
         }
-        Evaluated::Replicate { reply: ticket, sync, leader_acked: early }
+        Evaluated::Replicate { reply: pending_reply, sync, leader_acked }
     }
 
     fn has_read(&mut self, group: GroupId) {
@@ -167,7 +167,7 @@ impl StateMachine for PartitionsMachine {
                 continue; // a part of a pass that failed later on
             }
             let mut payloads = &payloads[..];
-            if table.partition(partition).compared_by() != 0 && !self.slow_writes.hold_up(&table) {
+            if table.partition(partition).compared_by() != 0 && !self.stalled_writes.hold_up(&table) {
                 payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
             }
             let applied = Applied { partition, index: *index, term: *term, payloads };
@@ -176,18 +176,18 @@ impl StateMachine for PartitionsMachine {
                 None => by_table.push((table, vec![applied])),
             }
         }
-        let (mut slow, mut slow_writes) = (Vec::new(), Vec::new());
+        let (mut slow, mut stalled_writes) = (Vec::new(), Vec::new());
         for (table, entries) in &by_table {
-            let is_held_up = self.slow_writes.hold_up(table);
-            if !is_held_up && slow_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
+            let is_held_up = self.stalled_writes.hold_up(table);
+            if !is_held_up && stalled_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
                 continue;
             }
             slow.extend(entries.iter().map(|applied| group_of(table.id(), applied.partition)));
             if !is_held_up {
-                slow_writes.push(SlowWrite::new(table, entries));
+                stalled_writes.push(StalledWrite::new(table, entries));
             }
         }
-        self.slow_writes.begin(&self.host.threads, slow_writes);
+        self.stalled_writes.begin(&self.host.threads, stalled_writes);
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
@@ -196,18 +196,18 @@ impl StateMachine for PartitionsMachine {
         Ok(slow)
     }
 
-    fn answer(&mut self, ticket: Ticket, outcome: Result<(), Failure>) {
-        ticket.answer(outcome.map_err(failed));
+    fn answer(&mut self, pending_reply: PendingReply, outcome: Result<(), Failure>) {
+        pending_reply.answer(outcome.map_err(failed));
     }
 
     fn leader_acked(&mut self, group: GroupId, index: u64) {
         if let Some(HostedPartition { table, partition, .. }) = self.host(group) {
-            table.partition(*partition).note_answered_early(index);
+            table.partition(*partition).note_leader_acked(index);
         }
     }
 
     fn refuse(&mut self, command: WriteCommand, failure: Failure) {
-        command.ticket.answer(Err(failed(failure)));
+        command.pending_reply.answer(Err(failed(failure)));
     }
 
     fn stepped_down(&mut self, group: GroupId) {
@@ -216,7 +216,7 @@ impl StateMachine for PartitionsMachine {
             let state = &hosted.table.partition(hosted.partition);
             state.stop_leading();
             // What was acknowledged early and is lost would be waited for in vain.
-            state.forget_answered_early();
+            state.forget_leader_acked();
             hosted.overlay = Overlay::default();
             hosted.told = UnixMillis::new(0);
         }
@@ -370,9 +370,9 @@ impl StateMachine for PartitionsMachine {
             state.lead();
             match split::is_sealed(&table, partition) {
                 Ok(false) => state.serve(),
-                Ok(true) => state.outflow().seal(),
+                Ok(true) => state.change_capture().seal(),
                 Err(error) => {
-                    state.outflow().seal();
+                    state.change_capture().seal();
                     tracing::error!(table = %table.name(), partition, %error, "a partition that cannot be read serves nothing");
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogRequest};
-use tessera_store::hosting::{Ticket, WriteCommand, group_of};
+use tessera_store::hosting::{PendingReply, WriteCommand, group_of};
 use tessera_store::{Operation, Table, Transaction, Verdict};
 use tessera_types::{RequestError, TableId, UnixMillis};
 
@@ -30,7 +30,7 @@ impl Maintenance {
         let stopping: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let stopped = stopping.clone();
         let thread = std::thread::Builder::new().name("maintenance".into()).spawn(move || {
-            Rounds { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
+            Housekeeping { host, tell_time: Arc::new(TellTime), durable: HashMap::new(), touched: HashMap::new() }
                 .run(&stopped)
         })?;
         Ok(Self { stopping, thread: Mutex::new(Some(thread)) })
@@ -58,7 +58,7 @@ impl Operation for TellTime {
     fn answer(&self, _part: usize, _outcome: Result<(), RequestError>) {}
 }
 
-struct Rounds {
+struct Housekeeping {
     host: Arc<Host>,
     tell_time: Arc<dyn Operation>,
     /// The durable index last told to the log, per partition.
@@ -67,7 +67,7 @@ struct Rounds {
     touched: HashMap<(TableId, u32), Instant>,
 }
 
-impl Rounds {
+impl Housekeeping {
     fn run(mut self, stopping: &(Mutex<bool>, Condvar)) {
         let (mut last_round, mut last_purge) = (Instant::now(), Instant::now());
         loop {
@@ -112,9 +112,14 @@ impl Rounds {
             for (partition, state) in (0..).zip(table.partitions()) {
                 let is_due = || table.engine().next_expiry(partition).is_some_and(|next| next <= clock.now());
                 if state.is_serving() && is_due() {
-                    let ticket = Ticket::new(operation.clone(), 0);
-                    let command =
-                        WriteCommand { sync: false, early: false, begins_entry: false, confirm: false, ticket };
+                    let pending_reply = PendingReply::new(operation.clone(), 0);
+                    let command = WriteCommand {
+                        sync: false,
+                        leader_acked: false,
+                        begins_entry: false,
+                        confirm: false,
+                        pending_reply,
+                    };
                     // A full inbox has writes, which tell it.
                     let _ = table.submit(partition, command);
                 }

@@ -30,7 +30,7 @@ impl Node {
         &self.host.store
     }
 
-    /// What a partition holds and is asked, if its leader has told that lately.
+    /// The traffic of a partition, if its leader has reported it within the last seconds.
     pub fn traffic_of(&self, table: TableId, partition: u32) -> Option<PartitionTraffic> {
         self.host.traffic.of(&self.host.registry, table, partition)
     }
@@ -107,8 +107,8 @@ impl Node {
 
     /// Lets other nodes lead what this one leads, as far as they can, and answers what it has taken, so that clients of other nodes
     /// notice nothing when it stops. What it has taken may only be answered once the new leader has told that it counts.
-    pub async fn hand_over(&self) {
-        self.host.hand_over().await;
+    pub async fn transfer_leaderships(&self) {
+        self.host.transfer_leaderships().await;
     }
 
     /// Waits until the node has to start again, since it was told that its data is older than what it had.

@@ -3,6 +3,7 @@
 use crate::catalog_follower::{CatalogFollower, CatalogNews};
 use crate::comparison::Comparisons;
 use crate::config::NodeConfig;
+use crate::conversion::{convert_log, convert_records};
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::host::Host;
@@ -56,6 +57,7 @@ impl Node {
         let count_others = |catalog: &Catalog| catalog.nodes().filter(|node| node.id != identity.node).count();
         let mut others = count_others(&file.catalog);
         let start = overtaken::begin(&directory, config.accept_older_data, others == 0).map_err(failed)?;
+        convert_log(&mut directory)?;
         let (log, mut recovered) = SharedLog::open(&directory.log(), &log_config)?;
         if !start.is_overtaken
             && let Some(recovery) = recovery::due(&directory, &identity)?
@@ -68,12 +70,7 @@ impl Node {
         let generations =
             KnownGenerations::load(&directory.peers()).map_err(|error| OpenError::File("peers.json", error))?;
         let rocks = RocksStore::open(&directory.rocksdb(), config.rocksdb.clone())?;
-        if directory.is_of_format_5() {
-            // The log and the checkpoints of memory tables are read as they are.
-            rocks.convert_from_format_5()?;
-            directory.note_converted()?;
-            tracing::info!("the data directory was of format 5 and has been converted");
-        }
+        convert_records(&mut directory, &rocks)?;
         let handler = Arc::new(PeerHandler::default());
         let transport = Transport::new(identity, config.secret.clone(), handler.clone());
         let mut recovered_catalog = recovered.remove(&CATALOG_GROUP).unwrap_or_default();

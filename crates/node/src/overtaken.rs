@@ -81,7 +81,7 @@ impl Host {
         }
         self.take_part();
         let host = self.clone();
-        let settled = tokio::task::spawn_blocking(move || host.settle_replicas()).await;
+        let settled = tokio::task::spawn_blocking(move || host.reconcile_replicas()).await;
         if let Ok(Err(error)) = settled {
             tracing::warn!(%error, "replicas cannot be begun; trying again");
         }

@@ -29,9 +29,9 @@ impl Handler for PeerHandler {
                 message::GROUP => {
                     of_groups.extend(PeerMessage::decode(&mut payload).filter(|it| it.from().node == from))
                 }
-                message::LEADS => host.others_lead(from, payload),
+                message::LEADS => host.on_leaders(from, payload),
                 message::STAYS => _ = host.stopping.lock().remove(&from),
-                message::FETCHES => host.others_fetch(from, payload),
+                message::FETCHES => host.on_fetch_progress(from, payload),
                 message::ADDRESS => {
                     host.addresses.others_address(&host.view.catalog(), &host.transport, from, &payload)
                 }

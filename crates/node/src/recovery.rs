@@ -27,25 +27,44 @@ use tessera_types::{ClusterId, Limits, NodeId, ReplicaId, UnixMillis};
 /// Why nothing can be done with a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
+    /// The data directory cannot be used.
     #[error(transparent)]
     DataDirectory(#[from] DataDirectoryError),
+    /// The directory has no identity of a node.
     #[error("{0} is no data directory of a node")]
     NoNode(PathBuf),
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The system refused an operation on a file.
     #[error("{path}: {source}")]
-    File { path: PathBuf, source: io::Error },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// What the log has of a group contradicts itself.
     #[error("the log of group {group}: {source}")]
-    Group { group: u64, source: Inconsistent },
+    Group {
+        /// The number of the group.
+        group: u64,
+        /// The contradiction.
+        source: Inconsistent,
+    },
+    /// The catalog in the log cannot be applied, for this reason.
     #[error("the catalog in the log: {0}")]
     Catalog(String),
+    /// Surveys of other nodes were given, and none of this node.
     #[error("among the surveys there must be one of this node, {0}, if there are any")]
     NotAmongSurveys(NodeId),
+    /// The node was started after its survey was written.
     #[error(
         "the data directory of this node is not what its survey found: the node was started meanwhile. Stop all nodes, and \
          write all surveys anew"
     )]
     SurveyOutdated,
+    /// The surveys do not allow a decision.
     #[error(transparent)]
     Undecided(#[from] RecoveryError),
 }
@@ -70,6 +89,7 @@ impl StoppedNode {
         Ok(Self { directory, identity })
     }
 
+    /// The node to which the data directory belongs.
     pub fn node(&self) -> NodeId {
         self.identity.node
     }
@@ -106,8 +126,8 @@ impl StoppedNode {
                 let group = group_of(table.id, partition);
                 let Some(replica) = held_here.get(&group.0).copied() else { continue };
                 let is_founder = placement.initial_members.contains(&replica);
-                let founders = if is_founder { &placement.initial_members[..] } else { &[] };
-                let logged = LoggedReplica::read(held(group), founders)
+                let initial_members = if is_founder { &placement.initial_members[..] } else { &[] };
+                let logged = LoggedReplica::read(held(group), initial_members)
                     .map_err(|source| RecoverError::Group { group: group.0, source })?;
                 replicas.insert(group.0, SurveyedReplica { replica, logged });
             }
@@ -165,8 +185,8 @@ fn survey_of_catalog(
     catalog: &mut CatalogFile,
 ) -> Result<SurveyedReplica, RecoverError> {
     let founder = catalog_replica(identity::FIRST_NODE);
-    let founders = if replica == founder { vec![founder] } else { Vec::new() };
-    let mut logged = LoggedReplica::read(recovered, &founders)
+    let initial_members = if replica == founder { vec![founder] } else { Vec::new() };
+    let mut logged = LoggedReplica::read(recovered, &initial_members)
         .map_err(|source| RecoverError::Group { group: CATALOG_GROUP.0, source })?;
     let before = catalog.applied_index;
     for entry in recovered.entries.iter().filter(|entry| entry.index > before) {

@@ -34,7 +34,7 @@ struct DueReplica<'a> {
 impl Host {
     /// Makes the replicas that this node holds those that the catalog wants here, as far as there is [room](Self::make_room)
     /// for them.
-    pub(crate) fn settle_replicas(&self) -> Result<(), EngineError> {
+    pub(crate) fn reconcile_replicas(&self) -> Result<(), EngineError> {
         if self.holds_back.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -161,8 +161,8 @@ impl Host {
                 let Some(replica) = due.filter(|_| !held.running.contains(&group)) else { continue };
                 // One that has forgotten waits until the catalog has another one in its place, or lets it go on.
                 let is_earlier = held.earlier.contains(&group) || held.shunned.contains_key(&group.0);
-                let has_forgotten = is_earlier && self.has_forgotten(&entry.schema, placement);
-                if !has_forgotten || placement.is_readmitted(replica) {
+                let may_have_lost_votes = is_earlier && self.may_have_lost_votes(&entry.schema, placement);
+                if !may_have_lost_votes || placement.is_readmitted(replica) {
                     all_due.push(DueReplica { table: table.clone(), partition, replica, placement });
                 }
             }
@@ -178,14 +178,14 @@ impl Host {
 
     /// Whether a replica that was here before this process began may have forgotten what it voted. One that is alone voted
     /// for itself, but may lack what it had acknowledged, if the directory is older than what the node had.
-    pub(crate) fn has_forgotten(&self, schema: &TableSchema, placement: &Placement) -> bool {
+    pub(crate) fn may_have_lost_votes(&self, schema: &TableSchema, placement: &Placement) -> bool {
         let is_alone = placement.current.len() == 1 && placement.current == placement.target;
-        let has_forgotten = match schema.durability {
+        let may_have_lost_votes = match schema.durability {
             Durability::None => true,
             Durability::Soft => self.has_lost_tail,
             Durability::Hard => false,
         };
-        self.is_overtaken || !is_alone && has_forgotten
+        self.is_overtaken || !is_alone && may_have_lost_votes
     }
 
     /// Replicas that are from before this process began, and were not started since.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_engine::{PageLimit, Position};
 use tessera_store::hosting::request_error;
 use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, Rule, RuleOutcome, StoredValue};
+use tessera_types::{Expiry, ReadMode, RecordKey, RequestError, Rule, RuleOutcome, StoredValue, ValueKind};
 use tokio::sync::oneshot;
 
 /// What is looked at in one go, and records written in one operation.
@@ -20,7 +20,9 @@ const WRITTEN: usize = 200;
 /// What applying rules came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesApplied {
+    /// Records that were deleted.
     pub deleted: u64,
+    /// Records whose expiry was changed.
     pub changed: u64,
 }
 
@@ -51,11 +53,11 @@ impl Operation for Apply {
                 RuleOutcome::ExpireAt(time) => {
                     let Expiry { key, record: own } = record.expiry;
                     // A string's expiry is that of its key; a field, or a record under a sort key, has its own.
-                    let expiry = match sort_key.is_empty() && !record.is_field && own.is_none() {
+                    let expiry = match sort_key.is_empty() && record.kind == ValueKind::Plain && own.is_none() {
                         true => Expiry::at_key(Some(time)),
                         false => Expiry { key, record: Some(time) },
                     };
-                    let put = transaction.put(hash_key, sort_key, &record.value, expiry, record.is_field);
+                    let put = transaction.put(hash_key, sort_key, &record.value, expiry, record.kind);
                     changed += u64::from(put.is_ok());
                 }
             }

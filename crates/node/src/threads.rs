@@ -89,7 +89,7 @@ mod tests {
     use tessera_engine::{Applied, mutation};
     use tessera_store::Store;
     use tessera_store::hosting::group_of;
-    use tessera_types::{Expiry, RecordKey, StoredValue};
+    use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
     #[test]
     fn work_waits_until_there_is_a_thread() {
@@ -134,7 +134,7 @@ mod tests {
         let host = node.host.clone();
         let mut payload = bytes::BytesMut::new();
         let (key, expiry) = (RecordKey::new(b"k", b""), Expiry::NEVER);
-        mutation::encode_put(&mut payload, &key, &StoredValue { expiry, is_field: false, payload: b"v" });
+        mutation::encode_put(&mut payload, &key, &StoredValue { expiry, kind: ValueKind::Plain, payload: b"v" });
         let index = table.engine().applied_index(0) + 1;
         table.engine().write(&[Applied { partition: 0, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();
         let is_there = || table.engine().get(0, &key, &mut |_| ()).unwrap();

@@ -23,6 +23,7 @@ const FRESH: Duration = Duration::from_secs(20);
 pub struct PartitionTraffic {
     /// Of each replica's records: in memory, or in files.
     pub bytes: u64,
+    /// Requests and capacity units of the partition in a second.
     pub per_second: Counts,
 }
 
@@ -98,7 +99,7 @@ impl Traffic {
         self.told.lock().insert(node, Told { at: Instant::now(), by_group: decode(payload) });
     }
 
-    /// What is known of a partition, if its leader told it lately.
+    /// The traffic of a partition, if its leader has reported it within the last seconds.
     pub(crate) fn of(&self, registry: &Registry, table: TableId, partition: u32) -> Option<PartitionTraffic> {
         let leader = registry.any(table)?.known_leader(partition)?;
         let told = self.told.lock();
@@ -106,7 +107,7 @@ impl Traffic {
         lately.by_group.get(&group_of(table, partition)).copied()
     }
 
-    /// What all partitions weigh; nothing if one of these nodes has not told lately.
+    /// The weights of all partitions; none if one of these nodes has not reported within the last seconds.
     pub(crate) fn weights(&self, nodes: &BTreeSet<NodeId>) -> Option<Weights> {
         let told = self.told.lock();
         let mut weights = Weights::new();

@@ -50,11 +50,13 @@ impl Expected {
         Self { floors: directory.join("floors.txt"), deliberate, sample: None, without: &[], may_be_better: false }
     }
 
+    /// Plays a sample of the steps only, and lets the shares fall short of the floors by what chance explains.
     #[must_use]
     pub fn in_sample(self, sample: Option<Sample>) -> Self {
         Self { sample, ..self }
     }
 
+    /// Leaves these areas out.
     #[must_use]
     pub fn without(self, areas: &'static [&'static str]) -> Self {
         Self { without: areas, ..self }

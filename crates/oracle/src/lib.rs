@@ -8,6 +8,7 @@
 //! `ORACLE_ONLY=area` plays the areas whose names begin so, `ORACLE_SCENARIO=text` the scenarios whose names hold that, and
 //! `ORACLE_SHOW=20` prints so many differences of each area.
 
+#![warn(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on is to fail")]
 
 mod compare;

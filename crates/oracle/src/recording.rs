@@ -8,6 +8,7 @@ use crate::{JSON_DEPTH, Json, parse_json};
 
 /// What was recorded about one kind of terms.
 pub struct Area {
+    /// The name, which is that of the recording's file.
     pub name: String,
     path: PathBuf,
     bytes: u64,
@@ -15,7 +16,9 @@ pub struct Area {
 
 /// Steps that run in order, beginning with an empty database.
 pub struct Scenario {
+    /// The name, unique in its area.
     pub name: String,
+    /// The queries with the recorded answers, in their order.
     pub steps: Vec<Json>,
 }
 
@@ -44,6 +47,7 @@ impl Area {
         text.lines().map(|line| parse_json(line, JSON_DEPTH).unwrap()).collect()
     }
 
+    /// The area's scenarios, in the order in which they were recorded.
     pub fn scenarios(&self) -> Vec<Scenario> {
         let mut scenarios: Vec<Scenario> = Vec::new();
         for step in self.steps() {

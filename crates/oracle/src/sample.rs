@@ -12,8 +12,11 @@ const CHANGES: &[i32] = &[53, 54, 55, 56, 57, 58, 60, 61, 68, 75, 76, 138, 140, 
 /// out or all that it changes is done, so that the steps that are played mean what they meant.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
+    /// Chooses which scenarios and steps are played.
     pub seed: u64,
+    /// The share of scenarios that are played, from 0 to 1.
     pub scenarios: f64,
+    /// The share of steps that change nothing which are played, from 0 to 1.
     pub steps: f64,
 }
 

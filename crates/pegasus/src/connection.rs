@@ -1,10 +1,10 @@
 //! The life of a connection. Requests pipeline, and replies go out as they finish: reads run at once, where the connection
-//! lives, [adjacent GETs](calls::make_gets) together; the writes that one read of the connection brought travel to the partitions' loops
+//! lives, [adjacent GETs](calls::serve_get_batch) together; the writes that one read of the connection brought travel to the partitions' loops
 //! together; what another node must do becomes a task of its own.
 
 use crate::access::Access;
 use crate::calls::{self, Request};
-use crate::execute::{DataCall, DataCalls, Sent, Understood, understand};
+use crate::execute::{DataCall, DataCalls, DecodedRequest, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, read_call, write_error};
 use crate::outbox::Outbox;
 use crate::server::PegasusServer;
@@ -75,7 +75,7 @@ impl Connection {
             self.input.advance(unwanted);
             self.unwanted -= unwanted;
             if self.access.is_everything()
-                && let Some(bytes) = calls::make_gets(
+                && let Some(bytes) = calls::serve_get_batch(
                     &self.server,
                     &self.input,
                     received,
@@ -110,25 +110,27 @@ impl Connection {
 
     fn take_request(&mut self, frame: Frame, received: Instant, writes: &mut DataCalls) -> io::Result<()> {
         self.server.requests.fetch_add(1, Ordering::Relaxed);
-        match understand(&self.server, &frame, received).ok_or_else(unreadable)? {
-            Understood::Data(call) if !self.access.includes(&call.table.name()) => {
+        match decode_request(&self.server, &frame, received).ok_or_else(unreadable)? {
+            DecodedRequest::Data(call) if !self.access.includes(&call.table.name()) => {
                 write_error(&mut self.output, &call.call, "ERR_ACL_DENY");
             }
-            Understood::Meta(call) if !self.access.is_everything() && call.name() != meta::WHERE => {
+            DecodedRequest::Meta(call) if !self.access.is_everything() && call.name() != meta::WHERE => {
                 write_error(&mut self.output, &call, "ERR_ACL_DENY");
             }
             // A table that nobody here has heard of is not one that the settings name.
-            Understood::NoTable(_, refusal) if !self.access.is_everything() => self.output.extend_from_slice(&refusal),
-            Understood::Data(call) => self.carry_out(call, writes),
-            Understood::Meta(call) => {
+            DecodedRequest::NoTable(_, refusal) if !self.access.is_everything() => {
+                self.output.extend_from_slice(&refusal)
+            }
+            DecodedRequest::Data(call) => self.carry_out(call, writes),
+            DecodedRequest::Meta(call) => {
                 let server = self.server.clone();
                 self.reply_later(async move { meta::answer(&server, &call, &frame).await });
             }
-            Understood::NoTable(table, refusal) => {
+            DecodedRequest::NoTable(table, refusal) => {
                 let server = self.server.clone();
                 self.reply_later(async move { forward::after_news(&server, table, &frame, refusal).await });
             }
-            Understood::Refused(reply) => self.output.extend_from_slice(&reply),
+            DecodedRequest::Refused(reply) => self.output.extend_from_slice(&reply),
         }
         Ok(())
     }
@@ -175,10 +177,12 @@ impl Connection {
 
     /// Carries out a request again that was not done.
     fn do_again(&mut self, frame: &Frame) {
-        match understand(&self.server, frame, Instant::now()) {
-            Some(Understood::Data(call)) => self.reach(call),
-            Some(Understood::Refused(reply) | Understood::NoTable(_, reply)) => self.output.extend_from_slice(&reply),
-            Some(Understood::Meta(_)) | None => {}
+        match decode_request(&self.server, frame, Instant::now()) {
+            Some(DecodedRequest::Data(call)) => self.reach(call),
+            Some(DecodedRequest::Refused(reply) | DecodedRequest::NoTable(_, reply)) => {
+                self.output.extend_from_slice(&reply)
+            }
+            Some(DecodedRequest::Meta(_)) | None => {}
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct DataCall {
 pub(crate) type DataCalls = Vec<Box<DataCall>>;
 
 /// What a message turned out to be.
-pub(crate) enum Understood {
+pub(crate) enum DecodedRequest {
     Data(Box<DataCall>),
     /// Something for the meta server; the name is the call's.
     Meta(Call),
@@ -42,9 +42,9 @@ pub(crate) enum Understood {
 }
 
 /// Makes out what a frame asks that was received at some time; `None` if nothing can be replied to it.
-pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instant) -> Option<Understood> {
+pub(crate) fn decode_request(server: &PegasusServer, frame: &Frame, received: Instant) -> Option<DecodedRequest> {
     let (call, arguments) = read_call(frame)?;
-    let Some(parsed) = calls::parse(call.name(), arguments) else { return Some(Understood::Meta(call)) };
+    let Some(parsed) = calls::parse(call.name(), arguments) else { return Some(DecodedRequest::Meta(call)) };
     let understood = parsed.map_err(Failure::from).and_then(|request| {
         let (table, partition) = locate(server, frame, &request)?;
         Ok((request, table, partition))
@@ -53,15 +53,15 @@ pub(crate) fn understand(server: &PegasusServer, frame: &Frame, received: Instan
         Ok((request, table, partition)) => {
             let (frame, admissions) = (frame.clone(), table.admissions());
             let call = DataCall { frame, call, request, table, partition, received, admissions };
-            Understood::Data(Box::new(call))
+            DecodedRequest::Data(Box::new(call))
         }
         Err(failure) => {
             let mut out = Vec::new();
             let error = if let Failure::Header(error) = failure { error } else { "ERR_INVALID_DATA" };
             write_error(&mut out, &call, error);
             match u32::try_from(frame.meta.table).map(TableNumber) {
-                Ok(table) if server.store.table_numbered(table).is_none() => Understood::NoTable(table, out),
-                _ => Understood::Refused(out),
+                Ok(table) if server.store.table_numbered(table).is_none() => DecodedRequest::NoTable(table, out),
+                _ => DecodedRequest::Refused(out),
             }
         }
     })
@@ -115,7 +115,7 @@ impl DataCall {
     /// Appends the reply.
     pub(crate) fn reply(&self, server: &PegasusServer, outcome: Result<Response, Failure>, out: &mut Vec<u8>) {
         let began = out.len();
-        let records = outcome.as_ref().map_or(0, Response::looked_at);
+        let records = outcome.as_ref().map_or(0, Response::scanned);
         self.write_reply(server, outcome, out);
         if !matches!(self.request, Request::Write(_)) {
             self.note_read(out.len() - began, records);

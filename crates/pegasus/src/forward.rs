@@ -2,7 +2,7 @@
 //! request to the leader as it is, and its reply comes back as it is.
 
 use crate::calls::Request;
-use crate::execute::{DataCall, Sent, Understood, understand};
+use crate::execute::{DataCall, DecodedRequest, Sent, decode_request};
 use crate::frame::{self, Frame, Taken, write_error};
 use crate::outbox::Outbox;
 use crate::server::{PegasusServer, SERVICE};
@@ -53,18 +53,18 @@ pub(crate) async fn carry_out(server: &Arc<PegasusServer>, request: Bytes) -> En
     let Ok(Taken::Request(frame)) = frame::take(&mut request, server.config.write_bytes) else {
         return Envelope::default();
     };
-    let outcome = match understand(server, &frame, Instant::now()) {
-        Some(Understood::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
+    let outcome = match decode_request(server, &frame, Instant::now()) {
+        Some(DecodedRequest::Data(call)) if call.table.leader_of(call.partition) == Leader::Here => {
             match call.admission() {
                 Admitted::Now => carry_out_here(server, &call).await,
                 admission => PartOutcome::Done(reach_later(server, call, admission).await.into()),
             }
         }
-        Some(Understood::Data(call)) => carry_out_here(server, &call).await,
+        Some(DecodedRequest::Data(call)) => carry_out_here(server, &call).await,
         // The node that asks knows the table: this one will.
-        Some(Understood::NoTable(..)) => PartOutcome::NotDone,
-        Some(Understood::Refused(reply)) => PartOutcome::Done(reply.into()),
-        Some(Understood::Meta(_)) | None => return Envelope::default(),
+        Some(DecodedRequest::NoTable(..)) => PartOutcome::NotDone,
+        Some(DecodedRequest::Refused(reply)) => PartOutcome::Done(reply.into()),
+        Some(DecodedRequest::Meta(_)) | None => return Envelope::default(),
     };
     std::iter::once(outcome).collect()
 }
@@ -77,9 +77,9 @@ pub(crate) async fn after_news(
     refusal: Vec<u8>,
 ) -> Vec<u8> {
     server.store.find_table(|store| store.table_numbered(table)).await;
-    match understand(server, frame, Instant::now()) {
-        Some(Understood::Data(call)) => reach(server, call).await,
-        Some(Understood::Refused(reply)) => reply,
+    match decode_request(server, frame, Instant::now()) {
+        Some(DecodedRequest::Data(call)) => reach(server, call).await,
+        Some(DecodedRequest::Refused(reply)) => reply,
         _ => refusal,
     }
 }
@@ -132,7 +132,7 @@ pub(crate) async fn reach_later(server: &Arc<PegasusServer>, call: Box<DataCall>
             reach(server, call).await
         }
         // The client has stopped waiting by then.
-        Admitted::Ignored(_) => {
+        Admitted::Dropped(_) => {
             tokio::time::sleep(call.frame.timeout().unwrap_or(PATIENCE).min(PATIENCE)).await;
             refusal(&call, "ERR_TIMEOUT")
         }
@@ -153,9 +153,9 @@ pub(crate) async fn reach(server: &Arc<PegasusServer>, call: Box<DataCall>) -> V
         }
         // It was split, which may make this another partition's business. Then clients ask again where things are.
         let part = &mut parts[0];
-        match understand(server, &part.work.frame, began) {
-            Some(Understood::Data(again)) => (part.partition, part.work) = (again.partition, again),
-            Some(Understood::Refused(reply)) => return reply,
+        match decode_request(server, &part.work.frame, began) {
+            Some(DecodedRequest::Data(again)) => (part.partition, part.work) = (again.partition, again),
+            Some(DecodedRequest::Refused(reply)) => return reply,
             _ => return refusal(&part.work, "ERR_OBJECT_NOT_FOUND"),
         }
         if Arc::ptr_eq(&part.work.table, &table) {

@@ -2,6 +2,8 @@
 //!
 //! Read first: [`connection`] (the life of a connection and of a pipeline), then [`commands::table`].
 
+#![warn(missing_docs)]
+
 mod acl;
 mod clients;
 pub mod commands;

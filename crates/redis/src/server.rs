@@ -25,6 +25,7 @@ pub struct RedisConfig {
     pub write_timeout: Duration,
     /// Microseconds from which a command goes to the slow log; negative for never.
     pub slow_log_micros: i64,
+    /// The most commands that the slow log keeps.
     pub slow_log_entries: usize,
     /// What the clients of all faces may cost together.
     pub client_memory: Arc<ClientMemory>,

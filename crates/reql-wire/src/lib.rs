@@ -3,6 +3,8 @@
 //! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
 //! tables), [`work`] (what is done to one partition, by the node that leads it), [`evaluation`] (parts of queries, done there).
 
+#![warn(missing_docs)]
+
 mod cluster;
 mod connection;
 mod evaluation;

@@ -3,19 +3,24 @@
 /// A node that holds replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
+    /// The identifier, a UUID in text.
     pub id: String,
+    /// The name by which clients mean the node.
     pub name: String,
 }
 
 /// A server, and how it is reached.
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
+    /// The node.
     pub server: Server,
+    /// The host name or address at which it is reached.
     pub host: String,
     /// For other nodes.
     pub cluster_port: Option<u16>,
     /// For drivers; `None` if there is no such port.
     pub reql_port: Option<u16>,
+    /// For the admin API; `None` if there is no such port.
     pub admin_port: Option<u16>,
     /// Whether the node that was asked has heard of it lately, or is it.
     pub is_connected: bool,
@@ -25,8 +30,10 @@ pub struct ServerStatus {
     pub process: Option<Process>,
 }
 
+/// The process of a node.
 #[derive(Debug, Clone)]
 pub struct Process {
+    /// The number that the system gave the process.
     pub pid: u32,
     /// Seconds since 1970.
     pub started: f64,
@@ -37,20 +44,27 @@ pub struct Process {
 pub struct ShardConfig {
     /// The server that leads, if one is known.
     pub primary: Option<Server>,
+    /// The nodes with a replica, the leader's included.
     pub replicas: Vec<Server>,
 }
 
+/// How a table is spread, and what its writes promise.
 #[derive(Debug, Clone)]
 pub struct TableConfig {
+    /// The partitions of the table, in their order.
     pub shards: Vec<ShardConfig>,
+    /// The names of its secondary indexes.
     pub indexes: Vec<String>,
+    /// Whether a write is fsynced before it is acknowledged.
     pub is_hard: bool,
     /// `majority` or `single`.
     pub write_acks: &'static str,
 }
 
+/// What a replica can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicaState {
+    /// It has its data and takes part.
     Ready,
     /// It gets its data.
     Transferring,
@@ -69,10 +83,12 @@ impl ReplicaState {
     }
 }
 
+/// Who serves a partition.
 #[derive(Debug, Clone)]
 pub struct ShardStatus {
     /// The server that leads, if one is known and reached.
     pub primary: Option<Server>,
+    /// The nodes with a replica, each with what the replica can do.
     pub replicas: Vec<(Server, ReplicaState)>,
 }
 
@@ -106,19 +122,25 @@ pub fn readiness(shards: &[ShardStatus]) -> Readiness {
 /// How a table is to be spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    /// The number of partitions.
     pub shards: usize,
+    /// The number of replicas of each partition.
     pub replicas: usize,
 }
 
 /// A change of what a table is.
 #[derive(Debug, Clone)]
 pub enum TableChange {
+    /// Gives the table another database or name.
     Rename {
+        /// The database afterwards.
         database: String,
+        /// The name afterwards.
         name: String,
     },
     /// Whether a write waits for a majority of the replicas, or for the leader only.
     WriteAcks {
+        /// Whether a majority must have a write before it is acknowledged.
         majority: bool,
     },
 }

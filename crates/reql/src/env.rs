@@ -52,6 +52,7 @@ pub trait Pacer: Send + Sync {
 pub struct Stop(AtomicBool);
 
 impl Stop {
+    /// Has the query end with an error at the next step that asks.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -63,9 +64,13 @@ impl Pacer for Stop {
     }
 }
 
+/// What a query is evaluated with.
 pub struct Env {
+    /// The tables.
     pub source: Arc<dyn Source>,
+    /// The most elements that an array or a group may have.
     pub array_limit: usize,
+    /// The time at which the query began, which `r.now` gives.
     pub now: Value,
     /// Whether functions do the same elsewhere: they heed options of the query, which do not travel with them.
     pub is_portable: bool,
@@ -77,6 +82,7 @@ pub struct Env {
 }
 
 impl Env {
+    /// An environment with the default options.
     pub fn new(source: Arc<dyn Source>, pacer: Arc<dyn Pacer>, now: Value) -> Self {
         Self {
             source,

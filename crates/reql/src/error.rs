@@ -75,6 +75,7 @@ pub enum ErrorKind {
     User,
     /// `r.error()` without a message, which rethrows inside of `default`.
     EmptyUser,
+    /// The user may not do this.
     Permission,
     /// The query was stopped.
     Interrupted,
@@ -123,9 +124,11 @@ struct Fault {
     frame: Option<FrameId>,
 }
 
+/// A result with an [`Error`] of ReQL.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// An error that no term is blamed for yet.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = OnceLock::from(message.into());
         Self(Box::new(Fault { kind, message, absent: None, frame: None }))
@@ -137,18 +140,22 @@ impl Error {
         Self(Box::new(Fault { kind: ErrorKind::NonExistence, message: OnceLock::new(), absent, frame: None }))
     }
 
+    /// An error of kind [`ErrorKind::QueryLogic`].
     pub fn logic(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::QueryLogic, message)
     }
 
+    /// An error of kind [`ErrorKind::NonExistence`], which `default` catches.
     pub fn non_existence(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NonExistence, message)
     }
 
+    /// An error of kind [`ErrorKind::OpFailed`].
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::OpFailed, message)
     }
 
+    /// An error of kind [`ErrorKind::ResourceLimit`].
     pub fn limit(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::ResourceLimit, message)
     }
@@ -158,10 +165,12 @@ impl Error {
         Self::new(if matches!(value, Value::Null) { ErrorKind::NonExistence } else { ErrorKind::QueryLogic }, message)
     }
 
+    /// The kind, by which drivers choose the class of their exception.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
+    /// The text for the client.
     pub fn message(&self) -> &str {
         self.0.message.get_or_init(|| {
             let Some((name, object)) = &self.0.absent else { return String::new() };
@@ -171,6 +180,7 @@ impl Error {
         })
     }
 
+    /// The term that is blamed, if one is.
     pub fn frame(&self) -> Option<FrameId> {
         self.0.frame
     }
@@ -189,18 +199,21 @@ impl Error {
         self
     }
 
+    /// The same error with another text.
     #[must_use]
     pub fn with_message(mut self, message: String) -> Self {
         self.0.message = OnceLock::from(message);
         self
     }
 
+    /// The same error with another kind.
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Self {
         self.0.kind = kind;
         self
     }
 
+    /// Whether `default` catches it.
     pub fn is_non_existence(&self) -> bool {
         self.0.kind == ErrorKind::NonExistence
     }

@@ -118,14 +118,22 @@ impl Scope {
 /// Something that can be called with values. All of it is data, so that it can be carried out where documents are.
 #[derive(Debug)]
 pub struct Function {
+    /// The term that made the function, for backtraces.
     pub frame: FrameId,
+    /// What the function does.
     pub body: Body,
 }
 
+/// What a function does with its arguments.
 #[derive(Debug)]
 pub enum Body {
     /// A function of the query, with the values of the variables outside of it.
-    Query { template: Arc<Template>, scope: Scope },
+    Query {
+        /// The function of the query.
+        template: Arc<Template>,
+        /// The values of the variables outside of the function.
+        scope: Scope,
+    },
     /// The value, whatever the argument.
     Constant(Value),
     /// The field of this name.
@@ -138,14 +146,21 @@ pub enum Body {
     OfField(Arc<str>, Arc<Function>),
     /// The term once more, with the argument in the place of its first argument: what a term does that works on objects
     /// and, when given a sequence, on the objects in it.
-    Again { node: Arc<Node>, scope: Scope },
+    Again {
+        /// The term.
+        node: Arc<Node>,
+        /// The values of the variables outside of it.
+        scope: Scope,
+    },
 }
 
 impl Function {
+    /// A function of the query, with the values of the variables outside of it.
     pub fn new(template: Arc<Template>, scope: Scope) -> Self {
         Self { frame: template.body.frame, body: Body::Query { template, scope } }
     }
 
+    /// Whether it gives the same result whenever it is called with the same arguments.
     pub fn is_deterministic(&self) -> bool {
         match &self.body {
             Body::Query { template, .. } => template.body.deterministic,

@@ -3,13 +3,20 @@
 
 use std::sync::Arc;
 
+/// A JSON value as it was read, with the fields of objects in their order and duplicates kept.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json {
+    /// The value `null`.
     Null,
+    /// A boolean.
     Bool(bool),
+    /// A number as a double.
     Number(f64),
+    /// A text.
     String(Arc<str>),
+    /// An array.
     Array(Vec<Json>),
+    /// An object, as a list of its fields.
     Object(Vec<(Arc<str>, Json)>),
 }
 
@@ -18,6 +25,7 @@ pub enum Json {
 pub struct JsonError(pub &'static str);
 
 impl Json {
+    /// The name of the type, as error texts of ReQL write it.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "NULL",
@@ -29,6 +37,7 @@ impl Json {
         }
     }
 
+    /// The value of the first field of this name, if this is an object.
     pub fn get(&self, name: &str) -> Option<&Json> {
         match self {
             Self::Object(fields) => fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value),

@@ -10,7 +10,9 @@ use crate::value::{ObjectBuilder, Value};
 /// A row: a value, or a document as it is stored, which is decoded only when somebody needs more than some of its fields.
 #[derive(Debug, Clone)]
 pub enum Lazy {
+    /// A decoded value.
     Value(Value),
+    /// An encoded document, which is read in place.
     Document(Document),
 }
 

@@ -7,6 +7,8 @@
 //! one without end can be stopped. What bounds a query: terms are nested [`MAX_TERM_DEPTH`] deep at most, values as deep as
 //! `tessera_document` allows, arrays and groups are as long as the option `array_limit` says, streams are read in batches.
 
+#![warn(missing_docs)]
+
 mod call;
 mod cluster;
 mod env;

@@ -13,8 +13,11 @@ const GET: f64 = 16.0;
 /// The document of a table that has this key is asked for, and nothing more.
 #[derive(Debug)]
 pub struct Point<'a> {
+    /// The name of the database.
     pub database: &'a str,
+    /// The name of the table.
     pub table: &'a str,
+    /// The primary key of the document.
     pub key: Value,
 }
 

@@ -100,10 +100,15 @@ const GLOBAL_OPTARGS: &[&str] = &[
 /// What a client asks.
 #[derive(Debug)]
 pub enum Request {
+    /// Starts a query (`START`).
     Start(Box<Query>),
+    /// Asks for more of a query's stream (`CONTINUE`).
     Continue,
+    /// Ends a query's stream (`STOP`).
     Stop,
+    /// Waits until all queries that asked for no reply are done (`NOREPLY_WAIT`).
     NoreplyWait,
+    /// Asks for the name and identifier of the node (`SERVER_INFO`).
     ServerInfo,
 }
 
@@ -117,9 +122,13 @@ pub struct Query {
 /// Why a query has no result, ready to be answered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
+    /// Where the query failed.
     pub stage: Stage,
+    /// The kind, by which drivers choose the class of their exception.
     pub kind: ErrorKind,
+    /// The text for the client.
     pub message: String,
+    /// The path from the query's outermost term to the term that is blamed.
     pub backtrace: Vec<Step>,
 }
 
@@ -130,6 +139,7 @@ pub enum Stage {
     Client,
     /// Its terms do not fit together.
     Compile,
+    /// It failed while it ran.
     Run,
 }
 
@@ -265,7 +275,9 @@ pub struct Prepared {
 
 /// What a query gives.
 pub enum Answer {
+    /// One value, answered at once.
     Value(Value),
+    /// A stream.
     Cursor(Box<Cursor>),
 }
 
@@ -280,9 +292,13 @@ pub struct Cursor {
 /// When an answer of a stream is long enough: once it has `rows`, or `bytes` and `min_rows`, or took `time` and has a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Batches {
+    /// The most rows of an answer.
     pub rows: usize,
+    /// The fewest rows before `bytes` counts.
     pub min_rows: usize,
+    /// The bytes from which an answer is long enough.
     pub bytes: usize,
+    /// The time after which an answer with a row is given.
     pub time: Duration,
     /// The first answer of a stream is so many times smaller, so that something comes soon.
     pub first_divisor: usize,

@@ -16,17 +16,25 @@ use crate::lazy::Lazy;
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _, until_nul};
 
+/// A database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseInfo {
+    /// The identifier, a UUID in text.
     pub id: String,
+    /// Its name.
     pub name: String,
 }
 
+/// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableInfo {
+    /// The identifier, a UUID in text.
     pub id: String,
+    /// Its name, without the database.
     pub name: String,
+    /// The database that the table is in.
     pub database: DatabaseInfo,
+    /// The field by which its documents are found.
     pub primary_key: Arc<str>,
 }
 
@@ -41,6 +49,7 @@ impl TableInfo {
         format!("{}.{}", self.database.name, self.name)
     }
 
+    /// The error when a query uses an index that does not exist.
     pub fn no_index(&self, index: &str) -> Error {
         Error::failed(format!("Index `{}` does not exist on table `{}`.", until_nul(index), self.full_name()))
     }
@@ -50,10 +59,12 @@ impl TableInfo {
         Error::failed(format!("Index `{}` was not found on table `{}`.", until_nul(index), self.full_name()))
     }
 
+    /// The error when an index is to be created and exists.
     pub fn index_exists(&self, index: &str) -> Error {
         Error::failed(format!("Index `{}` already exists on table `{}`.", until_nul(index), self.full_name()))
     }
 
+    /// The error when an index cannot get another name.
     pub fn cannot_rename_index(&self, from: &str, to: &str) -> Error {
         let (from, to) = (until_nul(from), until_nul(to));
         Error::failed(format!(
@@ -66,16 +77,20 @@ impl TableInfo {
 /// What a table is created with.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
+    /// The field by which documents are found.
     pub primary_key: String,
+    /// The number of partitions.
     pub shards: usize,
     /// As many as the source thinks best, unless they are said.
     pub replicas: Option<usize>,
+    /// Whether a write is fsynced before it is acknowledged.
     pub is_hard: bool,
 }
 
 /// How an index derives keys from a document.
 #[derive(Debug, Clone)]
 pub struct IndexDefinition {
+    /// The function that gives the key, or the keys, of a document.
     pub function: Arc<Function>,
     /// The function as clients store it, opaque to them.
     pub source: Arc<[u8]>,
@@ -83,13 +98,18 @@ pub struct IndexDefinition {
     pub query: String,
     /// Whether each element of an array that the function gives is a key.
     pub multi: bool,
+    /// Whether the keys are geometry objects.
     pub geo: bool,
 }
 
+/// A secondary index.
 #[derive(Debug, Clone)]
 pub struct IndexInfo {
+    /// Its name, unique in its table.
     pub name: String,
+    /// How it derives keys.
     pub definition: IndexDefinition,
+    /// Whether it holds the whole table, so that queries can use it.
     pub is_ready: bool,
     /// How much of the table it holds, from 0 to 1, until it is ready.
     pub progress: f64,
@@ -98,23 +118,30 @@ pub struct IndexInfo {
 /// Values from one to another; the ends belong to it or do not.
 #[derive(Debug, Clone)]
 pub struct KeyRange {
+    /// Where the range begins.
     pub lower: Bound<Value>,
+    /// Where the range ends.
     pub upper: Bound<Value>,
 }
 
 impl KeyRange {
+    /// The range of all values.
     pub const ALL: Self = Self { lower: Bound::Unbounded, upper: Bound::Unbounded };
 
+    /// The range of one value.
     pub fn only(key: Value) -> Self {
         Self { lower: Bound::Included(key.clone()), upper: Bound::Included(key) }
     }
 }
 
+/// The order in which a scan gives documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// As it is cheapest.
     Any,
+    /// From the lowest key up.
     Ascending,
+    /// From the highest key down.
     Descending,
 }
 
@@ -139,17 +166,22 @@ pub struct Position(pub Vec<u8>);
 pub struct Scan {
     /// A secondary index; without one, the primary key.
     pub index: Option<Arc<str>>,
+    /// The keys that the documents have.
     pub range: KeyRange,
+    /// The order in which the documents come.
     pub order: Order,
+    /// Where the page before this one ended; `None` for the first page.
     pub after: Option<Position>,
     /// The most documents that the page may hold.
     pub limit: usize,
+    /// How sure the read must be.
     pub reads: ReadMode,
 }
 
 /// Documents of a scan.
 #[derive(Debug)]
 pub struct Page {
+    /// The documents.
     pub rows: Vec<Lazy>,
     /// Where the next page begins, unless this was the last one.
     pub next: Option<Position>,
@@ -158,6 +190,7 @@ pub struct Page {
 /// What a pipeline has made of the documents of a page.
 #[derive(Debug)]
 pub struct Evaluated {
+    /// What the pipeline made of them.
     pub partial: Partial,
     /// Where the next page begins, unless this was the last one.
     pub next: Option<Position>,
@@ -166,8 +199,11 @@ pub struct Evaluated {
 /// What an insert does with a document that is there already.
 #[derive(Debug, Clone)]
 pub enum Conflict {
+    /// The document is not written, and the write reports an error.
     Error,
+    /// The new document takes the place of the old one.
     Replace,
+    /// The fields of the new document are merged into the old one.
     Update,
     /// What the function makes of the name of the primary key, old and new document.
     Function(Arc<Function>),
@@ -176,15 +212,21 @@ pub enum Conflict {
 /// What a write makes of a document.
 #[derive(Debug, Clone)]
 pub enum Change {
+    /// Adds a document.
     Insert {
+        /// The new document, with its primary key.
         document: Value,
+        /// What happens if a document has that key already.
         conflict: Conflict,
     },
+    /// Writes what a function makes of the document.
     Replace {
+        /// A function from the old document to the new one; `null` deletes the document.
         function: Arc<Function>,
     },
     /// The new document, computed before from an older state of it.
     Set {
+        /// The document to write; `null` deletes it.
         document: Value,
     },
 }
@@ -192,24 +234,31 @@ pub enum Change {
 /// A change of the document with this key.
 #[derive(Debug, Clone)]
 pub struct Write {
+    /// The primary key.
     pub key: Value,
+    /// What to do with the document.
     pub change: Change,
 }
 
 /// What became of a write: the document before and after it, `null` where there is none.
 #[derive(Debug)]
 pub struct Written {
+    /// The document before the write.
     pub old: Value,
+    /// The document after the write.
     pub new: Value,
     /// Why the document was left as it was.
     pub error: Option<Error>,
 }
 
+/// What is promised for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// As the table says.
     Default,
+    /// The write is fsynced before it is acknowledged.
     Hard,
+    /// The write survives the process, and is fsynced within an interval.
     Soft,
 }
 

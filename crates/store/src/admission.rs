@@ -49,12 +49,12 @@ impl Admissions {
         }
     }
 
-    /// Says what becomes of a request of so many bytes that this node carries out as a leader, and counts it.
+    /// Says what becomes of a request of this many bytes that this node carries out as a leader, and counts it.
     pub fn admit(&self, table: &impl LeadsAShare, is_write: bool, bytes: usize) -> Admitted {
         let Admission { deny, write_rate, write_byte_rate, read_rate, read_byte_rate } = &self.settings;
         if if is_write { deny.writes } else { deny.reads } {
             let error = RequestError::Denied { is_write };
-            return if deny.is_silent { Admitted::Ignored(error) } else { Admitted::Refused(error, Duration::ZERO) };
+            return if deny.is_silent { Admitted::Dropped(error) } else { Admitted::Refused(error, Duration::ZERO) };
         }
         let share = self.share(table);
         // How much a read returns is known afterwards.

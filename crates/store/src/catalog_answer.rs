@@ -8,13 +8,18 @@ use tessera_types::RequestError;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatalogAnswer {
+    /// The change was made, and this is what it was about.
     Changed(Changed),
-    /// Likewise, with the index in the log of the catalog's group that has it. Nodes whose protocol is of version 6 do not read it.
+    /// The change was made, by the entry of this index in the log of the catalog's group. Nodes with version 6 of the protocol do
+    /// not read this.
     ChangedAt(Changed, u64),
+    /// The catalog refused the change, so nothing was changed.
     Refused(CatalogError),
     /// Not done: another node leads, or none.
     NotLeading,
+    /// The change was proposed, and it is not known whether it was made.
     Unknown,
+    /// The change was not made, for this reason.
     Failed(String),
 }
 

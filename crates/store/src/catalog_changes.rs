@@ -35,7 +35,9 @@ const ALTER_PATIENCE: Duration = Duration::from_secs(15);
 pub enum AlterError<E> {
     /// The change itself is refused.
     Change(E),
+    /// The catalog refused the new settings.
     Catalog(CatalogError),
+    /// The catalog could not be asked, or its answer did not arrive.
     Request(RequestError),
 }
 

@@ -28,7 +28,7 @@ impl CatalogProgress {
         self.handed_over.load(Ordering::Acquire)
     }
 
-    /// The loop has handed over so many catalogs, the latest of which reflects the log up to this index.
+    /// The loop has handed over this many catalogs; the latest of them reflects the log up to this index.
     pub fn note_handed_over(&self, number: u64, index: u64) {
         self.handed_over.store(number, Ordering::Release);
         self.index.send_replace(index);
@@ -39,6 +39,7 @@ impl CatalogProgress {
         *self.followed.borrow()
     }
 
+    /// The tables here follow the catalog with this number now.
     pub fn note_followed(&self, number: u64) {
         self.followed.send_replace(number);
     }

@@ -43,6 +43,7 @@ impl ClusterView {
         self.catalog.load_full()
     }
 
+    /// Replaces the catalog that this node knows.
     pub fn set_catalog(&self, catalog: Arc<Catalog>) {
         self.is_alone.store(catalog.nodes().count() <= 1, Ordering::Relaxed);
         self.catalog.store(catalog);
@@ -58,6 +59,7 @@ impl ClusterView {
         Some(NodeId(self.catalog_leader.load(Ordering::Relaxed))).filter(|node| node.0 != 0)
     }
 
+    /// Notes which node leads the catalog.
     pub fn set_catalog_leader(&self, node: NodeId) {
         self.catalog_leader.store(node.0, Ordering::Relaxed);
     }
@@ -78,6 +80,7 @@ impl ClusterView {
         self.knows_catalog.load(Ordering::Relaxed)
     }
 
+    /// Notes that this node's copy of the catalog is no longer one from before its start.
     pub fn note_catalog_known(&self) {
         self.knows_catalog.store(true, Ordering::Relaxed);
     }

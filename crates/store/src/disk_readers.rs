@@ -65,6 +65,7 @@ struct Shared {
 }
 
 impl DiskReaders {
+    /// A pool of at most `most` threads, and at least one.
     pub fn new(most: usize) -> Self {
         let (queue, changed, ended, made) = Default::default();
         Self(Arc::new(Shared { most: most.max(1), queue, changed, ended, made }))

@@ -12,7 +12,7 @@ use tessera_types::{RequestError, TableId};
 /// How long may be counted at one time.
 pub const LONGEST: Duration = Duration::from_secs(150);
 
-/// Ends counting when it is dropped: whoever asked may have given up.
+/// Ends the counting when it is dropped, because the client may have given up.
 struct Counting<'a>(&'a HotKeys);
 
 impl Drop for Counting<'_> {

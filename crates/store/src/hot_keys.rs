@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// One request of so many is counted.
+/// One request of this many is counted.
 const SAMPLING: u64 = 4;
 const COUNTERS: usize = 64;
 /// Keys that at least this part of the requests is for are hot.
@@ -62,16 +62,20 @@ impl Counters {
 pub struct HotKey {
     /// Bytes that are no printable ASCII are escaped as in Rust.
     pub hash_key: String,
+    /// The part of the sampled requests that used the key, from 0 to 1.
     pub share: f64,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotKeysFound {
+    /// Reads that were sampled.
     pub sampled_reads: u64,
+    /// Writes that were sampled.
     pub sampled_writes: u64,
     /// The hottest first.
     pub reads: Vec<HotKey>,
+    /// The hash keys that most writes use, the hottest first.
     pub writes: Vec<HotKey>,
 }
 

@@ -2,17 +2,18 @@
 //!
 //! News of leaders comes from the group itself, where a replica is here, and from the leaders, who tell every node. It may come
 //! late, so the greater term wins. But terms only compare within one life of a group: a table that keeps nothing on disk
-//! begins anew, at term 1, when its replicas have forgotten. Two things tell the lives apart:
+//! starts again, at term 1, when its replicas have forgotten. Two things tell the lives apart:
 //!
-//! - The catalog gives every replica a greater incarnation than all before it, and a group that begins anew has new replicas. So
+//! - The catalog gives every replica a greater incarnation than all before it, and a group that starts again has new replicas. So
 //!   a leader with a lower incarnation than the group's first members is one of an earlier life: it is forgotten when the catalog
 //!   names new first members, and not believed any more.
-//! - A replica that is alone begins anew as itself. What a leader says about itself counts, also if its term is lower than it was.
+//! - A replica that is alone starts again as itself. What a leader says about itself counts, also if its term is lower than it was.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_types::{NodeId, ReplicaId};
 
+/// The leader of a partition, as far as this node knows.
 #[derive(Default)]
 pub struct KnownLeader {
     /// The term above 32 bits of the leader's node; zero is nobody. Changed under the lock below only.
@@ -58,8 +59,9 @@ impl KnownLeader {
     }
 
     /// The group's first members are these.
-    pub fn began_with(&self, founders: &[ReplicaId]) {
-        let incarnations = founders.iter().filter(|founder| !founder.is_witness()).map(|founder| founder.incarnation);
+    pub fn began_with(&self, initial_members: &[ReplicaId]) {
+        let incarnations =
+            initial_members.iter().filter(|member| !member.is_witness()).map(|member| member.incarnation);
         let Some(first) = incarnations.min() else { return };
         let mut known = self.incarnations.lock();
         known.first = first;

@@ -5,11 +5,14 @@
 //! carry it out). How a write becomes state, and everything else that a node does, is in the crate `tessera-node`, which uses
 //! [`hosting`].
 
+#![warn(missing_docs)]
+
 mod admission;
 mod answers;
 mod catalog_answer;
 mod catalog_changes;
 mod catalog_progress;
+mod change_capture;
 mod change_set;
 mod clear;
 mod clock;
@@ -24,7 +27,6 @@ mod lease;
 mod meter;
 mod operation;
 mod ordered_keys;
-mod outflow;
 mod overlay;
 mod partition;
 mod registry;
@@ -58,11 +60,11 @@ pub use watch::Watch;
 pub mod hosting {
     pub use crate::catalog_answer::CatalogAnswer;
     pub use crate::catalog_progress::CatalogProgress;
+    pub use crate::change_capture::{ChangeCapture, Tap};
     pub use crate::clock::{ClusterClock, HeardClock};
     pub use crate::cluster_view::ClusterView;
     pub use crate::known_leader::KnownLeader;
-    pub use crate::operation::{Ticket, WriteCommand, failed};
-    pub use crate::outflow::{Outflow, Tap};
+    pub use crate::operation::{PendingReply, WriteCommand, failed};
     pub use crate::overlay::Overlay;
     pub use crate::partition::Partition;
     pub use crate::registry::{Registry, Tables};

@@ -22,7 +22,7 @@ impl Meter {
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A read that was begun has found so many bytes in all.
+    /// Ends a read that has found this many bytes in all.
     pub fn end_read(&self, bytes: usize) {
         count_more(&self.more_read_units, bytes);
     }
@@ -31,7 +31,7 @@ impl Meter {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A write that was begun changes so many bytes in all.
+    /// Ends a write that changes this many bytes in all.
     pub fn end_write(&self, bytes: usize) {
         count_more(&self.more_write_units, bytes);
     }
@@ -55,13 +55,16 @@ fn count_more(units: &AtomicU64, bytes: usize) {
     }
 }
 
-/// What was asked of partitions: a number, or so many in a second.
+/// Requests and capacity units of partitions: as totals, or per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
+    /// Requests that read.
     pub reads: u64,
+    /// Requests that write.
     pub writes: u64,
     /// Capacity units: each read takes one for every [`CAPACITY_UNIT_BYTES`] that it finds, and one if it finds less.
     pub read_units: u64,
+    /// Capacity units of writes, by the bytes that they change.
     pub write_units: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Writes on their way from whoever asks for them to the partition that evaluates them.
+//! Writes on their way from a face to the partition that evaluates them.
 
 use crate::transaction::Transaction;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub trait Operation: Send + Sync {
 /// What is to become of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// What the transaction wrote becomes part of a log entry.
     Commit,
     /// Nothing is written.
     Abandon,
@@ -31,31 +32,36 @@ pub enum Verdict {
 
 /// Part of an operation on its way to a partition.
 pub struct WriteCommand {
+    /// Whether the log must be fsynced before the answer.
     pub sync: bool,
-    /// Whether it is answered when the leader has it.
-    pub early: bool,
-    /// Whether nothing may stand before it in its log entry.
+    /// Whether the command is answered as soon as the leader has persisted it, before a majority has.
+    pub leader_acked: bool,
+    /// Whether the command must be the first one of its log entry.
     pub begins_entry: bool,
-    /// Whether a majority must confirm the leader, should it turn out to change nothing.
+    /// Whether a majority must confirm the leader before the answer if the command changes nothing.
     pub confirm: bool,
-    pub ticket: Ticket,
+    /// What answers the command.
+    pub pending_reply: PendingReply,
 }
 
-/// The duty to answer a part of an operation. Dropped, it answers that the outcome is not known.
-pub struct Ticket {
+/// What is needed to answer a part of an operation. If it is dropped, it answers that the outcome is not known.
+pub struct PendingReply {
     operation: Option<Arc<dyn Operation>>,
     part: usize,
 }
 
-impl Ticket {
+impl PendingReply {
+    /// The duty to answer this part of the operation.
     pub fn new(operation: Arc<dyn Operation>, part: usize) -> Self {
         Self { operation: Some(operation), part }
     }
 
+    /// Runs the operation's part in a transaction of its partition.
     pub fn evaluate(&self, transaction: &mut Transaction<'_>) -> Verdict {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
     }
 
+    /// Tells the operation what became of its part.
     pub fn answer(mut self, outcome: Result<(), RequestError>) {
         if let Some(operation) = self.operation.take() {
             operation.answer(self.part, outcome);
@@ -63,7 +69,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         if let Some(operation) = self.operation.take() {
             operation.answer(self.part, Err(RequestError::Interrupted));
@@ -74,7 +80,9 @@ impl Drop for Ticket {
 /// What a request asks of its writes, where that is something else than their table gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
+    /// The durability; `None` for the table's.
     pub durability: Option<Durability>,
+    /// Who must have the write; `None` for the table's setting.
     pub acks: Option<Acks>,
 }
 

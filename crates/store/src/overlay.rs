@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use bytes::BytesMut;
     use std::ops::Bound;
-    use tessera_types::{Expiry, StoredValue};
+    use tessera_types::{Expiry, StoredValue, ValueKind};
 
     const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
 
@@ -268,7 +268,7 @@ mod tests {
             let stored = payload.map(|payload| payload.as_bytes());
             let location = match stored {
                 Some(payload) => {
-                    let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload };
+                    let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload };
                     mutation::encode_put(&mut self.building, key, &value)
                 }
                 None => mutation::encode_delete(&mut self.building, key),

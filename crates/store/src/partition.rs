@@ -1,11 +1,11 @@
 //! A partition of a table on this node: what its loop says about it, and what readers and writers look at.
 
+use crate::change_capture::ChangeCapture;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
 use crate::lease::Lease;
 use crate::meter::Meter;
 use crate::operation::WriteCommand;
-use crate::outflow::Outflow;
 use crate::watch::WatchList;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +20,8 @@ pub struct Partition {
     /// Whether it also takes requests.
     is_serving: AtomicBool,
     /// What leaves when the table is split.
-    pub(crate) outflow: Outflow,
-    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
+    pub(crate) change_capture: ChangeCapture,
+    /// The attempt that copies another table's records to this partition, as far as its leader knows; zero is none.
     copied_by: AtomicU64,
     /// How often the replica here has stopped answering reads.
     interruptions: AtomicU64,
@@ -36,7 +36,7 @@ pub struct Partition {
     /// As of when it has all records.
     pub(crate) as_of: Lease,
     /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
-    answered_early: AtomicU64,
+    leader_acked: AtomicU64,
     /// Who compares the replicas, as far as the one here was told: a number of the comparison; zero is nobody.
     compared_by: AtomicU64,
     /// Whether the group was told that somebody wants to read, and has no lease.
@@ -49,20 +49,21 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// A partition whose writes go to this inbox, with no leader known yet.
     pub fn new(inbox: Arc<Inbox<WriteCommand>>) -> Self {
         Self {
             inbox,
             watched: Arc::default(),
             is_leading: AtomicBool::new(false),
             is_serving: AtomicBool::new(false),
-            outflow: Outflow::default(),
+            change_capture: ChangeCapture::default(),
             copied_by: AtomicU64::new(0),
             interruptions: AtomicU64::new(0),
             lease: Lease::default(),
             is_readable: AtomicBool::new(false),
             readable_from: AtomicU64::new(0),
             as_of: Lease::default(),
-            answered_early: AtomicU64::new(0),
+            leader_acked: AtomicU64::new(0),
             compared_by: AtomicU64::new(0),
             is_waking: AtomicBool::new(false),
             leader: KnownLeader::default(),
@@ -77,22 +78,27 @@ impl Partition {
         &self.inbox
     }
 
+    /// The hash keys that connections watch.
     pub fn watched(&self) -> &Arc<WatchList> {
         &self.watched
     }
 
-    pub fn outflow(&self) -> &Outflow {
-        &self.outflow
+    /// The capture of applied writes while the table is split.
+    pub fn change_capture(&self) -> &ChangeCapture {
+        &self.change_capture
     }
 
+    /// The leader, as far as this node knows.
     pub fn leader(&self) -> &KnownLeader {
         &self.leader
     }
 
+    /// The counts of reads and writes.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
+    /// The search for hot keys, if one runs.
     pub fn hot_keys(&self) -> &HotKeys {
         &self.hot_keys
     }
@@ -124,7 +130,7 @@ impl Partition {
     pub fn stop_leading(&self) {
         self.is_leading.store(false, Ordering::Release);
         self.stop_serving();
-        self.outflow.end();
+        self.change_capture.end();
         self.copied_by.store(0, Ordering::Release);
     }
 
@@ -181,30 +187,31 @@ impl Partition {
         self.as_of.set(as_of);
     }
 
-    /// Whether whoever wants to read is the first to notice that a serving partition has no lease.
+    /// Whether the caller is the first reader to notice that a serving partition has no lease.
     pub(crate) fn begins_to_wake(&self) -> bool {
         self.is_serving.load(Ordering::Relaxed) && !self.is_waking.swap(true, Ordering::AcqRel)
     }
 
     /// Writes up to this log index are acknowledged, and may not be applied yet: readers wait until they are.
-    pub fn note_answered_early(&self, index: u64) {
-        self.answered_early.fetch_max(index, Ordering::AcqRel);
+    pub fn note_leader_acked(&self, index: u64) {
+        self.leader_acked.fetch_max(index, Ordering::AcqRel);
     }
 
-    /// What was acknowledged early may be lost, and would be waited for in vain.
-    pub fn forget_answered_early(&self) {
-        self.answered_early.store(0, Ordering::Release);
+    /// Writes that only the leader had acknowledged may be lost, so nobody must wait for them any more.
+    pub fn forget_leader_acked(&self) {
+        self.leader_acked.store(0, Ordering::Release);
     }
 
-    pub(crate) fn answered_early(&self) -> u64 {
-        self.answered_early.load(Ordering::Acquire)
+    pub(crate) fn leader_acked(&self) -> u64 {
+        self.leader_acked.load(Ordering::Acquire)
     }
 
-    /// Who copies another table's records to this partition, as far as its leader knows; zero is nobody.
+    /// The attempt that copies another table's records to this partition, as far as its leader knows; zero is none.
     pub fn copied_by(&self) -> u64 {
         self.copied_by.load(Ordering::Acquire)
     }
 
+    /// Notes which attempt copies another table's records to this partition; zero is none.
     pub fn set_copied_by(&self, attempt: u64) {
         self.copied_by.store(attempt, Ordering::Release);
     }
@@ -214,6 +221,7 @@ impl Partition {
         self.compared_by.load(Ordering::Relaxed)
     }
 
+    /// Notes the comparison that the replica here takes part in; zero is none.
     pub fn set_compared_by(&self, comparison: u64) {
         self.compared_by.store(comparison, Ordering::Relaxed);
     }

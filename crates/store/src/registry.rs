@@ -38,10 +38,12 @@ impl Tables {
         self.by_number.values()
     }
 
+    /// The active table with this identifier.
     pub fn active_by_id(&self, id: TableId) -> Option<&Arc<Table>> {
         self.by_id.get(&id)
     }
 
+    /// The active table with this number.
     pub fn numbered(&self, number: TableNumber) -> Option<&Arc<Table>> {
         self.by_number.get(&number)
     }
@@ -55,16 +57,19 @@ impl Tables {
         self.open.values()
     }
 
+    /// The open table with this identifier, active or not.
     pub fn any(&self, id: TableId) -> Option<&Arc<Table>> {
         self.open.get(&id)
     }
 }
 
 impl Registry {
+    /// The tables as they are now; a later change makes another set.
     pub fn tables(&self) -> Arc<Tables> {
         self.tables.load_full()
     }
 
+    /// Replaces the tables.
     pub fn set(&self, tables: Arc<Tables>) {
         self.tables.store(tables);
     }

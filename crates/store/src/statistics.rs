@@ -11,23 +11,30 @@ use tessera_types::{EngineKind, TableNumber, TableSchema, TableSettings};
 /// Counts and sizes of the node's store.
 #[derive(Clone, Debug)]
 pub struct StoreStatistics {
+    /// Counts of the log.
     pub log: LogStatistics,
     /// Bytes that memory tables take, and may take.
     pub memory_used_bytes: u64,
+    /// The limit of `memory.limit_bytes`, or half the machine's memory.
     pub memory_limit_bytes: u64,
     /// Reads that waited for the disk, or parts of them.
     pub disk_reads: u64,
     /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
+    /// The active tables, by number.
     pub tables: Vec<TableStatistics>,
 }
 
 /// Counts and sizes of one table.
 #[derive(Clone, Debug)]
 pub struct TableStatistics {
+    /// The number by which clients name the table.
     pub number: TableNumber,
+    /// The name of the table.
     pub name: String,
+    /// What was fixed when the table was created.
     pub schema: TableSchema,
+    /// The settings that are in force.
     pub settings: TableSettings,
     /// How far it is with being split, if it is.
     pub split: Option<Split>,
@@ -37,12 +44,14 @@ pub struct TableStatistics {
     pub counts: Counts,
     /// How far the replica here that is furthest behind may be; `None` if there is none, or none has heard of a leader.
     pub lag: Option<Duration>,
+    /// Counts and sizes of the engine's records here.
     pub engine: EngineStatistics,
     /// What the table's RocksDB instance tells, which all tables on RocksDB share; `None` for a memory table.
     pub rocksdb: Option<RocksStatistics>,
 }
 
 impl Store {
+    /// Counts and sizes of everything that is stored here.
     pub fn statistics(&self) -> StoreStatistics {
         let tables = self.registry().tables();
         let parts = self.parts();

@@ -3,7 +3,7 @@
 use crate::clock::ClusterClock;
 use crate::cluster_view::ClusterView;
 use crate::disk_readers::DiskReaders;
-use crate::operation::{Operation, Ticket, WriteCommand, WriteOptions};
+use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
 use crate::registry::Registry;
 use crate::router::Outcomes;
 use crate::services::Services;
@@ -25,16 +25,25 @@ pub const QUIET: Duration = Duration::from_secs(2);
 
 /// What a store consists of. The node that opens it keeps these too, and writes what it knows into them.
 pub struct StoreParts {
+    /// The names of this node and of its cluster.
     pub identity: Identity,
+    /// The tables that are open here.
     pub registry: Arc<Registry>,
+    /// The catalog and the leader of its group, as far as this node knows.
     pub view: Arc<ClusterView>,
     /// The cluster's time.
     pub clock: Arc<ClusterClock>,
+    /// The connections to other nodes.
     pub transport: Arc<Transport>,
+    /// The log of all groups here.
     pub log: Arc<SharedLog>,
+    /// The memory that records of memory tables may take.
     pub memory: Arc<MemoryBudget>,
+    /// The RocksDB instance of all tables on RocksDB.
     pub rocks: Arc<RocksStore>,
+    /// The threads that read what no cache has.
     pub disk_readers: Arc<DiskReaders>,
+    /// The queue of the worker that drives the catalog's group.
     pub catalog_inbox: Arc<Inbox<CatalogRequest>>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub leader_news: Arc<Notify>,
@@ -50,6 +59,7 @@ pub struct Store {
 }
 
 impl Store {
+    /// A store of these parts, with no face registered yet.
     pub fn new(parts: StoreParts) -> Self {
         Self { parts: Arc::new(parts), services: Arc::default() }
     }
@@ -128,14 +138,17 @@ impl Store {
         (0..table.schema.partitions).filter(|partition| table.known_leader(*partition).is_none()).count()
     }
 
+    /// The active table with this identifier.
     pub fn table(&self, id: TableId) -> Option<Arc<Table>> {
         self.registry().with(|tables| tables.active_by_id(id).cloned())
     }
 
+    /// The active table with this number.
     pub fn table_numbered(&self, number: TableNumber) -> Option<Arc<Table>> {
         self.registry().with(|tables| tables.numbered(number).cloned())
     }
 
+    /// The active table of this name.
     pub fn table_named(&self, name: &str) -> Option<Arc<Table>> {
         self.registry().with(|tables| tables.named(name).cloned())
     }
@@ -154,10 +167,11 @@ impl Store {
         partitions: impl IntoIterator<Item = u32>,
     ) {
         for (part, partition) in partitions.into_iter().enumerate() {
-            let ticket = Ticket::new(operation.clone(), part);
-            let command = WriteCommand { sync: false, early: false, begins_entry: false, confirm: true, ticket };
+            let pending_reply = PendingReply::new(operation.clone(), part);
+            let command =
+                WriteCommand { sync: false, leader_acked: false, begins_entry: false, confirm: true, pending_reply };
             if let Err((command, error)) = table.submit(partition, command) {
-                command.ticket.answer(Err(error));
+                command.pending_reply.answer(Err(error));
             }
         }
     }
@@ -172,6 +186,7 @@ impl Store {
         self.parts.identity.node
     }
 
+    /// The name of the cluster.
     pub fn cluster(&self) -> ClusterId {
         self.parts.identity.cluster
     }
@@ -206,7 +221,7 @@ impl Store {
         self.transport().trouble(node)
     }
 
-    /// Whether a node is this one, or was heard of lately.
+    /// Whether a node is this one, or was heard of within the last seconds.
     pub fn is_heard(&self, node: NodeId) -> bool {
         node == self.node() || self.silence(node).is_some_and(|silence| silence < QUIET)
     }
@@ -236,19 +251,20 @@ impl Store {
         operation: &Arc<dyn Operation>,
         partitions: impl IntoIterator<Item = u32>,
     ) {
-        let early = options.acks.unwrap_or(table.settings.load().acks) == Acks::Single;
+        let leader_acked = options.acks.unwrap_or(table.settings.load().acks) == Acks::Single;
         let is_backlogged = table.schema.is_persistent() && self.parts.log.is_backlogged();
         let admitted = table
             .sync_for(options.durability)
             .and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
         for (part, partition) in partitions.into_iter().enumerate() {
-            let ticket = Ticket::new(operation.clone(), part);
+            let pending_reply = PendingReply::new(operation.clone(), part);
             match &admitted {
-                Err(error) => ticket.answer(Err(error.clone())),
+                Err(error) => pending_reply.answer(Err(error.clone())),
                 Ok(sync) => {
-                    let command = WriteCommand { sync: *sync, early, begins_entry: false, confirm: false, ticket };
+                    let command =
+                        WriteCommand { sync: *sync, leader_acked, begins_entry: false, confirm: false, pending_reply };
                     if let Err((command, error)) = table.submit(partition, command) {
-                        command.ticket.answer(Err(error));
+                        command.pending_reply.answer(Err(error));
                     }
                 }
             }
@@ -267,6 +283,7 @@ impl Store {
         now.checked_add_millis(retention).unwrap_or(UnixMillis::new(u64::MAX))
     }
 
+    /// Whether the log takes writes now.
     pub fn log_status(&self) -> LogStatus {
         self.parts.log.status()
     }

@@ -50,8 +50,11 @@ pub struct Table {
 /// Where requests for a partition go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leader {
+    /// This node leads the partition.
     Here,
+    /// This other node leads it.
     Node(NodeId),
+    /// No leader is known.
     Unknown,
 }
 
@@ -91,10 +94,12 @@ impl Readable<'_> {
 pub const KEYS_AT_ONCE: usize = 32;
 
 impl Table {
+    /// The identifier, which no other table ever has.
     pub fn id(&self) -> TableId {
         self.id
     }
 
+    /// The number by which clients name the table.
     pub fn number(&self) -> TableNumber {
         self.number
     }
@@ -113,14 +118,17 @@ impl Table {
         Some(latest.clone())
     }
 
+    /// The name, which may change while the table is open.
     pub fn name(&self) -> Arc<String> {
         self.name.load_full()
     }
 
+    /// What was fixed when the table was created.
     pub fn schema(&self) -> &TableSchema {
         &self.schema
     }
 
+    /// The settings that are in force now.
     pub fn settings(&self) -> Arc<TableSettings> {
         self.settings.load_full()
     }
@@ -136,6 +144,7 @@ impl Table {
         self.gate.get()
     }
 
+    /// The limits of keys, values and requests.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -158,8 +167,8 @@ impl Table {
             return Err(self.not_serving());
         }
         // What was acknowledged before the read must be there when it begins: it may be applied right after the record was read.
-        let early = state.answered_early();
-        if early > 0 && reads != ReadMode::Outdated && early > self.engine.applied_index(partition) {
+        let leader_acked = state.leader_acked();
+        if leader_acked > 0 && reads != ReadMode::Outdated && leader_acked > self.engine.applied_index(partition) {
             return Err(RequestError::NotReady);
         }
         Ok(Readable { state, interruptions })
@@ -492,6 +501,7 @@ impl Table {
     }
 }
 
+/// What the engine reports, as an error of the request.
 pub fn request_error(error: EngineError) -> RequestError {
     match error {
         EngineError::Corruption(what) => RequestError::Corruption(what),
@@ -501,6 +511,7 @@ pub fn request_error(error: EngineError) -> RequestError {
     }
 }
 
+/// The error for a record whose bytes are no value.
 pub fn damaged(key: &RecordKey<'_>) -> RequestError {
     RequestError::Corruption(format!("the record under hash key '{}'", key.hash_key.escape_ascii()))
 }

@@ -59,6 +59,7 @@ impl Watch {
         self.list.keys.lock().get(&self.hash_key).is_none_or(|watched| watched.version != self.version)
     }
 
+    /// The hash key that is watched.
     pub fn hash_key(&self) -> &Bytes {
         &self.hash_key
     }

@@ -31,7 +31,7 @@ pub fn print_comparison(compared: &Value) {
     }
 }
 
-/// What the program ends with.
+/// The exit code of the program.
 pub fn comparison_outcome(table: &str, compared: &Value) -> Result<(), ExitError> {
     match compared["outcome"].as_str() {
         Some("equal") => Ok(()),

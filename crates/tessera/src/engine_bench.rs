@@ -8,7 +8,7 @@ use tessera_engine::{
     Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
     mutation,
 };
-use tessera_types::{Expiry, RecordKey, StoredValue};
+use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 64;
 
@@ -16,7 +16,7 @@ struct UnderTest {
     engine: Box<dyn Engine>,
     payload: BytesMut,
     indexes: Vec<u64>,
-    /// What a RocksDB engine lives in; goes when it is done.
+    /// The temporary directory of a RocksDB engine, removed when the benchmark is done.
     _home: Option<(Arc<RocksStore>, TempDir)>,
 }
 
@@ -53,7 +53,7 @@ impl EngineUnderTest for UnderTest {
     fn write(&mut self, key: &[u8], value: &[u8]) -> anyhow::Result<()> {
         let key = RecordKey::new(key, b"");
         let partition = partition_of(&key);
-        let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value };
+        let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: value };
         mutation::encode_put(&mut self.payload, &key, &stored);
         let index = &mut self.indexes[partition as usize];
         *index += 1;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tessera_engine::{MemoryBudget, MemoryConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ports of neighbouring nodes are so far apart.
+/// The distance between the ports of neighbouring nodes.
 const PORT_STEP: u16 = 10;
 /// Each block of so many nodes leaves room for another one before the next: a Pegasus client's first port is 200 below the other.
 const PORT_BLOCK: u16 = 20;
@@ -30,7 +30,7 @@ const READY: Duration = Duration::from_secs(120);
 /// The file of the secret that the nodes share, in the directory of all data.
 const SECRET: &str = "cluster-secret";
 const POLL: Duration = Duration::from_millis(50);
-/// After a node ended; long enough to see that the others go on.
+/// Pause before a node that has ended is started again, long enough to see that the other nodes continue.
 const RESTART: Duration = Duration::from_secs(5);
 /// How long nodes may take to stop.
 const STOP: Duration = Duration::from_secs(20);
@@ -95,7 +95,7 @@ pub fn run(args: &LocalArgs) -> Result<(), ExitError> {
     })
 }
 
-/// Makes a secret for the nodes, unless there is one from before.
+/// Makes a secret for the nodes, unless the file exists already.
 fn make_secret(path: &Path) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     if path.exists() {
@@ -160,7 +160,7 @@ fn is_set(args: &LocalArgs, name: &str) -> bool {
         || std::env::vars().any(|(name, _)| name.starts_with(&variable))
 }
 
-/// Waits until all serve, says so, and starts again those that end.
+/// Waits until all nodes serve, prints that, and then restarts each node that ends.
 async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
     let began = Instant::now();
     let mut is_ready = false;
@@ -192,7 +192,7 @@ async fn watch(args: &LocalArgs, nodes: &mut [Node]) -> Result<(), ExitError> {
     }
 }
 
-/// Creates the tables that are not there yet.
+/// Creates the tables that do not exist yet.
 fn create_onebox_tables(admin: &NodeArgs) -> Result<(), ExitError> {
     let tables = call(admin, "GET", "/v1/tables", None)?;
     let is_there = |name: &str| tables.as_array().is_some_and(|all| all.iter().any(|table| table["name"] == name));
@@ -219,7 +219,7 @@ fn serves(node: &Node, nodes: usize) -> bool {
     known >= nodes && status["partitions"] == status["serving_partitions"]
 }
 
-/// The process gets SIGTERM when this one ends, however it ends.
+/// Has the child process receive SIGTERM when this process ends, however it ends.
 #[expect(unsafe_code, reason = "what runs between fork and exec must not allocate or lock")]
 fn end_with_parent(command: &mut Command) {
     // SAFETY: it makes one plain system call.

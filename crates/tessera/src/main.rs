@@ -27,7 +27,7 @@ use tessera_access::{Password, ScramPassword};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A distributed database for online services: tables in memory or on RocksDB, replicated over the nodes of a cluster, behind the
-/// protocols of Redis and Apache Pegasus.
+/// protocols of Redis, Apache Pegasus and RethinkDB.
 #[derive(Parser)]
 #[command(
     version,
@@ -80,7 +80,7 @@ Started again with the same --data-dir, the nodes go on with their data; more --
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Go on without nodes that are lost for good, when too few are left to elect a leader
+    /// Continue without nodes that are lost for good, when too few nodes are left to elect a leader
     #[command(after_help = recover_command::HELP)]
     Recover(recover_command::RecoverArgs),
     /// Write or show the configuration
@@ -90,15 +90,15 @@ Started again with the same --data-dir, the nodes go on with their data; more --
     },
     /// Measure a server, or a part of this one
     Bench(tessera_bench::Cli),
-    /// Turn a password into what the configuration keeps of it
+    /// Hash a password for the configuration, which keeps only the hash
     #[command(after_help = "\
 The password is read from the standard input, up to the end of its first line.
 
 Example:
   printf %s PASSWORD | tessera hash-password    prints $argon2id$..., the password_hash of a user under redis.users")]
     HashPassword {
-        /// Hash it in the way that drivers of RethinkDB can prove that they know it (SCRAM-SHA-256). Redis clients can use such a
-        /// password too. An Argon2 hash, as without this, is harder to guess for whoever sees the configuration
+        /// Make a SCRAM-SHA-256 hash, which drivers of RethinkDB need. Redis clients can use such a password too. The Argon2 hash
+        /// that is made without this option protects the password better from somebody who sees the configuration
         #[arg(long)]
         scram: bool,
     },
@@ -124,8 +124,8 @@ struct StartArgs {
     /// Allow addresses other than loopback without authentication
     #[arg(long)]
     insecure: bool,
-    /// Count what the data directory holds although it is older than what this node had: what the node acknowledged since is
-    /// lost if no other node has it. To be given once
+    /// Use the data directory although it is older than the data that this node had. What the node has acknowledged since then
+    /// is lost, unless another node has it. Give this option once only
     #[arg(long)]
     accept_older_data: bool,
     /// Override one setting, e.g. --set memory.limit_bytes=4GB; may be repeated
@@ -145,7 +145,8 @@ struct NodeArgs {
     /// Token of the admin API
     #[arg(long, global = true, env = "TESSERA_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Certificates to trust instead of well-known authorities, as a PEM file: of the authority that has signed the node's, or the node's own
+    /// PEM file with the certificates to trust instead of the well-known authorities: that of the authority that signed the node's
+    /// certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// Print JSON
@@ -208,7 +209,7 @@ fn hash_password(is_scram: bool) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Ends like other commands do when whoever reads the output has enough; a node goes on.
+/// Lets SIGPIPE end a command whose output is closed, as is usual for commands; a node ignores the signal.
 #[expect(unsafe_code, reason = "the standard library has no call for the default action of a signal")]
 fn end_with_reader(command: &Command) {
     if !matches!(command, Command::Start(_) | Command::Local(_)) {

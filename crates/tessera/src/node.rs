@@ -28,11 +28,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long recovery may take before the node says that it is still at it.
+/// How long recovery may take before the node logs that it is still recovering.
 const SERVING_NOTE: Duration = Duration::from_secs(10);
-/// After a connection could not be accepted.
+/// How long a listener pauses after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long connections may go on after a signal, to write the replies of what was carried out.
+/// How long connections may stay open after a signal, to write the replies to requests that were carried out.
 const LAST_REPLIES: Duration = Duration::from_millis(100);
 
 /// Runs a node until SIGINT or SIGTERM.
@@ -131,7 +131,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             _ = terminate.recv() => tracing::info!("told to terminate, stopping"),
         }
         if !starts_again {
-            node.hand_over().await;
+            node.transfer_leaderships().await;
         }
         reql.stop().await;
         node.shut_down();
@@ -149,7 +149,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     if outcome? { Err(start_again()) } else { Ok(()) }
 }
 
-/// Puts this program's next start in the place of this one, as the same process. Returns why that could not be done.
+/// Restarts this program in the same process (exec). Returns only if that failed, with the reason.
 fn start_again() -> ExitError {
     tracing::info!("starting again");
     let program = std::env::current_exe();
@@ -170,11 +170,11 @@ fn runtime() -> Result<Runtime, ExitError> {
     tessera_node::runtime().map_err(other)
 }
 
-/// A node that has lost a worker leads what nobody can use, and says that it lives. Without it others take over, and whoever
-/// watches over the process starts it again.
-struct EndTogether;
+/// Ends the process when a worker panics. Otherwise the node would keep leading the worker's partitions, which nobody could use,
+/// while other nodes see it alive. When the process has ended, other nodes take over, and a supervisor can start it again.
+struct AbortOnPanic;
 
-impl Drop for EndTogether {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             std::process::abort();
@@ -192,7 +192,7 @@ fn start_worker(
 ) -> Result<JoinHandle<()>, ExitError> {
     let runtime = runtime()?;
     let run = move || {
-        let _together = EndTogether;
+        let _abort_on_panic = AbortOnPanic;
         runtime.block_on(async move {
             let listener = |listener| {
                 let listener = tokio::net::TcpListener::from_std(listener);
@@ -216,8 +216,7 @@ fn start_worker(
     std::thread::Builder::new().name(format!("worker-{number}")).spawn(run).map_err(other)
 }
 
-/// Accepts connections and serves them as tasks of the runtime that this runs on, once it is known what tables there are. Runs
-/// until dropped.
+/// Accepts connections once the tables are known, and serves each as a task of the current runtime. Runs until it is dropped.
 async fn accept<F>(store: Store, listener: tokio::net::TcpListener, handle: impl Fn(TcpStream, SocketAddr) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -237,7 +236,7 @@ where
     }
 }
 
-/// Where Pegasus clients are heard: first those that want data.
+/// The addresses for Pegasus clients: first the data port, then the meta port.
 fn pegasus_addresses(config: &Config) -> Result<Vec<SocketAddr>, ExitError> {
     let section = &config.pegasus;
     let ports = [section.port, section.meta_port].into_iter().filter(|port| *port != 0 && !config.is_pegasus_closed());
@@ -294,14 +293,14 @@ fn start_logging(config: &Config) -> Result<(), ExitError> {
     Ok(())
 }
 
-/// Connections need file descriptors; take as many as the system allows.
+/// Raises the limit of file descriptors to what the system allows, because each connection needs one.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A node that may not raise it works with what it has.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Where others find this node.
+/// The addresses and the zone that other nodes and clients get for this node.
 fn site(config: &Config, peer: u16, redis: u16, admin: u16, pegasus: Option<u16>) -> Site {
     let at = |bind: IpAddr, port: u16| {
         let host =
@@ -342,7 +341,7 @@ fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
     }
 }
 
-/// What the ports of clients show that speak TLS, if the configuration names it.
+/// The certificate and key for TLS on the client ports, if the configuration names them.
 fn tls(config: &Config) -> Result<Option<Tls>, ExitError> {
     if !config.has_tls() {
         return Ok(None);
@@ -351,7 +350,7 @@ fn tls(config: &Config) -> Result<Option<Tls>, ExitError> {
     tls.map(Some).map_err(|error| ExitError::Config(format!("tls: {error}")))
 }
 
-/// What all faces know that log somebody in.
+/// What all faces that log users in have in common.
 fn authenticator(config: &Config) -> Result<Arc<Authenticator>, ExitError> {
     for user in config.redis.users.iter().filter(|user| user.password_sha256.is_some()) {
         tracing::warn!(
@@ -419,7 +418,7 @@ fn openings(config: &Config) -> Openings {
     Openings::Some { networks: networks.collect(), tables: config.pegasus.open_tables.clone().into() }
 }
 
-/// Names by which the admin API may be asked for.
+/// Host names under which the admin API accepts requests.
 fn admin_hosts(config: &Config) -> Vec<String> {
     let names = config.admin.hosts.iter().chain(Some(&config.cluster.advertise));
     names.filter(|name| !name.is_empty()).cloned().collect()

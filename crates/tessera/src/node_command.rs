@@ -14,7 +14,7 @@ pub enum NodeCommand {
     /// Move all replicas of a node elsewhere, without refusing requests; `node list` shows how many are left
     Drain {
         number: u32,
-        /// Let it hold replicas again
+        /// Let the node hold replicas again
         #[arg(long)]
         undo: bool,
     },

@@ -32,7 +32,7 @@ The nodes named as lost can never come back with the data that they had: the clu
 name, and refuses them. Start them with empty data directories to have them join as new nodes.
 See docs/guide/operations.md.";
 
-/// How long a node that is said to be lost may take to answer.
+/// How long to wait for an answer from a node that is named as lost.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
@@ -43,25 +43,25 @@ pub struct RecoverArgs {
     /// Where the node keeps its data [default: data]
     #[arg(long)]
     data_dir: Option<PathBuf>,
-    /// Number of a node that is gone for good; to be repeated for each
+    /// Number of a node that is gone for good; repeat it for each
     #[arg(long, value_name = "NODE", required_unless_present = "write_survey")]
     lost: Vec<u32>,
-    /// Survey of a node that is left, this one included; to be repeated for each. Not needed if only this one is left
+    /// File with the survey of a remaining node, this node included; repeat it for each. Not needed if only this node remains
     #[arg(long, value_name = "FILE")]
     survey: Vec<PathBuf>,
-    /// Write down what this node holds, and do nothing else
+    /// Write a survey of this node's data directory to this file, and do nothing else
     #[arg(long, value_name = "FILE", conflicts_with_all = ["lost", "survey", "yes"])]
     write_survey: Option<PathBuf>,
-    /// Have the node's next start carry it out
+    /// Have the next start of the node carry the decision out; without this, it is only shown
     #[arg(long)]
     yes: bool,
-    /// Agree that partitions of which no copy is left begin anew, empty
+    /// Agree that partitions of which no copy is left start again empty
     #[arg(long)]
     begin_anew: bool,
-    /// Go on although somebody answers at the address of a node that is said to be lost
+    /// Continue although somebody answers at the address of a node that is named as lost
     #[arg(long)]
     even_if_it_answers: bool,
-    /// Print JSON: every partition, with the last entry that is there, and up to which entry nothing can be missing
+    /// Print JSON: every partition with its last remaining entry, and with the entry up to which nothing can be missing
     #[arg(long)]
     json: bool,
 }
@@ -110,7 +110,7 @@ pub fn run(args: &RecoverArgs) -> Result<(), ExitError> {
     if gone > 0 && !args.begin_anew {
         return Err(ExitError::Other(format!(
             "no copy is left of {gone} partitions: their records are lost. Look for the disks of the nodes that held them; to \
-             have them begin anew, empty, say --begin-anew. Nothing was changed"
+             have them start again empty, say --begin-anew. Nothing was changed"
         )));
     }
     if !args.yes {
@@ -142,7 +142,7 @@ fn read_survey(path: &Path) -> Result<Survey, ExitError> {
     survey.ok_or_else(|| ExitError::Other(format!("there is no file {}", path.display())))
 }
 
-/// Where a node answers, if it does.
+/// The address at which a node answers, if it does.
 fn answers(catalog: &Catalog, node: NodeId) -> Option<(NodeId, String)> {
     let address = catalog.node(node)?.site.peer.clone();
     let found = address.to_socket_addrs().ok()?;
@@ -195,11 +195,11 @@ fn print(recovery: &Recovery, catalog: &Catalog, directory: &Path) {
             ),
             (
                 count(&|it| *it == Outcome::BeginsAnew { had_log: true }),
-                "have no copy left: ALL THEIR RECORDS ARE LOST, they begin anew, empty",
+                "have no copy left: ALL THEIR RECORDS ARE LOST, they start again empty",
             ),
             (
                 count(&|it| *it == Outcome::BeginsAnew { had_log: false }),
-                "begin anew, empty, as partitions with durability none do whenever their nodes were stopped",
+                "start again empty, as partitions with durability none do whenever their nodes were stopped",
             ),
         ];
         for (number, said) in groups.into_iter().filter(|(number, _)| *number > 0) {

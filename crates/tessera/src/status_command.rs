@@ -9,7 +9,7 @@ use crate::table_command::{describe_split, print_tables};
 use serde_json::Value;
 use tessera_types::UnixMillis;
 
-/// What an operator had the cluster go on without, in words.
+/// The last recovery, in words: which nodes the cluster continues without.
 fn describe_recovery(recovery: &Value) -> String {
     let lost: Vec<_> = recovery["lost"].as_array().into_iter().flatten().map(Value::to_string).collect();
     let seconds = recovery["at"].as_u64().unwrap_or_default() / 1000;
@@ -17,7 +17,7 @@ fn describe_recovery(recovery: &Value) -> String {
     let [alone, may_lack, begun_anew] = ["alone", "may_lack", "begun_anew"].map(|name| recovery[name].to_string());
     format!(
         "{ago} seconds ago without node {}, lost for good: {alone} partitions went on with one replica, {may_lack} of them may \
-         lack acknowledged writes, {begun_anew} began anew, empty",
+         lack acknowledged writes, {begun_anew} started again empty",
         lost.join(", ")
     )
 }

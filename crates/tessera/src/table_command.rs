@@ -57,18 +57,19 @@ Examples:
         #[arg(long)]
         dropped: bool,
     },
-    /// Show one table with its statistics, those of the records on the node asked
+    /// Show one table with its statistics; they are about the records on the node that is asked
     Show { name: String },
-    /// Show where each partition of a table is, and where it is to be
+    /// Show where the replicas of each partition of a table are, and where they should be
     Placement { name: String },
-    /// Show what each partition of a table holds and is asked, as its leader told in the last seconds, and which are hot
+    /// Show the bytes and the load of each partition of a table, as its leader reported them in the last seconds, and which
+    /// partitions are hot
     Traffic { name: String },
-    /// Count for a while which keys of a partition are asked most
+    /// Count for a while which keys of a partition are read and written most
     HotKeys {
         name: String,
         #[arg(long)]
         partition: u32,
-        /// How long, 1 to 150
+        /// How many seconds to count, 1 to 150
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
@@ -78,13 +79,14 @@ Examples:
         /// Replicas of each partition, 1 to 7
         #[arg(long)]
         replicas: Option<u8>,
-        /// Partitions: twice as many as there are. Records are copied to new partitions, and all requests served meanwhile
+        /// Number of partitions: twice as many as there are. The records are copied to new partitions, and all requests are served
+        /// meanwhile
         #[arg(long)]
         partitions: Option<u32>,
         #[command(flatten)]
         settings: SettingsArgs,
     },
-    /// Give up splitting a table into more partitions, as long as that has not begun to take effect
+    /// Cancel the split of a table into more partitions, as long as it has not begun to take effect
     CancelSplit { name: String },
     /// Drop a table; it can be recalled until its retention is over
     Drop { name: String },
@@ -105,13 +107,13 @@ Examples:
         #[arg(long)]
         yes: bool,
     },
-    /// Apply a table's rules to what the node asked leads, and merge its RocksDB files there, which frees deleted and expired
-    /// records
+    /// Apply a table's rules to the partitions that the asked node leads, and merge the table's RocksDB files there, which frees the
+    /// space of deleted and expired records
     Compact { name: String },
     /// Show how far each node is with compacting a table
     Compaction { name: String },
     /// Replace a replica whose records are known to be wrong by a new one on its node, filled from the replicas that are left.
-    /// Replaces one of two replicas that differ; where a majority agrees, Tessera does so by itself
+    /// This is for two replicas that differ; where a majority agrees, Tessera replaces the other replica by itself
     ReplaceReplica {
         name: String,
         #[arg(long)]
@@ -120,12 +122,13 @@ Examples:
         #[arg(long)]
         replica: ReplicaId,
     },
-    /// Compare the replicas of a table's partitions now, and wait for what comes of it. Replicas that stand alone are replaced.
+    /// Compare the replicas of a table's partitions now, and wait for the result. A replica that differs from the
+    /// majority is replaced.
     /// Exits with 0 if all are equal, 6 if some differ, and 7 if not all can be compared
     Compare {
         name: String,
-        /// Bytes of records that each node has compared in a second, in the place of cluster.compare_bytes_per_second; 0 for as
-        /// many as it can
+        /// Bytes of records that each node compares in a second, instead of cluster.compare_bytes_per_second; 0 for as many as it
+        /// can
         #[arg(long, value_name = "BYTES")]
         bytes_per_second: Option<u64>,
     },
@@ -142,24 +145,24 @@ pub struct SettingsArgs {
     /// What a RocksDB table is tuned for: normal, prefer_write or bulk_load
     #[arg(long)]
     usage_scenario: Option<UsageScenario>,
-    /// Whose word a write waits for: majority, or single for the leader's, which may be lost with it
+    /// Who must have a write before it is acknowledged: majority, or single (the leader alone; the write is lost if it fails)
     #[arg(long)]
     acks: Option<Acks>,
-    /// Which records end, or change when they end, once a day and whenever the table is compacted, as JSON: [{"if": [CONDITION, ...],
-    /// "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
+    /// Rules that delete records or change their expiry, once a day and whenever the table is compacted, as JSON:
+    /// [{"if": [CONDITION, ...], "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
     #[arg(long, value_name = "JSON", value_parser = parse_rules)]
     rules: Option<Rules>,
-    /// Writes a second of the whole table, beyond which they are delayed or refused, each after so many milliseconds:
-    /// 2000*delay*100,20000*reject*100; one of the two suffices; K and M are thousands and millions; none for no limit
+    /// Limit of the writes per second to the whole table, e.g. 2000*delay*100,20000*reject*100: beyond 2000, writes are delayed by
+    /// 100 ms; beyond 20000, they are refused after 100 ms. One part is enough; K and M mean 1000 and 1000000; none for no limit
     #[arg(long, value_name = "RATE")]
     write_rate: Option<Rate>,
-    /// Likewise for the bytes of requests that write
+    /// Limit of the bytes per second of requests that write, in the same form
     #[arg(long, value_name = "RATE")]
     write_byte_rate: Option<Rate>,
-    /// Likewise for reads
+    /// Limit of the reads per second, in the same form
     #[arg(long, value_name = "RATE")]
     read_rate: Option<Rate>,
-    /// Likewise for the bytes that reads return
+    /// Limit of the bytes per second that reads return, in the same form
     #[arg(long, value_name = "RATE")]
     read_byte_rate: Option<Rate>,
     /// Deny clients the table: reconfig or timeout (what clients of Pegasus see), '*', and all, read or write; or none

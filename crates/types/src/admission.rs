@@ -16,10 +16,13 @@ const NONE: &str = "none";
 pub struct Admission {
     /// Requests a second, of all clients and on all nodes together.
     pub write_rate: Rate,
+    /// Requests a second that only read, of all clients and on all nodes together.
     pub read_rate: Rate,
     /// Bytes a second: of the requests that write, of the replies to those that read.
     pub write_byte_rate: Rate,
+    /// Bytes a second of the replies to requests that read.
     pub read_byte_rate: Rate,
+    /// Requests that are refused whatever the rates are.
     pub deny: Denial,
 }
 
@@ -39,16 +42,18 @@ struct Steps {
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admitted {
+    /// The request is carried out at once.
     Now,
+    /// The request is carried out after this delay.
     After(Duration),
-    /// It is refused, after a while.
+    /// The request is refused after this delay.
     Refused(RequestError, Duration),
-    /// It is refused, and clients that can be left without an answer are.
-    Ignored(RequestError),
+    /// The request is refused; protocols that allow it send no reply.
+    Dropped(RequestError),
 }
 
 impl Rate {
-    /// What becomes of a request with which so many units were counted in this second, of `share` of the rate.
+    /// What becomes of a request after which `counted` units were counted in this second, if this node may use `share` of the rate.
     pub fn judge(&self, counted: u64, share: f64) -> Admitted {
         let is_beyond = |units: u64| counted as f64 > units as f64 * share;
         match self.0.as_deref() {
@@ -105,7 +110,9 @@ impl fmt::Display for Rate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Denial {
+    /// Whether requests that read are denied.
     pub reads: bool,
+    /// Whether requests that write are denied.
     pub writes: bool,
     /// Whether clients of Pegasus are left without an answer. If not, they ask where the partition is led.
     pub is_silent: bool,

@@ -14,30 +14,59 @@ pub enum Outcome {
 /// Why the store did not do what a face asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
+    /// No active table has this name or number.
     #[error("no such table: {0}")]
     NoSuchTable(String),
+    /// One command can only reach keys of one partition atomically.
     #[error("keys are in different partitions of the table")]
     CrossPartition,
+    /// A key, a value or a command is longer than the limit allows.
     #[error("the {what} has {actual} bytes, the limit `{limit}` is {allowed}")]
-    TooLarge { what: &'static str, limit: &'static str, actual: usize, allowed: usize },
+    TooLarge {
+        /// What is too long, in words for the client.
+        what: &'static str,
+        /// The name of the limit in the configuration.
+        limit: &'static str,
+        /// Its length in bytes.
+        actual: usize,
+        /// The limit in bytes.
+        allowed: usize,
+    },
+    /// The request asked for a durability that needs a log, and the table has none.
     #[error("the table keeps nothing on disk (durability none), so this request's durability '{0}' cannot be given")]
     DurabilityUnavailable(crate::Durability),
+    /// The memory limit for the records of memory tables is reached.
     #[error(
         "memory for records is used up: {needed} bytes needed, {spare} left; delete records or raise `memory.limit_bytes`"
     )]
-    MemoryFull { needed: u64, spare: u64 },
+    MemoryFull {
+        /// Bytes that the write needs.
+        needed: u64,
+        /// Bytes that are left below the limit.
+        spare: u64,
+    },
+    /// The queue of the partition's worker is full.
     #[error("busy: the queue of writes is full; try again")]
     Busy,
+    /// The request came when the rate was so far above the limit that requests are refused.
     #[error("the table is asked for more than its rate allows, and nothing was done; try again later")]
     Throttled,
+    /// The setting `deny` of the table forbids the request.
     #[error("the table denies clients its {}, by its setting `deny`", if *is_write { "writes" } else { "reads" })]
-    Denied { is_write: bool },
+    Denied {
+        /// Whether the request writes.
+        is_write: bool,
+    },
+    /// The partition has no leader that serves yet.
     #[error("the partition is starting; try again")]
     NotReady,
+    /// The log cannot be written until there is space.
     #[error("the data directory's disk is full; free space, then writes go on by themselves")]
     DiskFull,
+    /// A write or an fsync of the log failed, with this error of the system.
     #[error("the data directory's disk failed ({0}); writes are refused until the node is restarted on a sound disk")]
     DiskFailed(String),
+    /// A read of records failed, with this error of the system.
     #[error(
         "the data directory's disk cannot be read ({0}), so nothing was done; try again, and if that fails too, restart the node on a sound disk"
     )]
@@ -47,22 +76,27 @@ pub enum RequestError {
         "the node that writes stopped, was cut off from other nodes, or its disk failed before the write was safe; it may or may not have taken effect, now or later"
     )]
     Interrupted,
+    /// The node is no longer part of the cluster.
     #[error(
         "this node was removed from its cluster; ask another node. To use its machine again, stop it and start it with an empty data directory"
     )]
     Removed,
-    /// Only told to whoever has asked for what the caches have; the read is then made again by a thread that may wait.
+    /// Returned only to a caller that asked for what the caches have; a thread that may wait then makes the read again.
     #[error("the read would have to wait for the disk")]
     WouldWait,
+    /// The node stops and takes no more requests.
     #[error("the node is shutting down")]
     ShuttingDown,
+    /// A record cannot be decoded, or its checksum is wrong.
     #[error("stored data is damaged: {0}")]
     Corruption(String),
+    /// Any other error of the storage engine, in its words.
     #[error("storage engine: {0}")]
     Engine(String),
 }
 
 impl RequestError {
+    /// Whether a write that failed with this error may have taken effect.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Interrupted => Outcome::Unknown,

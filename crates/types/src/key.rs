@@ -18,11 +18,14 @@ pub fn hash_of(hash_key: &[u8], sort_key: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordKey<'a> {
     hash: u64,
+    /// The key that chooses the partition.
     pub hash_key: &'a [u8],
+    /// The key that orders the records of one hash key; empty for a Redis string.
     pub sort_key: &'a [u8],
 }
 
 impl<'a> RecordKey<'a> {
+    /// Hashes the key.
     pub fn new(hash_key: &'a [u8], sort_key: &'a [u8]) -> Self {
         Self { hash: hash_of(hash_key, sort_key), hash_key, sort_key }
     }
@@ -32,6 +35,7 @@ impl<'a> RecordKey<'a> {
         Self { hash, hash_key, sort_key }
     }
 
+    /// The hash that chooses the partition.
     pub fn hash(&self) -> u64 {
         self.hash
     }
@@ -54,6 +58,7 @@ impl<'a> RecordKey<'a> {
         Some(Self { hash: u64::from_be_bytes(*hash), hash_key, sort_key })
     }
 
+    /// The address as bytes that sort like addresses in an engine: by hash, then by hash key, then by sort key.
     pub fn to_ordered_bytes(&self) -> Bytes {
         let mut out = Vec::with_capacity(10 + self.hash_key.len() + self.sort_key.len());
         self.encode_ordered(&mut out);

@@ -1,9 +1,11 @@
 //! The words of Tessera: keys, partitions, table schemas, settings, limits and errors.
 //!
 //! No I/O and no async: everything here is a plain value that every storey above may name. Only [`UnixMillis::now`] and
-//! [`monotonic_millis`] ask the system, for its clocks; whoever decides something by a time is given it.
+//! [`monotonic_millis`] ask the system, for its clocks; code that decides something by a time gets that time as an argument.
 //! Read first: [`RecordKey`] (a record's address), [`StoredValue`] (a record's bytes with their expiry) and
 //! [`TableSchema`].
+
+#![warn(missing_docs)]
 
 mod admission;
 mod error;
@@ -28,6 +30,6 @@ pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
 pub use rules::{KeyPattern, Rule, RuleAction, RuleCondition, RuleOutcome};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use space::Space;
-pub use stored_value::{Expiry, StoredValue};
+pub use stored_value::{Expiry, StoredValue, ValueKind};
 pub use table::{TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
 pub use time::{UnixMillis, monotonic_millis};

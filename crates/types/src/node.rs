@@ -21,20 +21,23 @@ impl fmt::Display for NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ReplicaId {
+    /// The node that holds the replica.
     pub node: NodeId,
     /// Has [`Self::WITNESS`] for a witness.
     pub incarnation: u32,
 }
 
 impl ReplicaId {
-    /// Marks a witness: a replica that votes and keeps the log, but no records. What a replica is it stays, and whoever
-    /// knows its name knows what it is.
+    /// Marks a witness: a replica that votes and keeps the log, but no records. A replica never changes from
+    /// one kind to the other, so its name tells its kind.
     const WITNESS: u32 = 1 << 31;
 
+    /// The name of a witness. `incarnation` must be below 2^31.
     pub fn new_witness(node: NodeId, incarnation: u32) -> Self {
         Self { node, incarnation: incarnation | Self::WITNESS }
     }
 
+    /// Whether the replica is a witness, which holds no records.
     pub fn is_witness(self) -> bool {
         self.incarnation & Self::WITNESS != 0
     }

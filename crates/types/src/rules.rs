@@ -10,17 +10,22 @@ pub struct Rule {
     /// At least one.
     #[serde(rename = "if")]
     pub conditions: Vec<RuleCondition>,
+    /// What happens to a record for which all conditions hold.
     #[serde(rename = "then")]
     pub action: RuleAction,
 }
 
+/// What a rule asks of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RuleCondition {
+    /// The hash key matches.
     HashKey(KeyPattern),
+    /// The sort key matches.
     SortKey(KeyPattern),
-    /// So many seconds are left, both numbers included.
+    /// The record expires within this range of seconds from now, both numbers included.
     ExpiresInSeconds(u64, u64),
+    /// The record has no expiry.
     NeverExpires,
 }
 
@@ -28,17 +33,23 @@ pub enum RuleCondition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum KeyPattern {
+    /// The key has this text in it.
     Contains(String),
+    /// The key begins with this text.
     StartsWith(String),
+    /// The key ends with this text.
     EndsWith(String),
 }
 
+/// What a rule does with the records that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RuleAction {
+    /// The record is deleted.
     Delete,
     /// From when the rule is applied.
     ExpireInSeconds(u64),
+    /// The record expires at this time, in seconds since the Unix epoch.
     ExpireAtUnixSeconds(u64),
     /// Nothing happens to records that never expire.
     ExtendBySeconds(u64),
@@ -47,8 +58,11 @@ pub enum RuleAction {
 /// What rules make of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleOutcome {
+    /// The record stays as it is.
     Keep,
+    /// The record is deleted.
     Delete,
+    /// The record stays and expires at this time.
     ExpireAt(UnixMillis),
 }
 

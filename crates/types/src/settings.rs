@@ -8,7 +8,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
+    /// In memory, in a hash index.
     Memory,
+    /// On disk, in the node's RocksDB instance.
     Rocksdb,
 }
 
@@ -74,6 +76,7 @@ pub enum WhenFull {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageScenario {
+    /// Defaults for reads and writes alike.
     #[default]
     Normal,
     /// Larger write buffers and later compactions: more writes, slower reads.
@@ -89,6 +92,7 @@ macro_rules! text_form {
             /// Every value, in the order in which help texts list them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
+            /// The word for it in commands, settings and the admin API.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }

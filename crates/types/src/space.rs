@@ -38,7 +38,7 @@ impl Space {
         }
     }
 
-    /// The partition of a record in a table of so many; `None` if it stays where it is.
+    /// The partition of a record in a table with this many partitions; `None` if the record stays in its partition.
     pub fn partition_of(self, key: &[u8], partitioner: Partitioner, partitions: u32) -> Option<u32> {
         let placed = self.placing_key(key)?;
         Some(partitioner.partition_of(&RecordKey::new(placed, b""), partitions))

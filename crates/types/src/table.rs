@@ -31,15 +31,20 @@ impl fmt::Display for TableId {
 /// What is fixed when a table is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSchema {
+    /// The storage engine.
     pub engine: EngineKind,
+    /// The number of partitions; a split doubles it.
     pub partitions: u32,
+    /// How the partition is found from the hash.
     #[serde(default)]
     pub partitioner: Partitioner,
+    /// Whether the table holds records or documents.
     #[serde(default)]
     pub model: Model,
     /// The field that a document is found by, on tables of documents; `id` if nothing else was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary_key: Option<String>,
+    /// What is promised for a write that does not ask for something else.
     pub durability: Durability,
     /// Copies of each partition that there are to be, on as many nodes.
     #[serde(default = "one")]
@@ -92,13 +97,16 @@ pub struct TableSettings {
     pub when_full: WhenFull,
     /// RocksDB tables only.
     pub usage_scenario: UsageScenario,
+    /// Who must have a write before it is acknowledged.
     pub acks: Acks,
     /// RocksDB tables only: every node that runs then compacts the table at this time, and at these minutes of each day, in
     /// UTC.
     pub compact_at: Option<UnixMillis>,
+    /// Minutes since midnight, in UTC.
     pub compact_daily: Vec<u16>,
     /// Applied by the partitions' leaders when the table is compacted, on every engine.
     pub rules: Vec<Rule>,
+    /// Rate limits and denials.
     #[serde(flatten)]
     pub admission: Admission,
     /// What operators of Apache Pegasus set beyond these, by its names.

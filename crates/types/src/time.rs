@@ -25,6 +25,7 @@ impl UnixMillis {
         Self(NonZeroU64::new(millis).unwrap_or(NonZeroU64::MIN))
     }
 
+    /// Milliseconds since the Unix epoch; never zero.
     pub fn get(self) -> u64 {
         self.0.get()
     }

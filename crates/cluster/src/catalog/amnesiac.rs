@@ -4,7 +4,7 @@
 //! another replica leads and serves, that one has everything that counts, and a new replica takes the amnesiac's place.
 //! If the other replicas are no majority, no one can have more than all amnesiac replicas have together:
 //!
-//! - a table without a log begins anew, empty;
+//! - a table without a log starts again empty;
 //! - in a table with a log, as many amnesiac replicas as a majority lacks are readmitted with what their disks hold: data
 //!   replicas before witnesses, and of these the ones with the longest logs. No more are readmitted, so that the replicas that
 //!   have not forgotten anything have a say in who leads.
@@ -21,8 +21,11 @@ use tessera_types::{ReplicaId, TableId};
 /// An amnesiac replica, as its node reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AmnesiacReplica {
+    /// The table whose records the replica held.
     pub table: TableId,
+    /// The number of the partition, counted from 0.
     pub partition: u32,
+    /// The replica itself; its successor on the same node gets another incarnation.
     pub replica: ReplicaId,
     /// Term and index of the last entry that it still has; zeros if unknown.
     pub end: (u64, u64),

@@ -10,7 +10,9 @@ use tessera_types::{NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableS
 pub struct Site {
     /// The address for other nodes.
     pub peer: String,
+    /// The address for Redis clients, as HOST:PORT.
     pub redis: String,
+    /// The address of the admin API, as HOST:PORT.
     pub admin: String,
     /// The address for clients of Apache Pegasus; empty if there is no such port.
     #[serde(default)]
@@ -27,9 +29,12 @@ pub struct Site {
     pub zone: String,
 }
 
+/// A node as the catalog knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEntry {
+    /// The node's number, which is never given to another node.
     pub id: NodeId,
+    /// The addresses and the zone of the node.
     pub site: Site,
     /// Whether the node is being drained: its replicas move to other nodes.
     #[serde(default)]
@@ -78,6 +83,7 @@ impl Placement {
         Self { target: initial_members.clone(), current: initial_members.clone(), initial_members, ..Self::default() }
     }
 
+    /// Whether the group's members differ, or may differ, from those that the catalog wants.
     pub fn is_moving(&self) -> bool {
         let (mut target, mut current) = (self.target.clone(), self.current.clone());
         target.sort_unstable();
@@ -116,23 +122,33 @@ impl Placement {
     }
 }
 
+/// A table as the catalog knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableEntry {
+    /// The identifier, which is never given to another table. A split makes a table with another one.
     pub id: TableId,
+    /// The number by which clients name the table (`SELECT` in Redis); it stays when the table is split.
     pub number: TableNumber,
+    /// The name; a dropped table may have the name of another table.
     pub name: String,
+    /// What was fixed when the table was created.
     pub schema: TableSchema,
+    /// What can be changed.
     pub settings: TableSettings,
+    /// Whether clients can reach the table.
     pub state: TableState,
     /// The placements of its partitions, in their order.
     pub placement: SharedList<Placement>,
+    /// The split under way, if there is one.
     #[serde(default)]
     pub split: Option<Split>,
+    /// The secondary indexes of a table of documents.
     #[serde(default, skip_serializing_if = "Indexes::is_unused")]
     pub indexes: Indexes,
 }
 
 impl TableEntry {
+    /// Whether the table was dropped and can still be recalled.
     pub fn is_dropped(&self) -> bool {
         matches!(self.state, TableState::Dropped { .. })
     }
@@ -150,14 +166,17 @@ impl TableEntry {
     }
 }
 
+/// Whether clients can reach a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "is")]
 pub enum TableState {
+    /// Clients can reach it.
     Active,
     /// Another table is being split into this one. Clients cannot reach it until it replaces that table.
     Growing,
     /// Clients cannot reach it; its records are kept until `purge_at`.
     Dropped {
+        /// The time from which the table may be forgotten.
         purge_at: UnixMillis,
     },
 }

@@ -22,6 +22,7 @@ pub struct Indexes {
     by_name: BTreeMap<String, IndexEntry>,
 }
 
+/// A secondary index of a table of documents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
     /// The space of each partition that has the index.
@@ -36,10 +37,12 @@ impl Indexes {
         self.made == 0
     }
 
+    /// The index of this name.
     pub fn get(&self, name: &str) -> Option<&IndexEntry> {
         self.by_name.get(name)
     }
 
+    /// All indexes with their names, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &IndexEntry)> {
         self.by_name.iter().map(|(name, index)| (name.as_str(), index))
     }

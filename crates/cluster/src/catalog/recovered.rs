@@ -9,7 +9,9 @@ use tessera_types::{ClusterId, NodeId, ReplicaId, TableId, UnixMillis};
 /// A recovery: without which nodes an operator let the cluster continue, and the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryNote {
+    /// When the recovery was decided.
     pub at: UnixMillis,
+    /// The nodes that were given up.
     pub lost: Vec<NodeId>,
     /// The name that the cluster had before. A node that still has this name did not take part in the recovery.
     pub from: ClusterId,
@@ -28,7 +30,7 @@ pub(crate) enum Fate {
     Keeps,
     /// This replica is its only member from now on.
     Alone(ReplicaId),
-    /// It begins anew on this node, empty.
+    /// It starts again on this node, empty.
     Anew(NodeId),
 }
 

@@ -26,18 +26,22 @@ pub type Iter<'a, T> =
     FlatMap<slice::Iter<'a, Arc<Vec<T>>>, slice::Iter<'a, T>, fn(&'a Arc<Vec<T>>) -> slice::Iter<'a, T>>;
 
 impl<T> SharedList<T> {
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
     }
 
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
+    /// The element at this position, counted from 0; `None` beyond the end.
     pub fn get(&self, at: usize) -> Option<&T> {
         self.chunks.get(at / CHUNK)?.get(at % CHUNK)
     }
 
+    /// All elements in their order.
     pub fn iter(&self) -> Iter<'_, T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }

@@ -18,6 +18,7 @@ pub struct Weight {
     pub load: u64,
 }
 
+/// The weight of each partition, by table and number.
 pub type Weights = BTreeMap<(TableId, u32), Weight>;
 
 /// Nodes are even enough if no two of them differ both by more than a fifth of the average of a node and by more than

@@ -59,7 +59,9 @@ impl LoggedReplica {
 /// A replica that remains when others are gone for good.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'a> {
+    /// The replica that remains.
     pub replica: ReplicaId,
+    /// What its node's log holds of it.
     pub logged: &'a LoggedReplica,
     /// Whether its log has all entries that it acknowledged.
     pub has_tail: bool,
@@ -85,7 +87,12 @@ pub enum Heir {
     /// A majority remains, so the group elects a leader by itself.
     Majority,
     /// The replica at position `at` of the remaining ones has the most, and continues alone.
-    Replica { at: usize, lacks: Option<Lack> },
+    Replica {
+        /// The position among the remaining replicas, counted from 0.
+        at: usize,
+        /// Why acknowledged writes may be missing; `None` if none can be.
+        lacks: Option<Lack>,
+    },
     /// No remaining replica has a state.
     Nobody,
 }

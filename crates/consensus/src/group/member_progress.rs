@@ -18,6 +18,7 @@ const MARK_TICKS: u32 = 20;
 /// What a leader knows of another member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberView {
+    /// The other member.
     pub replica: ReplicaId,
     /// Whether the leader heard from it in the last few ticks. Always true while the group hibernates, because nobody
     /// sends then.

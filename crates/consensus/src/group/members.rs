@@ -11,9 +11,11 @@ use tessera_types::ReplicaId;
 /// A change of one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberChange {
+    /// The replica has a vote.
     Voter(ReplicaId),
     /// The replica receives everything and has no vote.
     Learner(ReplicaId),
+    /// The replica is no member any more.
     Remove(ReplicaId),
 }
 

@@ -16,6 +16,7 @@ use tessera_types::{NodeId, ReplicaId};
 /// A message from a replica to another one of its group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeerMessage {
+    /// The group of both replicas.
     pub group: GroupId,
     /// Whether this is the last heartbeat of a leader that hibernates.
     pub(crate) hibernates: bool,
@@ -36,10 +37,12 @@ pub(crate) struct Payload {
 }
 
 impl PeerMessage {
+    /// The replica that sends the message.
     pub fn from(&self) -> ReplicaId {
         super::from_raft(self.message.from)
     }
 
+    /// The replica that the message is for.
     pub fn to(&self) -> ReplicaId {
         super::from_raft(self.message.to)
     }
@@ -84,6 +87,7 @@ impl PeerMessage {
         128 + self.payloads.iter().map(|payload| 5 + payload.bytes.len()).sum::<usize>()
     }
 
+    /// Appends the message to `out`, in the form that [`decode`](Self::decode) reads.
     pub fn encode(&self, out: &mut impl BufMut) {
         out.put_u64_le(self.group.0);
         out.put_u8(u8::from(self.hibernates));

@@ -65,6 +65,7 @@ pub struct GroupSettings {
     pub applied: u64,
     /// The term of that entry, if the state machine remembers it.
     pub applied_term: Option<u64>,
+    /// The replica on this node.
     pub replica: ReplicaId,
     /// The members with which the group begins, the same on each of them; the first one calls the first election. Empty
     /// for a replica that joins later: it knows nothing until it receives a snapshot.
@@ -160,18 +161,25 @@ pub(crate) struct Group<T> {
 /// A group as its replica on this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
+    /// The group.
     pub id: GroupId,
+    /// The replica on this node.
     pub replica: ReplicaId,
+    /// Raft's term, as far as this replica knows.
     pub term: u64,
     /// The leader that this replica knows of.
     pub leader: Option<ReplicaId>,
+    /// Whether this replica leads, and has applied all that earlier leaders committed, so that it takes commands.
     pub is_serving: bool,
     /// Whether this replica has accepted commands that are not answered yet.
     pub owes_answers: bool,
+    /// The members with a vote, those of both configurations while the members change.
     pub voters: Vec<ReplicaId>,
+    /// The members without a vote.
     pub learners: Vec<ReplicaId>,
     /// Whether a change of members is under way.
     pub is_changing: bool,
+    /// The index of the last entry that the state machine has applied.
     pub applied: u64,
     /// What this replica knows of each other member; empty unless it leads.
     pub others: Vec<MemberView>,

@@ -23,30 +23,66 @@ use std::collections::VecDeque;
 /// Why a replica cannot go on with its log and state. Another replica must take its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inconsistent {
+    /// Entries between the state and the log are missing.
     #[error(
         "the state machine reflects the log up to {applied}, and the log begins after {begins}: the entries between are lost"
     )]
-    StateBehindLog { applied: u64, begins: u64 },
+    StateBehindLog {
+        /// The index up to which the state machine reflects the log.
+        applied: u64,
+        /// The index after which the log's entries begin.
+        begins: u64,
+    },
+    /// An entry in the middle of the log is missing.
     #[error("the log lacks entry {missing}, but has entry {found}")]
-    Hole { missing: u64, found: u64 },
+    Hole {
+        /// The index that should come next.
+        missing: u64,
+        /// The index that comes instead.
+        found: u64,
+    },
+    /// The list of members does not decode, for this reason.
     #[error("the members in the log cannot be read: {0}")]
     Members(String),
+    /// An entry that changes the members cannot follow the members that the log has.
     #[error("the change of members in entry {index} does not fit the members before it: {error}")]
-    Change { index: u64, error: String },
+    Change {
+        /// The index of the entry.
+        index: u64,
+        /// Why it does not fit.
+        error: String,
+    },
+    /// The tail of the log was lost, and with it maybe a later change of the members.
     #[error(
         "entry {index} changes the members, and entries that the log has lost may have replaced it: so the members are not \
          known"
     )]
-    ReplacedChange { index: u64 },
+    ReplacedChange {
+        /// The index of the entry.
+        index: u64,
+    },
+    /// The replica acknowledged more than it has.
     #[error(
         "the leader knows that this replica had the log up to {had}, and it has the log up to {has} only: it has lost what it \
          acknowledged, as if its disk had been set back to an earlier time"
     )]
-    Forgotten { had: u64, has: u64 },
+    Forgotten {
+        /// The index that the replica had acknowledged to the leader.
+        had: u64,
+        /// The index of its last entry.
+        has: u64,
+    },
+    /// The state machine refuses an entry, for this reason.
     #[error("an entry cannot be applied: {0}")]
     Entry(String),
+    /// The state machine refuses a snapshot.
     #[error("the snapshot of index {index} cannot be installed: {error}")]
-    Snapshot { index: u64, error: String },
+    Snapshot {
+        /// The log index that the snapshot reflects.
+        index: u64,
+        /// Why it was refused.
+        error: String,
+    },
 }
 
 #[derive(Debug)]

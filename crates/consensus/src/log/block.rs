@@ -10,19 +10,50 @@
 //! Numbers count blocks over all segments from 1. `durable` is the number of the last block that was durable when this
 //! one was written, `batch` that of the last batch whose records are all in this block or before it. Blocks begin at
 //! multiples of [`ALIGNMENT`]; the checksum leaves out the zeros.
+//!
+//! In a data directory of format 4 blocks had no salt, and another magic number. They are read so that
+//! [`conversion`](super::conversion) can write them anew.
 
 use bytes::BufMut;
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 
 const MAGIC: u32 = 0x324c_5354; // "TSL2"
 pub(super) const HEADER_LEN: usize = 52;
+/// What the blocks of a data directory of format 4 begin with.
+const FORMER_MAGIC: u32 = 0x4c53_5354; // "TSSL"
+const FORMER_HEADER_LEN: usize = HEADER_LEN - 8;
 /// The largest alignment that direct writes need.
 pub(super) const ALIGNMENT: usize = 4096;
+
+/// What the blocks of a segment have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Salt {
+    /// The segment is of a data directory of format 4, whose blocks had none.
+    Former,
+    Random(u64),
+}
+
+impl Salt {
+    /// A salt for a new segment.
+    pub(super) fn new() -> Self {
+        // The hasher has random keys, which nobody outside of the process knows.
+        Self::Random(RandomState::new().hash_one(0))
+    }
+
+    /// The length of the headers of the segment's blocks.
+    pub(super) fn header_len(self) -> usize {
+        match self {
+            Self::Former => FORMER_HEADER_LEN,
+            Self::Random(_) => HEADER_LEN,
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     pub(super) segment: u64,
-    pub(super) salt: u64,
+    pub(super) salt: Salt,
     pub(super) number: u64,
     pub(super) durable: u64,
     pub(super) batch: u64,
@@ -36,10 +67,11 @@ pub(super) fn begin(out: &mut Vec<u8>) {
 
 /// Fills in the header of the block whose records follow it in `out`, and the zeros after them.
 pub(super) fn finish(out: &mut Vec<u8>, header: BlockHeader) {
+    let Salt::Random(salt) = header.salt else { unreachable!("former blocks are only read") };
     let length = u32::try_from(out.len() - HEADER_LEN).expect("a block is bounded by the writer");
     let mut head = &mut out[8..HEADER_LEN];
     head.put_u64_le(header.segment);
-    head.put_u64_le(header.salt);
+    head.put_u64_le(salt);
     head.put_u64_le(header.number);
     head.put_u64_le(header.durable);
     head.put_u64_le(header.batch);
@@ -55,35 +87,33 @@ pub(super) fn after(end: usize) -> usize {
     end.next_multiple_of(ALIGNMENT)
 }
 
-/// A salt for a new segment.
-pub(super) fn new_salt() -> u64 {
-    // The hasher has random keys, which nobody outside of the process knows.
-    RandomState::new().hash_one(0)
-}
-
-/// The block at the start of `bytes` and the length of its records, if it is whole and belongs to `segment`, which has
-/// this salt, if that is known.
-pub(super) fn read(bytes: &[u8], segment: u64, salt: Option<u64>) -> Option<(BlockHeader, usize)> {
+/// The block at the start of `bytes` and where its records are, if it is whole and belongs to `segment`, which has this
+/// salt, if that is known.
+pub(super) fn read(bytes: &[u8], segment: u64, salt: Option<Salt>) -> Option<(BlockHeader, Range<usize>)> {
     let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    if half(0)? != MAGIC || word(8)? != segment || salt.is_some_and(|salt| word(16) != Some(salt)) {
+    let found = match half(0)? {
+        MAGIC => Salt::Random(word(16)?),
+        FORMER_MAGIC => Salt::Former,
+        _ => return None,
+    };
+    if word(8)? != segment || salt.is_some_and(|salt| salt != found) {
         return None;
     }
-    let length = half(48)? as usize;
-    let checked = bytes.get(8..HEADER_LEN.checked_add(length)?)?;
-    (crc32c::crc32c(checked) == half(4)?).then_some((
-        BlockHeader { segment, salt: word(16)?, number: word(24)?, durable: word(32)?, batch: word(40)? },
-        length,
-    ))
+    let begin = found.header_len();
+    let records = begin..begin.checked_add(half(begin - 4)? as usize)?;
+    let [number, durable, batch] = [word(begin - 28)?, word(begin - 20)?, word(begin - 12)?];
+    let is_whole = crc32c::crc32c(bytes.get(8..records.end)?) == half(4)?;
+    is_whole.then_some((BlockHeader { segment, salt: found, number, durable, batch }, records))
 }
 
 /// Whether a page does not begin like a block.
 pub(super) fn is_no_block(page: &[u8]) -> bool {
-    !page.starts_with(&MAGIC.to_le_bytes())
+    !page.starts_with(&MAGIC.to_le_bytes()) && !page.starts_with(&FORMER_MAGIC.to_le_bytes())
 }
 
 /// Where the next whole block of `segment`, with this salt, at or after `from` begins. Only its blocks have both, so no
 /// byte is looked at more often than blocks overlap, which they do not.
-pub(super) fn find(bytes: &[u8], segment: u64, salt: u64, from: usize) -> Option<usize> {
+pub(super) fn find(bytes: &[u8], segment: u64, salt: Salt, from: usize) -> Option<usize> {
     (after(from)..bytes.len()).step_by(ALIGNMENT).find(|&at| read(&bytes[at..], segment, Some(salt)).is_some())
 }

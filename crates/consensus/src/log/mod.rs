@@ -24,6 +24,7 @@
 //! entries only, and go when every group's state machine has made durable what they hold.
 
 mod block;
+mod conversion;
 mod file;
 mod queue;
 mod record;
@@ -76,14 +77,29 @@ impl Default for LogConfig {
 /// Why the log could not be opened or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
+    /// The system refused an operation on a file.
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A block that had been acknowledged as durable does not hold what was written.
     #[error(
         "{path}: the log is damaged at byte {offset} ({what}), in a part that had been acknowledged as durable. Nothing \
          was changed. Restore this node's data directory from another copy, or, to go on without the writes from there \
          on, move this and all later segment files away"
     )]
-    Corrupt { path: PathBuf, offset: u64, what: &'static str },
+    Corrupt {
+        /// The segment file.
+        path: PathBuf,
+        /// The first byte that is wrong, counted from the beginning of the file.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An earlier write or fsync failed, so the log takes nothing until the process is restarted.
     #[error("the log failed earlier: {0}")]
     Failed(String),
 }
@@ -94,9 +110,11 @@ pub type Completion = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 /// Records to append together.
 #[derive(Default)]
 pub struct LogBatch {
+    /// The records, which become durable together or not at all.
     pub records: Vec<LogRecord>,
     /// Whether to fsync before completing.
     pub sync: bool,
+    /// What to call when the batch is written, or never will be.
     pub completion: Option<Completion>,
 }
 
@@ -127,6 +145,15 @@ impl SharedLog {
     /// I/O errors.
     pub fn has_lost_staged(directory: &Path) -> io::Result<bool> {
         staging::is_lost(directory)
+    }
+
+    /// Writes the log of a data directory of format 4 as this version writes it. It may be done again if it was
+    /// interrupted.
+    ///
+    /// # Errors
+    /// The errors of [`Self::open`].
+    pub fn convert_from_format_4(directory: &Path) -> Result<(), LogError> {
+        conversion::convert(directory, |_| Ok(()))
     }
 
     /// Opens the log in `directory`, creating it if there is none, and returns what it holds per group.
@@ -232,10 +259,12 @@ impl SharedLog {
         receiver.recv().unwrap_or_else(|_| Err(LogError::Failed("the log is closed".into())))
     }
 
+    /// Whether the log takes writes now.
     pub fn status(&self) -> LogStatus {
         self.shared.status.lock().clone()
     }
 
+    /// Counts of what the log has written.
     pub fn statistics(&self) -> LogStatistics {
         self.shared.statistics.read()
     }

@@ -24,10 +24,13 @@ const RESTORING: u8 = 7;
 /// An entry of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEntry {
+    /// The position in the group's log, counted from 1.
     pub index: u64,
+    /// The term of the leader that proposed the entry.
     pub term: u64,
     /// Raft's entry type, opaque to the log.
     pub kind: u8,
+    /// What the state machine wrote, opaque to the log.
     pub payload: Bytes,
 }
 
@@ -41,8 +44,11 @@ impl StoredEntry {
 /// The state that a group must remember besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
+    /// The latest term that the replica has seen.
     pub term: u64,
+    /// Raft's number of the replica that got this replica's vote in that term; 0 if none did.
     pub vote: u64,
+    /// The index up to which the entries are known to be committed.
     pub commit: u64,
 }
 
@@ -51,9 +57,11 @@ pub struct StoredState {
 pub struct StoredSnapshot {
     /// Index and term of the last entry that it reflects.
     pub index: u64,
+    /// The term of that entry.
     pub term: u64,
     /// The members that it names, and the index of the entry that made them members.
     pub members_index: u64,
+    /// Their list as Raft encodes it, opaque to the log.
     pub members: Bytes,
 }
 
@@ -62,34 +70,55 @@ pub struct StoredSnapshot {
 pub enum LogRecord {
     /// Consecutive entries. They replace any entries of the group from the first one's index on.
     Entries {
+        /// The group.
         group: GroupId,
+        /// The entries, by rising index without gaps.
         entries: Vec<StoredEntry>,
     },
+    /// The group's term, vote and commit index.
     State {
+        /// The group.
         group: GroupId,
+        /// What the group must remember.
         state: StoredState,
     },
+    /// The state machine is durable up to an entry, so the log needs nothing up to there.
     Truncated {
+        /// The group.
         group: GroupId,
+        /// The index of that entry.
         index: u64,
+        /// The term of that entry.
         term: u64,
     },
+    /// The group was removed from this node.
     Removed {
+        /// The group.
         group: GroupId,
     },
+    /// The members of the group.
     Members {
+        /// The group.
         group: GroupId,
+        /// The index of the entry that made these the members.
         index: u64,
+        /// Their list as Raft encodes it, opaque to the log.
         members: Bytes,
     },
+    /// A snapshot has replaced the state and all entries.
     Restored {
+        /// The group.
         group: GroupId,
+        /// The index of the last entry that the snapshot reflects.
         index: u64,
+        /// The term of that entry.
         term: u64,
     },
     /// The state is about to be replaced, which takes effect on disk before [`Self::Restored`] does.
     Restoring {
+        /// The group.
         group: GroupId,
+        /// The snapshot that is about to replace the state.
         snapshot: StoredSnapshot,
     },
 }

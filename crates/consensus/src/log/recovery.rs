@@ -1,6 +1,6 @@
 //! Reading the log back.
 
-use super::block::{self, BlockHeader, HEADER_LEN};
+use super::block::{self, BlockHeader, Salt};
 use super::record::{LogRecord, StoredEntry, StoredSnapshot, StoredState};
 use super::{LogError, segments};
 use crate::GroupId;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The content of the log for one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredGroup {
+    /// The last term, vote and commit index that were logged.
     pub state: StoredState,
     /// The members, and the index of the entry that made them members.
     pub members: (u64, Bytes),
@@ -59,14 +60,14 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
         }
         let mut highest = HashMap::new();
         let (mut offset, mut salt) = (0, None);
-        while let Some((header, length)) = block::read(&bytes[offset..], segment, salt) {
+        while let Some((header, range)) = block::read(&bytes[offset..], segment, salt) {
             salt = Some(header.salt);
             if recovered.last_block != 0 && header.number != recovered.last_block + 1 {
                 return Err(LogError::Corrupt { path, offset: offset as u64, what: "a block is missing before it" });
             }
             recovered.last_block = header.number;
             recovered.last_batch = header.batch;
-            let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
+            let mut records = bytes.slice(offset + range.start..offset + range.end);
             while !records.is_empty() {
                 let record = LogRecord::decode(&mut records).ok_or_else(|| LogError::Corrupt {
                     path: path.clone(),
@@ -75,7 +76,7 @@ pub(super) fn recover(directory: &Path) -> Result<Recovered, LogError> {
                 })?;
                 take(&mut recovered.groups, &mut highest, record);
             }
-            offset = block::after(offset + HEADER_LEN + length).min(bytes.len());
+            offset = block::after(offset + range.end).min(bytes.len());
         }
         recovered.segments.push((segment, highest));
         let is_unused = bytes[offset..].iter().all(|&byte| byte == 0);
@@ -103,7 +104,7 @@ impl Torn {
     /// Fails if a whole block of `bytes`, a segment with this salt, from `from` on vouches for the missing one. Without
     /// a first block that tells the salt, what follows does: a segment's first block is on disk before anything else is
     /// written to it.
-    fn check_against(&self, bytes: &[u8], segment: u64, salt: Option<u64>, mut from: usize) -> Result<(), LogError> {
+    fn check_against(&self, bytes: &[u8], segment: u64, salt: Option<Salt>, mut from: usize) -> Result<(), LogError> {
         let corrupt = |what| LogError::Corrupt { path: self.path.clone(), offset: self.offset as u64, what };
         let Some(salt) = salt else {
             let is_unused =
@@ -115,13 +116,13 @@ impl Torn {
             };
         };
         while let Some(at) = block::find(bytes, segment, salt, from) {
-            let Some((BlockHeader { durable, .. }, length)) = block::read(&bytes[at..], segment, Some(salt)) else {
+            let Some((BlockHeader { durable, .. }, range)) = block::read(&bytes[at..], segment, Some(salt)) else {
                 break;
             };
             if durable >= self.block {
                 return Err(corrupt("the block's checksum does not match"));
             }
-            from = at + HEADER_LEN + length;
+            from = at + range.end;
         }
         Ok(())
     }
@@ -171,13 +172,13 @@ fn take(groups: &mut HashMap<GroupId, RecoveredGroup>, highest: &mut HashMap<Gro
 pub fn decode_segment(bytes: &[u8], segment: u64) -> Vec<LogRecord> {
     let bytes = Bytes::copy_from_slice(bytes);
     let (mut offset, mut salt, mut decoded) = (0, None, Vec::new());
-    while let Some((header, length)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment, salt)) {
+    while let Some((header, range)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment, salt)) {
         salt = Some(header.salt);
-        let mut records = bytes.slice(offset + HEADER_LEN..offset + HEADER_LEN + length);
+        let mut records = bytes.slice(offset + range.start..offset + range.end);
         while let Some(record) = LogRecord::decode(&mut records) {
             decoded.push(record);
         }
-        offset = block::after(offset + HEADER_LEN + length);
+        offset = block::after(offset + range.end);
     }
     decoded
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 /// Whether the log takes writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogStatus {
+    /// The log takes writes.
     Ok,
     /// The disk is full. The log keeps trying and goes on by itself when there is space.
     Full,
@@ -17,12 +18,17 @@ pub enum LogStatus {
 /// Counts since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStatistics {
+    /// Blocks that were written.
     pub blocks: u64,
+    /// Bytes of these blocks.
     pub bytes: u64,
+    /// Calls of fsync.
     pub syncs: u64,
+    /// The time that these calls took together.
     pub sync_time: Duration,
     /// Batches that were staged.
     pub staged: u64,
+    /// Segment files that the log has now.
     pub segments: u64,
     /// Bytes of all segment files.
     pub disk_bytes: u64,

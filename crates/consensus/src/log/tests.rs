@@ -353,8 +353,8 @@ fn a_kill_between_any_two_blocks_loses_nothing_that_was_staged() {
         let path = segments::path(killed.path(), segment);
         let mut bytes = std::fs::read(&path).unwrap();
         let mut ends = vec![0];
-        while let Some((_, length)) = block::read(&bytes[ends[ends.len() - 1]..], segment, None) {
-            ends.push(block::after(ends[ends.len() - 1] + block::HEADER_LEN + length).min(bytes.len()));
+        while let Some((_, range)) = block::read(&bytes[ends[ends.len() - 1]..], segment, None) {
+            ends.push(block::after(ends[ends.len() - 1] + range.end).min(bytes.len()));
         }
         for end in ends.into_iter().rev() {
             bytes[end..].fill(0);
@@ -404,7 +404,10 @@ fn a_value_that_looks_like_a_block_vouches_for_nothing() {
     let (segment, _) = newest_segment(&directory);
     let mut forged = Vec::new();
     block::begin(&mut forged);
-    block::finish(&mut forged, block::BlockHeader { segment, salt: 1, number: 9, durable: u64::MAX, batch: 0 });
+    block::finish(
+        &mut forged,
+        block::BlockHeader { segment, salt: block::Salt::Random(1), number: 9, durable: u64::MAX, batch: 0 },
+    );
     // At every place of a page there is one that begins there, as far as there is room.
     let payload = forged[..block::HEADER_LEN].repeat(3 * block::ALIGNMENT / block::HEADER_LEN);
     for shift in 0..block::HEADER_LEN as u64 {
@@ -416,8 +419,10 @@ fn a_value_that_looks_like_a_block_vouches_for_nothing() {
         let (_, path) = newest_segment(&killed);
         let mut bytes = std::fs::read(&path).unwrap();
         let torn = last_block(&bytes, segment);
-        let has_forged = (torn + 1..bytes.len())
-            .any(|at| at.is_multiple_of(block::ALIGNMENT) && block::read(&bytes[at..], segment, Some(1)).is_some());
+        let has_forged = (torn + 1..bytes.len()).any(|at| {
+            at.is_multiple_of(block::ALIGNMENT)
+                && block::read(&bytes[at..], segment, Some(block::Salt::Random(1))).is_some()
+        });
         bytes[torn] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         let recovered = recovery::recover(killed.path()).unwrap();
@@ -432,8 +437,8 @@ fn a_value_that_looks_like_a_block_vouches_for_nothing() {
 /// Where the last block of a segment begins.
 fn last_block(bytes: &[u8], segment: u64) -> usize {
     let (mut at, mut last) = (0, 0);
-    while let Some((_, length)) = bytes.get(at..).and_then(|bytes| block::read(bytes, segment, None)) {
-        (last, at) = (at, block::after(at + block::HEADER_LEN + length));
+    while let Some((_, range)) = bytes.get(at..).and_then(|bytes| block::read(bytes, segment, None)) {
+        (last, at) = (at, block::after(at + range.end));
     }
     last
 }

@@ -1,6 +1,6 @@
 //! The thread that writes the log.
 
-use super::block::{self, BlockHeader};
+use super::block::{self, BlockHeader, Salt};
 use super::file::SegmentFile;
 use super::queue::Queued;
 use super::record::{LogRecord, StoredSnapshot, StoredState};
@@ -28,7 +28,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     file: SegmentFile,
     segment: u64,
-    salt: u64,
+    salt: Salt,
     /// Number of the last block written, and of the last one that is durable.
     last_block: u64,
     durable_block: u64,
@@ -70,7 +70,7 @@ impl Writer {
             shared,
             file,
             segment,
-            salt: block::new_salt(),
+            salt: Salt::new(),
             last_block: recovered.last_block,
             durable_block: recovered.last_block,
             last_batch: recovered.last_batch,
@@ -236,7 +236,7 @@ impl Writer {
         // one as well only keeps that one a little longer.
         let highest = self.highest.clone();
         self.closed.push_back((self.segment, std::mem::replace(&mut self.highest, highest)));
-        (self.file, self.segment, self.salt) = (file, next, block::new_salt());
+        (self.file, self.segment, self.salt) = (file, next, Salt::new());
         self.write_group_states()
     }
 
@@ -364,7 +364,7 @@ fn retry_while_full<T>(shared: &Shared, mut operation: impl FnMut() -> io::Resul
 
 /// Removes what recovery did not use, so that it does not look like damage once later blocks vouch for everything
 /// before them. Later segments first: a crash in between then leaves a shorter tail, never a hole.
-fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogError> {
+pub(super) fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogError> {
     let used = recovered.segments.last().map_or(0, |(last, _)| *last);
     let io_error = |segment| move |source| LogError::Io { path: segments::path(directory, segment), source };
     for torn in segments::list(directory)?.into_iter().filter(|segment| *segment > used).rev() {
@@ -377,9 +377,9 @@ fn remove_torn_tail(directory: &Path, recovered: &Recovered) -> Result<(), LogEr
     let cut = || -> io::Result<()> {
         let bytes = std::fs::read(&path)?;
         let (mut offset, mut salt) = (0, None);
-        while let Some((header, length)) = block::read(&bytes[offset..], used, salt) {
+        while let Some((header, range)) = block::read(&bytes[offset..], used, salt) {
             salt = Some(header.salt);
-            offset = block::after(offset + block::HEADER_LEN + length).min(bytes.len());
+            offset = block::after(offset + range.end).min(bytes.len());
         }
         let file = File::options().write(true).open(&path)?;
         file.set_len(offset as u64)?;

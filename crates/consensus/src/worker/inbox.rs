@@ -40,7 +40,7 @@ pub(super) enum Message<C> {
     Prepared(GroupId, u64),
     Wake(GroupId),
     WakeLedBy(NodeId),
-    Look(Look),
+    Status(StatusQuery),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
     CaughtUp,
@@ -50,7 +50,7 @@ pub(super) enum Message<C> {
 }
 
 /// Receives views of all groups of a worker.
-pub type Look = Box<dyn FnOnce(Vec<GroupView>) + Send>;
+pub type StatusQuery = Box<dyn FnOnce(Vec<GroupView>) + Send>;
 
 /// Carries messages to replicas on other nodes.
 pub trait Transport: Send + Sync {
@@ -60,7 +60,9 @@ pub trait Transport: Send + Sync {
 
 /// A group to start.
 pub struct GroupStart {
+    /// The group.
     pub id: GroupId,
+    /// How the group is to run.
     pub settings: GroupSettings,
     /// The content of the log for this group; empty for a new group.
     pub recovered: RecoveredGroup,
@@ -98,14 +100,18 @@ impl<C> Inbox<C> {
         Ok(())
     }
 
+    /// Has the worker start a group.
     pub fn start(&self, start: GroupStart) {
         self.push(Message::Start(start));
     }
 
+    /// Has the worker stop a group and forget its log.
     pub fn remove(&self, group: GroupId) {
         self.push(Message::Remove(group));
     }
 
+    /// Tells the worker that a group's state machine is durable up to this index, so its log may be cut off up to
+    /// there.
     pub fn durable(&self, group: GroupId, index: u64) {
         self.push(Message::Durable(group, index));
     }
@@ -124,7 +130,7 @@ impl<C> Inbox<C> {
     }
 
     /// Asks for a change of a group's members, if this replica leads it and no change is under way. Whether it was made
-    /// [shows](Self::look) later.
+    /// [shows](Self::query_status) later.
     pub fn change_members(&self, group: GroupId, changes: Vec<MemberChange>) {
         self.push(Message::ChangeMembers(group, changes));
     }
@@ -184,8 +190,8 @@ impl<C> Inbox<C> {
     }
 
     /// Calls `look` with views of all groups of the worker.
-    pub fn look(&self, look: Look) {
-        self.push(Message::Look(look));
+    pub fn query_status(&self, query: StatusQuery) {
+        self.push(Message::Status(query));
     }
 
     /// Ends the loop, which first refuses all queued commands.

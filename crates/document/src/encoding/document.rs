@@ -11,6 +11,7 @@ use std::fmt;
 pub struct Document(Bytes);
 
 impl Document {
+    /// Encodes a value.
     pub fn encode(value: &Value) -> Self {
         let mut out = Vec::new();
         value.encode(&mut out);
@@ -31,6 +32,7 @@ impl Document {
         Self(bytes)
     }
 
+    /// The encoded value, to be read in place.
     pub fn value(&self) -> EncodedValue<'_> {
         EncodedValue(&self.0)
     }
@@ -40,10 +42,12 @@ impl Document {
         self.value().get_field(key).map(|value| Self(self.0.slice_ref(value.0)))
     }
 
+    /// The encoding.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
+    /// The encoding, without a copy.
     pub fn into_bytes(self) -> Bytes {
         self.0
     }

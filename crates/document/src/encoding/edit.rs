@@ -6,6 +6,7 @@ use crate::json::is_plain;
 use crate::{MAX_DEPTH, MAX_VALUE_BYTES, ObjectBuilder, PSEUDO_TYPE_KEY, Value, ValueError};
 
 impl<'a> EncodedText<'a> {
+    /// The text as an encoder takes it.
     pub fn new(text: &'a str) -> Self {
         Self { bytes: text.as_bytes(), is_plain: is_plain(text.as_bytes()) }
     }

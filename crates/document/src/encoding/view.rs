@@ -18,16 +18,27 @@ pub struct EncodedValue<'a>(pub(super) &'a [u8]);
 /// What an encoded value is.
 #[derive(Clone, Copy, Debug)]
 pub enum View<'a> {
+    /// Less than every other value.
     MinVal,
+    /// JSON's `null`.
     Null,
+    /// A boolean.
     Bool(bool),
+    /// A finite number.
     Number(Number),
+    /// A text.
     String(EncodedText<'a>),
+    /// Bytes that are no text.
     Binary(&'a [u8]),
+    /// An array, whose elements are still encoded.
     Array(EncodedArray<'a>),
+    /// An object, whose fields are still encoded.
     Object(EncodedObject<'a>),
+    /// A point in time with a time zone.
     Time(Time),
+    /// A GeoJSON object.
     Geometry(EncodedObject<'a>),
+    /// Greater than every other value.
     MaxVal,
 }
 
@@ -37,10 +48,12 @@ impl<'a> EncodedValue<'a> {
         Self(bytes)
     }
 
+    /// The encoding of the value.
     pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 
+    /// Decodes the outermost layer only. Bytes that are no encoding count as null.
     #[inline]
     pub fn view(self) -> View<'a> {
         let Some((&tag, body)) = self.0.split_first() else { return View::Null };
@@ -61,18 +74,22 @@ impl<'a> EncodedValue<'a> {
         }
     }
 
+    /// Whether the value is `null`.
     pub fn is_null(self) -> bool {
         self.0 == [NULL]
     }
 
+    /// The number, if the value is one.
     pub fn as_number(self) -> Option<f64> {
         if let View::Number(number) = self.view() { Some(number.get()) } else { None }
     }
 
+    /// The text, if the value is one.
     pub fn as_text(self) -> Option<EncodedText<'a>> {
         if let View::String(text) = self.view() { Some(text) } else { None }
     }
 
+    /// The array, if the value is one.
     pub fn as_array(self) -> Option<EncodedArray<'a>> {
         if let View::Array(array) = self.view() { Some(array) } else { None }
     }
@@ -121,6 +138,7 @@ pub struct EncodedText<'a> {
 }
 
 impl<'a> EncodedText<'a> {
+    /// The bytes of the text in UTF-8.
     pub fn as_bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -136,18 +154,22 @@ impl<'a> EncodedText<'a> {
 pub struct EncodedArray<'a>(pub(super) Parts<'a>);
 
 impl<'a> EncodedArray<'a> {
+    /// The number of elements.
     pub fn len(self) -> usize {
         self.0.count
     }
 
+    /// Whether the array has no elements.
     pub fn is_empty(self) -> bool {
         self.0.count == 0
     }
 
+    /// The element at this position, counted from 0.
     pub fn get(self, place: usize) -> Option<EncodedValue<'a>> {
         (place < self.0.count).then(|| EncodedValue(self.0.get(place)))
     }
 
+    /// The elements in their order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
         self.0.iter(0, self.0.count).map(EncodedValue)
     }
@@ -169,18 +191,22 @@ impl<'a> EncodedObject<'a> {
         Self { parts, count: parts.count / 2, keys_are_plain: kind & ESCAPED_KEYS == 0 }
     }
 
+    /// The number of fields.
     pub fn len(self) -> usize {
         self.count
     }
 
+    /// Whether the object has no fields.
     pub fn is_empty(self) -> bool {
         self.count == 0
     }
 
+    /// The value of a field.
     pub fn get(self, key: &str) -> Option<EncodedValue<'a>> {
         self.position(key.as_bytes()).ok().map(|place| self.value_at(place))
     }
 
+    /// Whether the object has this field.
     pub fn contains_key(self, key: &str) -> bool {
         self.position(key.as_bytes()).is_ok()
     }
@@ -217,11 +243,13 @@ impl<'a> EncodedObject<'a> {
         EncodedValue(self.parts.get(self.count + place))
     }
 
+    /// The names of the fields, in the order of their bytes.
     pub fn keys(self) -> impl ExactSizeIterator<Item = EncodedText<'a>> {
         let is_plain = self.keys_are_plain;
         self.parts.iter(0, self.count).map(move |bytes| EncodedText { bytes, is_plain })
     }
 
+    /// The values of the fields, in the order of their names.
     pub fn values(self) -> impl ExactSizeIterator<Item = EncodedValue<'a>> {
         self.parts.iter(self.count, self.parts.count).map(EncodedValue)
     }

@@ -34,7 +34,9 @@ pub fn entry_key(secondary: &SecondaryKey, primary: &[u8], place: Option<u32>) -
 /// The parts of the key of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryKey<'a> {
+    /// The secondary key, maybe cut to its limit.
     pub secondary: &'a [u8],
+    /// The primary key of the document.
     pub primary: &'a [u8],
     /// Place of the value among those of the document, in a multi index.
     pub place: Option<u32>,

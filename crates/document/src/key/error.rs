@@ -6,23 +6,53 @@ use crate::{EncodedValue, ErrorClass, ValueError, View};
 /// Why a value is no key. Values in the texts are printed as JSON.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum KeyError {
+    /// The key has more bytes than a primary key may have.
     #[error("Primary key too long (max {} characters): {value}", MAX_PRIMARY_KEY_BYTES - 1)]
-    PrimaryKeyTooLong { value: String },
+    PrimaryKeyTooLong {
+        /// The value, as JSON.
+        value: String,
+    },
     /// `text` is in quotes, cut to twenty bytes, with what is not printable escaped.
     #[error("String {text} (truncated) contains NULL byte at offset {offset} in index key.")]
-    NullByte { text: String, offset: usize },
+    NullByte {
+        /// The text, in quotes.
+        text: String,
+        /// The position of the null byte in the text.
+        offset: usize,
+    },
+    /// A value of this type cannot be a primary key.
     #[error("Primary keys must be either a number, string, bool, pseudotype or array (got type {type_name}):\n{value}")]
-    NotPrimary { type_name: &'static str, value: String },
+    NotPrimary {
+        /// The type of the value.
+        type_name: &'static str,
+        /// The value, as JSON.
+        value: String,
+    },
+    /// A value of this type cannot be a secondary key.
     #[error("Secondary keys must be a number, string, bool, pseudotype, or array (got {value} of type {type_name}).")]
-    NotSecondary { type_name: &'static str, value: String },
+    NotSecondary {
+        /// The type of the value.
+        type_name: &'static str,
+        /// The value, as JSON.
+        value: String,
+    },
+    /// An element of an array cannot be part of a key.
     #[error(
         "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got {value} of type {type_name})."
     )]
-    NotInArray { type_name: &'static str, value: String },
+    NotInArray {
+        /// The type of the element.
+        type_name: &'static str,
+        /// The element, as JSON.
+        value: String,
+    },
+    /// Geometry objects are in geospatial indexes only.
     #[error("Cannot use a geometry value as a key value in a primary or non-geospatial secondary index.")]
     Geometry,
+    /// A `LITERAL` is no value of a document.
     #[error("Cannot use pseudotype PTYPE<LITERAL> as a primary or secondary key value .")]
     Literal,
+    /// `r.minval` and `r.maxval` are bounds of ranges only.
     #[error("Cannot use `r.minval` or `r.maxval` in an index key.")]
     Extremum,
     /// The value cannot be printed for the error it is about to be in.
@@ -31,6 +61,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
+    /// The class under which clients get the error.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NotPrimary { type_name: "NULL", .. }

@@ -8,12 +8,14 @@ use std::ops::Bound;
 /// Keys from `start` on, up to but without `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
+    /// The first key that may be in the range.
     pub start: Vec<u8>,
     /// `None`: to the last key.
     pub end: Option<Vec<u8>>,
 }
 
 impl KeyRange {
+    /// Whether a key is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && self.end.as_ref().is_none_or(|end| key < end.as_slice())
     }
@@ -51,6 +53,7 @@ pub fn primary_range(left: Bound<EncodedValue<'_>>, right: Bound<EncodedValue<'_
 /// The index entries between two values, as far as their keys can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondaryRange {
+    /// The keys that entries in the range may have.
     pub keys: KeyRange,
     /// The keys of the bounds, if they were cut: an entry with one of them may lie on either side.
     cut_left: Option<Vec<u8>>,

@@ -40,6 +40,7 @@ impl SecondaryKey {
         Ok(Self { bytes, is_cut })
     }
 
+    /// The key as it is in the index, maybe cut.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -25,15 +25,18 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
+    /// The limit of the configuration, or half the machine's memory if that is 0.
     pub fn new(config: &MemoryConfig) -> Self {
         let limit = if config.limit_bytes == 0 { machine_memory_bytes() / 2 } else { config.limit_bytes };
         Self { limit, used: AtomicU64::new(0) }
     }
 
+    /// Bytes that records and their index may take.
     pub fn limit_bytes(&self) -> u64 {
         self.limit
     }
 
+    /// Bytes that they take now.
     pub fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }

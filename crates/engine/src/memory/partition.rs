@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tessera_types::{RecordKey, Space, StoredValue, UnixMillis};
+use tessera_types::{RecordKey, Space, StoredValue, UnixMillis, ValueKind};
 
 /// What a sweep for expired records looks at under one hold of the lock; it copies none of it.
 const SWEPT_PAGE: PageLimit = PageLimit { records: 1_024, bytes: usize::MAX };
@@ -292,7 +292,7 @@ impl Partition {
     fn note_put(&self, key: &RecordKey<'_>, value: &[u8], noted: &mut Noted) -> Result<(), EngineError> {
         let stored = StoredValue::decode(value)
             .ok_or_else(|| EngineError::Corruption("a put carries bytes that are no stored value".into()))?;
-        if !key.sort_key.is_empty() || stored.is_field {
+        if !key.sort_key.is_empty() || stored.kind == ValueKind::UnnamedField {
             self.note_sort_keys();
         }
         noted.put(&stored);

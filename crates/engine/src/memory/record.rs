@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back() {
+    fn parts_round_trip() {
         for (hash_key, sort_key, value) in
             [("k", "", "v"), ("", "", ""), ("hash key", "sort key", "value"), ("", "s", "")]
         {

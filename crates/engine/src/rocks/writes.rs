@@ -12,7 +12,7 @@ use crate::{Applied, Engine, EngineError};
 use rocksdb::{WriteBatch, WriteOptions};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
-use tessera_types::{StoredValue, successor};
+use tessera_types::{StoredValue, ValueKind, successor};
 
 impl RocksEngine {
     /// All records of a partition are about to be replaced, or have been: to be called before and after. In between the record
@@ -47,7 +47,8 @@ impl RocksEngine {
                                 if value.first().is_none_or(|&flags| flags != 0) {
                                     let stored = StoredValue::decode(value);
                                     stored.inspect(|stored| noted.get_or_insert_with(Noted::default).put(stored));
-                                    holds_sort_keys |= stored.is_none_or(|stored| stored.is_field);
+                                    holds_sort_keys |=
+                                        stored.is_none_or(|stored| stored.kind == ValueKind::UnnamedField);
                                 }
                                 holds_sort_keys |= !key.sort_key.is_empty();
                                 write_record_key(stored_key, partition, &key);
@@ -144,7 +145,7 @@ mod tests {
     use bytes::BytesMut;
     use std::sync::mpsc::channel;
     use std::time::Duration;
-    use tessera_types::{Expiry, RecordKey, StoredValue};
+    use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
     #[test]
     fn who_may_not_wait_does_not_wait_for_the_manifest() {
@@ -154,7 +155,11 @@ mod tests {
         let key = RecordKey::new(b"key", b"");
         let payload = |value: &[u8]| {
             let mut payload = BytesMut::new();
-            encode_put(&mut payload, &key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value });
+            encode_put(
+                &mut payload,
+                &key,
+                &StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: value },
+            );
             [payload.freeze()]
         };
         engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &payload(b"first") }]).unwrap();

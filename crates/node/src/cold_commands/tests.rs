@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tessera_store::hosting::group_of;
 use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{EngineKind, Expiry, RecordKey, RequestError};
+use tessera_types::{EngineKind, Expiry, RecordKey, RequestError, ValueKind};
 
 const LONG: Duration = Duration::from_secs(30);
 const KEYS: u32 = 2_000;
@@ -36,7 +36,7 @@ impl Operation for Change {
         }
         self.found.lock().push((self.key.clone(), value.len()));
         value.push(b'x');
-        transaction.put(&self.key, b"", &value, Expiry::NEVER, false).unwrap();
+        transaction.put(&self.key, b"", &value, Expiry::NEVER, ValueKind::Plain).unwrap();
         Verdict::Commit
     }
 

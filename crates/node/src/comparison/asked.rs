@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use tessera_types::TableId;
 
-/// How long outcomes are kept for whoever asked, and a comparison that nobody asks about any more stays in the queue.
+/// How long an outcome is kept for the client that asked, and how long a comparison that nobody asks about stays in the queue.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// A partition to compare.

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 /// Limits of one slice: live records, their bytes, and records looked at including expired ones.
 const RECORDS: u64 = 1_000;
 const BYTES: u64 = 256 << 10;
-const LOOKED_AT: u64 = 20_000;
+const SCANNED_RECORDS: u64 = 20_000;
 
 /// The mark with which an entry of a partition's log begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Mark {
 
 /// The slice of that range, with the usual limits.
 pub(super) fn slice(from: Bytes, to: Option<Bytes>) -> Slice {
-    Slice { from, to, records: RECORDS, bytes: BYTES, looked_at: LOOKED_AT }
+    Slice { from, to, records: RECORDS, bytes: BYTES, scanned: SCANNED_RECORDS }
 }
 
 fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
@@ -45,7 +45,7 @@ impl Mark {
         out.put_u32_le(node.0);
         out.put_u64_le(*comparison);
         out.put_u32_le(*number);
-        [slice.records, slice.bytes, slice.looked_at].iter().for_each(|word| out.put_u64_le(*word));
+        [slice.records, slice.bytes, slice.scanned].iter().for_each(|word| out.put_u64_le(*word));
         put_bytes(&mut out, &slice.from);
         out.put_u8(u8::from(slice.to.is_some()));
         slice.to.iter().for_each(|to| put_bytes(&mut out, to));
@@ -58,10 +58,10 @@ impl Mark {
         let comparison = bytes.try_get_u64_le().ok()?;
         let number = bytes.try_get_u32_le().ok()?;
         let mut word = || bytes.try_get_u64_le().ok();
-        let (records, limit, looked_at) = (word()?, word()?, word()?);
+        let (records, limit, scanned) = (word()?, word()?, word()?);
         let from = take_bytes(&mut bytes)?;
         let to = if bytes.try_get_u8().ok()? == 1 { Some(take_bytes(&mut bytes)?) } else { None };
-        Some(Self { node, comparison, number, slice: Slice { from, to, records, bytes: limit, looked_at } })
+        Some(Self { node, comparison, number, slice: Slice { from, to, records, bytes: limit, scanned } })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::mark::{Answer, Mark};
 use crate::host::Host;
 use crate::message;
-use crate::slow_writes;
+use crate::stalled_writes;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn apply_marked(
         let index = table.engine().applied_index(partition);
         let term = table.engine().applied_term(partition).map_err(|error| error.to_string())?.unwrap_or(0);
         let entries = [Applied { partition, index, term, payloads: &payloads[done..=at] }];
-        if !slow_writes::write(table, &entries, |engine, entries| engine.try_write(entries))? {
+        if !stalled_writes::write(table, &entries, |engine, entries| engine.try_write(entries))? {
             break;
         }
         done = at + 1;

@@ -14,12 +14,12 @@ use tessera_types::UnixMillis;
 
 /// How often it is looked at what is due.
 const ROUND: Duration = Duration::from_secs(1);
-/// A partition that was found to differ, and about which something was done, is compared again so much later.
+/// Time after which a partition is compared again whose replicas differed, and one of which was replaced.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Runs until it is dropped.
 pub(crate) async fn run(host: Arc<Host>) {
-    let mut schedule = Schedule { looked_at: UnixMillis::now(), due: VecDeque::new(), again: HashMap::new() };
+    let mut schedule = Schedule { checked_at: UnixMillis::now(), due: VecDeque::new(), again: HashMap::new() };
     loop {
         schedule.look(&host);
         while let Some(job) = next_asked(&host).or_else(|| schedule.due.pop_front()) {
@@ -36,7 +36,7 @@ fn next_asked(host: &Host) -> Option<Job> {
 }
 
 struct Schedule {
-    looked_at: UnixMillis,
+    checked_at: UnixMillis,
     due: VecDeque<Job>,
     /// Partitions that were found to differ: when they are compared again; `None` when it is their turn as that of others.
     again: HashMap<GroupId, Option<Instant>>,
@@ -46,7 +46,7 @@ impl Schedule {
     /// Adds what has become due.
     fn look(&mut self, host: &Host) {
         let now = UnixMillis::now();
-        let before = std::mem::replace(&mut self.looked_at, now);
+        let before = std::mem::replace(&mut self.checked_at, now);
         let interval = host.config.compare_interval;
         let differences = host.comparisons.differences.lock().clone();
         self.again.retain(|group, _| differences.contains_key(group));

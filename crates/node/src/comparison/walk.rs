@@ -6,7 +6,7 @@ use super::outcome::{ComparisonOutcome, Difference, PartitionComparison, Replica
 use super::replica::{TakePart, take_part_here};
 use super::verdict::{Digests, are_equal, standing_alone};
 use crate::host::Host;
-use crate::look::look;
+use crate::status_query::query_status;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_engine::SliceDigest;
 use tessera_store::Table;
-use tessera_store::hosting::{Ticket, WriteCommand, group_of, number};
+use tessera_store::hosting::{PendingReply, WriteCommand, group_of, number};
 use tessera_types::{EngineKind, NodeId, ReplicaId, RequestError, WhenFull};
 use tokio::sync::oneshot;
 
@@ -26,9 +26,9 @@ const ATTEMPTS: usize = 3;
 /// How often a difference must show again until it counts, and the pause before that.
 const CONFIRMATIONS: usize = 2;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Differences that are listed; after so many a partition is not looked at further.
+/// The most differences that are listed; the comparison of a partition ends when it has found this many.
 const DIFFERENCES: usize = 20;
-/// A slice counts at least so many bytes: it costs something even if there is nothing in it.
+/// The fewest bytes that a slice counts as, because an empty slice costs something too.
 const SLICE_COST: u64 = 4 << 10;
 
 /// Why a walk ends early.
@@ -73,7 +73,7 @@ pub(super) async fn walk(host: &Host, table: &Arc<Table>, partition: u32, bytes_
         return end(found.lacks(reason.into()), BTreeSet::new(), None);
     }
     let group = group_of(table.id(), partition);
-    let views = look(table.partition(partition).inbox()).await;
+    let views = query_status(table.partition(partition).inbox()).await;
     let Some(view) = views.into_iter().find(|view| view.id == group && view.is_serving) else {
         let found = found.lacks("the node does not lead the partition".into());
         return end(PartitionComparison { leads_no_longer: true, ..found }, BTreeSet::new(), None);
@@ -227,11 +227,12 @@ impl Walk<'_> {
             to: to.cloned(),
             outcome: Mutex::new(Some(sender)),
         };
-        let ticket = Ticket::new(Arc::new(propose), 0);
+        let pending_reply = PendingReply::new(Arc::new(propose), 0);
         // It need not be durable: nobody waits for it after a restart.
-        let command = WriteCommand { sync: false, early: false, begins_entry: true, confirm: false, ticket };
+        let command =
+            WriteCommand { sync: false, leader_acked: false, begins_entry: true, confirm: false, pending_reply };
         if let Err((command, error)) = self.table.submit(self.partition, command) {
-            command.ticket.answer(Err(error));
+            command.pending_reply.answer(Err(error));
         }
         match tokio::time::timeout(2 * PATIENCE, outcome).await {
             Ok(outcome) => outcome.unwrap_or(Err(RequestError::Interrupted)),

@@ -11,7 +11,7 @@ use tessera_types::ReplicaId;
 /// The file of what is held.
 pub(crate) struct Replicas {
     path: PathBuf,
-    /// Held by whoever changes which replicas there are, until that is written down. Never taken by a worker's loop.
+    /// Locked while the set of replicas is changed and written to disk. A worker's loop never takes this lock.
     pub(crate) settling: Mutex<()>,
     /// Held for a moment only: loops look at it.
     pub(super) held: Mutex<Held>,
@@ -28,7 +28,7 @@ pub(crate) struct Replicas {
 pub(crate) struct Aside {
     pub(crate) reason: String,
     /// Whether it lacks what it had acknowledged, however durable that was.
-    pub(crate) has_forgotten: bool,
+    pub(crate) lacks_acknowledged: bool,
 }
 
 #[derive(Default)]
@@ -91,8 +91,8 @@ impl Replicas {
 
     /// The replica here cannot go on, for that reason.
     pub(crate) fn set_aside(&self, group: GroupId, reason: &Inconsistent) {
-        let has_forgotten = matches!(reason, Inconsistent::Forgotten { .. });
-        self.aside.lock().insert(group, Aside { reason: reason.to_string(), has_forgotten });
+        let lacks_acknowledged = matches!(reason, Inconsistent::Forgotten { .. });
+        self.aside.lock().insert(group, Aside { reason: reason.to_string(), lacks_acknowledged });
     }
 
     pub(crate) fn is_aside(&self, group: GroupId) -> bool {

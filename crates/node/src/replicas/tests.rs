@@ -40,6 +40,6 @@ async fn no_replica_of_a_table_that_is_gone_is_waited_for() {
     let other =
         ReplicaId { incarnation: 1_000, ..host.view.catalog().get(table.id()).unwrap().placement[1].current[0] };
     host.replicas.held.lock().shunned.extend([here, gone].map(|group| (group.0, other)));
-    host.settle_replicas().unwrap();
+    host.reconcile_replicas().unwrap();
     assert_eq!(host.earlier_replicas(), []);
 }

@@ -138,7 +138,7 @@ impl Host {
         self.transport.broadcast(message::FETCHES, &payload);
     }
 
-    pub(crate) fn others_fetch(&self, node: NodeId, mut payload: Bytes) {
+    pub(crate) fn on_fetch_progress(&self, node: NodeId, mut payload: Bytes) {
         let mut fetches = Vec::new();
         while let (Ok(group), Ok(bytes), Ok(of)) =
             (payload.try_get_u64_le(), payload.try_get_u64_le(), payload.try_get_u64_le())

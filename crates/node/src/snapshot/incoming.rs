@@ -17,7 +17,9 @@ const PREFIX: &str = "from-";
 /// How much of a file is here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// Bytes that have arrived.
     pub bytes: u64,
+    /// Bytes of the whole file.
     pub of: u64,
 }
 
@@ -85,7 +87,7 @@ impl Incoming {
         self.by_group.lock().iter().map(|(group, fetch)| (*group, fetch.progress)).collect()
     }
 
-    /// Waits until so many bytes more may be taken.
+    /// Waits until this many bytes more may be taken.
     pub(crate) async fn take_turn(&self, bytes: u64, bytes_per_second: u64) {
         let now = Instant::now();
         let turn = {

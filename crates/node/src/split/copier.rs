@@ -29,7 +29,7 @@ const CATCH_UP_ROUNDS: usize = 50;
 /// How long a copier that has caught up waits for more, if there are few others.
 const TAIL_PAUSE: Duration = Duration::from_millis(10);
 const FEW: usize = 64;
-/// How long a partition waits whose copy has failed before it begins anew.
+/// How long a partition waits whose copy has failed before it starts again.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What this node copies.
@@ -68,7 +68,7 @@ impl Copiers {
         match copier.copy(&self).await {
             Ok(()) => tracing::info!(%table, partition, "copied for a split"),
             Err(why) => {
-                tracing::info!(%table, partition, why, "copying for a split begins anew");
+                tracing::info!(%table, partition, why, "copying for a split starts again");
                 tokio::time::sleep(FAILED_PAUSE).await;
             }
         }
@@ -100,7 +100,7 @@ impl Copier {
             // It may have been a long wait, and whoever leads now should not be overtaken.
             self.check_leads()?;
             self.begin().await?;
-            let tap = self.table.partition(self.partition).outflow().tap();
+            let tap = self.table.partition(self.partition).change_capture().tap();
             self.check_leads()?;
             self.copy_pages(&tap).await?;
             tap
@@ -138,7 +138,7 @@ impl Copier {
     /// Makes the new partitions this copier's, and blank.
     async fn begin(&self) -> Result<(), String> {
         let [one, other] = self.children();
-        let (first, second) = tokio::try_join!(self.step(one, &Step::Look), self.step(other, &Step::Look))?;
+        let (first, second) = tokio::try_join!(self.step(one, &Step::Status), self.step(other, &Step::Status))?;
         self.report(CopyReport::Begun).await?;
         let (first, second) = (Step::Clear { index: first }, Step::Clear { index: second });
         tokio::try_join!(self.step(one, &first), self.step(other, &second))?;
@@ -213,9 +213,9 @@ impl Copier {
     }
 
     async fn seal(&self, tap: &Tap<'_>) -> Result<(), String> {
-        let outflow = self.table.partition(self.partition).outflow();
+        let change_capture = self.table.partition(self.partition).change_capture();
         while !is_sealed(&self.table, self.partition).map_err(|error| error.to_string())? {
-            outflow.unseal();
+            change_capture.unseal();
             let (seal, sealed) = Seal::new();
             let seal: Arc<dyn Operation> = Arc::new(seal);
             // The catalog is told on the strength of it, and does not forget that when power is cut.

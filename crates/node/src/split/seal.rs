@@ -28,7 +28,7 @@ impl Operation for Seal {
         let state = transaction.partition_state();
         // Nothing is read here any more either: soon the new table takes writes.
         state.stop_serving();
-        state.outflow().seal();
+        state.change_capture().seal();
         // Whoever watches a key here would miss what is written in the new table.
         state.watched().touch_all();
         Verdict::Commit

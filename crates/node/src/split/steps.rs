@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// At which log index did the partition change last?
-    Look,
+    Status,
     /// Delete all, if that was at this index.
     Clear { index: u64 },
     /// Take these mutations, if nobody else has cleared since.
@@ -36,7 +36,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StepOutcome {
-    /// With the index of the last change, for a [`Step::Look`].
+    /// With the index of the last change, for a [`Step::Status`].
     Done(u64),
     /// Not done; it may be tried again.
     NotReady,
@@ -58,8 +58,8 @@ impl SentStep {
     fn carry_out(&self, transaction: &mut Transaction<'_>) -> StepOutcome {
         let state = transaction.partition_state();
         match &self.step {
-            Step::Look if transaction.is_behind() => StepOutcome::NotReady,
-            Step::Look => StepOutcome::Done(transaction.table().applied_index(transaction.partition())),
+            Step::Status if transaction.is_behind() => StepOutcome::NotReady,
+            Step::Status => StepOutcome::Done(transaction.table().applied_index(transaction.partition())),
             Step::Clear { index } => {
                 let applied = transaction.table().applied_index(transaction.partition());
                 if transaction.is_behind() || applied != *index {
@@ -122,7 +122,7 @@ impl Operation for SentStep {
 impl Step {
     fn encode(&self, table: &Table, partition: u32, attempt: u64) -> Bytes {
         let (kind, index, payload) = match self {
-            Self::Look => (0, 0, &b""[..]),
+            Self::Status => (0, 0, &b""[..]),
             Self::Clear { index } => (1, *index, &b""[..]),
             Self::Take(payload) => (2, 0, &payload[..]),
         };
@@ -145,7 +145,7 @@ pub(crate) async fn take_step(host: &Host, mut request: Bytes) -> StepOutcome {
         let (partition, attempt) = (request.try_get_u32_le().ok()?, request.try_get_u64_le().ok()?);
         let index = request.try_get_u64_le().ok()?;
         let step = match kind {
-            0 => Step::Look,
+            0 => Step::Status,
             1 => Step::Clear { index },
             2 => Step::Take(std::mem::take(&mut request)),
             _ => return None,
@@ -170,7 +170,7 @@ async fn step_here(store: &Store, table: &Table, partition: u32, attempt: u64, s
     receiver.await.unwrap_or_else(|_| StepOutcome::Failed("the node is stopping".into()))
 }
 
-/// Has a step carried out by the partition's leader, and returns the index for a [`Step::Look`].
+/// Has a step carried out by the partition's leader, and returns the index for a [`Step::Status`].
 ///
 /// # Errors
 /// Why it was not carried out, or may not have been.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
 use tessera_engine::mutation;
 use tessera_store::{Store, Table};
-use tessera_types::{EngineKind, Expiry, Partitioner, RecordKey, Space, StoredValue};
+use tessera_types::{EngineKind, Expiry, Partitioner, RecordKey, Space, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 2;
 /// Whoever takes a record of this size as his turn makes the next one wait for two seconds.
@@ -18,7 +18,7 @@ async fn create_table(node: &TestNode) -> Arc<Table> {
     for partition in 0..PARTITIONS {
         let keys = (0..).map(|number: u32| number.to_le_bytes());
         let hash_key = keys.into_iter().find(|key| table.partition_of(&RecordKey::new(key, b"")) == partition);
-        let value = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &[7; RECORD_BYTES] };
+        let value = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &[7; RECORD_BYTES] };
         let mut record = BytesMut::new();
         mutation::encode_put(&mut record, &RecordKey::new(&hash_key.unwrap(), b""), &value);
         steps::send(&node.host, &table, partition, 0, &Step::Take(record.freeze())).await.unwrap();

@@ -93,7 +93,7 @@ fn gather<'a>(server: &PegasusServer, input: &'a [u8]) -> Option<(Arc<Table>, Sm
 /// Makes the GETs that the input begins with, as many of them as can be made together, here and now. Appends their replies; those
 /// of the ones that wait for the disk come to the outbox. Returns how many bytes of the input that were; `None` if what comes first
 /// needs the general way.
-pub(crate) fn make_gets(
+pub(crate) fn serve_get_batch(
     server: &Arc<PegasusServer>,
     input: &[u8],
     received: Instant,

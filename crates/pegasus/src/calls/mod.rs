@@ -10,7 +10,7 @@ use crate::frame::{Call, read_argument, write_reply};
 use crate::status::{self, Failure};
 use crate::stored_key;
 use crate::wire::{Blob, Shared, input};
-pub(crate) use get::{Get, make_gets};
+pub(crate) use get::{Get, serve_get_batch};
 use messages::{
     BatchGetRequest, BatchGetResponse, CheckAndMutateRequest, CheckAndSetRequest, CheckResponse, CountResponse,
     GetScannerRequest, IncrRequest, IncrResponse, MultiGetRequest, MultiGetResponse, MultiPutRequest,
@@ -163,9 +163,9 @@ impl Response {
     }
 
     /// Records that a read looked at, where that tells more than what it returns.
-    pub(crate) fn looked_at(&self) -> usize {
+    pub(crate) fn scanned(&self) -> usize {
         match self {
-            Self::MultiGet(_, looked_at) | Self::BatchGet(_, looked_at) => *looked_at,
+            Self::MultiGet(_, scanned) | Self::BatchGet(_, scanned) => *scanned,
             _ => 0,
         }
     }

@@ -60,20 +60,20 @@ fn record(transaction: &Transaction<'_>, key: &Blob) -> Result<Option<Record>, R
 struct Gathered<'a> {
     request: &'a MultiGetRequest,
     records: Vec<KeyValue>,
-    looked_at: usize,
+    scanned: usize,
     bytes: usize,
 }
 
 impl<'a> Gathered<'a> {
     fn new(request: &'a MultiGetRequest) -> Self {
-        Self { request, records: Vec::new(), looked_at: 0, bytes: 0 }
+        Self { request, records: Vec::new(), scanned: 0, bytes: 0 }
     }
 
     fn is_full(&self) -> bool {
         let most = |asked: i32, allowed: usize| {
             usize::try_from(asked).ok().filter(|asked| *asked > 0).map_or(allowed, |asked| asked.min(allowed))
         };
-        self.looked_at >= MULTI_GET_RECORDS
+        self.scanned >= MULTI_GET_RECORDS
             || self.records.len() >= most(self.request.max_count, MULTI_GET_RECORDS)
             || self.bytes >= most(self.request.max_bytes, MULTI_GET_BYTES)
     }
@@ -86,7 +86,7 @@ impl<'a> Gathered<'a> {
 
     fn response(self, is_complete: bool) -> Response {
         let error = if is_complete { OK } else { INCOMPLETE };
-        Response::MultiGet(MultiGetResponse { error, records: self.records, ..Default::default() }, self.looked_at)
+        Response::MultiGet(MultiGetResponse { error, records: self.records, ..Default::default() }, self.scanned)
     }
 }
 
@@ -108,7 +108,7 @@ fn by_sort_keys(request: &MultiGetRequest, transaction: &Transaction<'_>) -> Res
         if gathered.is_full() {
             return Ok(gathered.response(false));
         }
-        gathered.looked_at += 1;
+        gathered.scanned += 1;
         if let Some(record) = transaction.get(&request.hash_key.0, sort_key)? {
             gathered.add(sort_key, &record);
         }
@@ -139,7 +139,7 @@ fn in_range(
         while !gathered.is_full()
             && let Some((sort_key, record)) = rest.next()
         {
-            gathered.looked_at += 1;
+            gathered.scanned += 1;
             if filter.passes(sort_key) {
                 gathered.add(sort_key, record);
             }

@@ -23,10 +23,10 @@ use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, TableId, Uni
 pub(super) const FINISHED: i64 = -1;
 /// How long a cursor waits for the next call.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Cursors kept; beyond, the oldest goes, and its client begins anew.
+/// Cursors kept; beyond, the oldest goes, and its client starts again.
 const KEPT: usize = 100_000;
 /// Most records that one call looks at, and about the most bytes that it returns.
-const LOOKED_AT: usize = 1_000;
+const SCANNED_RECORDS: usize = 1_000;
 const BYTES: usize = 8 << 20;
 
 /// The scans that are under way on this node.
@@ -78,7 +78,7 @@ struct Within {
 struct Batch {
     records: Vec<KeyValue>,
     count: usize,
-    looked_at: usize,
+    scanned: usize,
     bytes: usize,
 }
 
@@ -109,7 +109,7 @@ impl Scanners {
             return Ok(Response::Scan(response));
         };
         let options = Options {
-            batch_size: usize::try_from(request.batch_size).ok().filter(|size| *size > 0).unwrap_or(LOOKED_AT),
+            batch_size: usize::try_from(request.batch_size).ok().filter(|size| *size > 0).unwrap_or(SCANNED_RECORDS),
             no_value: request.no_value,
             hash_filter,
             sort_filter,
@@ -260,11 +260,11 @@ fn advance(
 
 impl Batch {
     fn is_full(&self, options: &Options) -> bool {
-        self.count >= options.batch_size || self.looked_at >= LOOKED_AT || self.bytes >= BYTES
+        self.count >= options.batch_size || self.scanned >= SCANNED_RECORDS || self.bytes >= BYTES
     }
 
     fn add(&mut self, options: &Options, key: (&[u8], &[u8]), value: &[u8], expire_ts: i32) {
-        self.looked_at += 1;
+        self.scanned += 1;
         if !options.hash_filter.passes(key.0) || !options.sort_filter.passes(key.1) {
             return;
         }
@@ -291,7 +291,7 @@ fn in_hash_key(
     now: UnixMillis,
 ) -> Result<Option<Vec<u8>>, RequestError> {
     let transaction = Transaction::read_only(table, partition, ReadMode::Single, now)?;
-    let wanted = options.batch_size.min(LOOKED_AT);
+    let wanted = options.batch_size.min(SCANNED_RECORDS);
     let page = transaction.scan(hash_key, range, Order::Ascending, wanted)?;
     transaction.check_lease()?;
     for (at, (sort_key, record)) in page.iter().enumerate() {
@@ -324,7 +324,7 @@ fn in_partition(
         if batch.is_full(options) {
             return Ok(if has_last { Some(last) } else { after });
         }
-        let wanted = options.batch_size.min(LOOKED_AT - batch.looked_at).max(1);
+        let wanted = options.batch_size.min(SCANNED_RECORDS - batch.scanned).max(1);
         let mut is_cut = false;
         let limit = PageLimit::of_records(wanted);
         let next = table.scan(partition, &from, limit, now, &mut |key, stored: StoredValue<'_>| {
@@ -336,7 +336,7 @@ fn in_partition(
                 let expire_ts = stored_key::expire_ts(stored.expiry);
                 batch.add(options, (key.hash_key, key.sort_key), stored.payload, expire_ts);
             } else {
-                batch.looked_at += 1;
+                batch.scanned += 1;
             }
             has_last = true;
             for (kept, seen) in [(&mut last.0, key.hash_key), (&mut last.1, key.sort_key)] {

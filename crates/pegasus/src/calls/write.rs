@@ -10,7 +10,7 @@ use crate::status::{INVALID_ARGUMENT, OK, TRY_AGAIN};
 use crate::stored_key;
 use crate::wire::Blob;
 use tessera_store::Transaction;
-use tessera_types::{Expiry, RequestError};
+use tessera_types::{Expiry, RequestError, ValueKind};
 
 /// Operations of CHECK_AND_MUTATE.
 const PUT: i32 = 0;
@@ -73,7 +73,7 @@ fn put(
         (0, default) => Expiry { key: None, record: default.key },
         (expire_ts, _) => stored_key::expiry(expire_ts, sort_key),
     };
-    transaction.put(hash_key, sort_key, value, expiry, false)
+    transaction.put(hash_key, sort_key, value, expiry, ValueKind::Plain)
 }
 
 fn incr(request: &IncrRequest, transaction: &mut Transaction<'_>) -> Result<Response, RequestError> {
@@ -91,10 +91,10 @@ fn incr(request: &IncrRequest, transaction: &mut Transaction<'_>) -> Result<Resp
     let kept = record.filter(|_| request.expire_ts == 0).map(|record| record.expiry);
     match kept {
         Some(expiry) if expiry != Expiry::NEVER => {
-            transaction.put(hash_key, sort_key, new.to_string().as_bytes(), expiry, false)?;
+            transaction.put(hash_key, sort_key, new.to_string().as_bytes(), expiry, ValueKind::Plain)?;
         }
         _ if request.expire_ts < 0 => {
-            transaction.put(hash_key, sort_key, new.to_string().as_bytes(), Expiry::NEVER, false)?;
+            transaction.put(hash_key, sort_key, new.to_string().as_bytes(), Expiry::NEVER, ValueKind::Plain)?;
         }
         _ => put(transaction, hash_key, sort_key, new.to_string().as_bytes(), request.expire_ts)?,
     }

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use std::ops::Bound;
 use tessera_engine::Order;
 use tessera_store::{Record, Transaction};
-use tessera_types::Expiry;
+use tessera_types::{Expiry, ValueKind};
 
 /// One run of a command.
 pub struct Call<'a, 't> {
     /// The command's name and arguments.
     pub args: &'a [&'a [u8]],
+    /// The transaction on the partition of the command's keys.
     pub transaction: &'a mut Transaction<'t>,
+    /// Where the reply is written.
     pub reply: Reply<'a>,
 }
 
@@ -21,15 +23,19 @@ pub type Outcome = Result<(), CommandError>;
 
 /// What is under a key.
 pub enum Value {
+    /// A string, which is the record under the empty sort key.
     String(Record),
+    /// A hash, whose fields are records under their names as sort keys.
     Hash,
 }
 
 impl Call<'_, '_> {
+    /// The first argument, which is the key.
     pub fn key(&self) -> &[u8] {
         self.args[1]
     }
 
+    /// The argument at this position as an integer; position 0 is the command's name.
     pub fn integer(&self, position: usize) -> Result<i64, CommandError> {
         parse_integer(self.args[position]).ok_or(CommandError::NOT_INTEGER)
     }
@@ -42,12 +48,12 @@ impl Call<'_, '_> {
     /// What is under `key`, if anything is.
     pub fn value(&self, key: &[u8]) -> Result<Option<Value>, CommandError> {
         match self.transaction.get(key, b"")? {
-            Some(record) if record.is_field => Ok(Some(Value::Hash)),
+            Some(record) if record.kind == ValueKind::UnnamedField => Ok(Some(Value::Hash)),
             Some(record) => Ok(Some(Value::String(record))),
             None if key.is_empty() || !self.transaction.may_hold_sort_keys() => Ok(None),
             // A string may have come since the look before.
             None => Ok(self.first_record(key)?.map(|(sort_key, record)| {
-                let is_string = sort_key.is_empty() && !record.is_field;
+                let is_string = sort_key.is_empty() && record.kind == ValueKind::Plain;
                 if is_string { Value::String(record) } else { Value::Hash }
             })),
         }
@@ -78,7 +84,9 @@ impl Call<'_, '_> {
         }
         let records = self.transaction.scan_all(key)?;
         match records.first() {
-            Some((field, record)) if field.is_empty() && !record.is_field => Err(CommandError::WRONG_TYPE),
+            Some((field, record)) if field.is_empty() && record.kind == ValueKind::Plain => {
+                Err(CommandError::WRONG_TYPE)
+            }
             _ => Ok(records),
         }
     }
@@ -106,7 +114,7 @@ impl Call<'_, '_> {
         }
         // Only now does it matter whether the key holds a string.
         match self.transaction.get(key, b"")? {
-            Some(record) if !record.is_field => Err(CommandError::WRONG_TYPE),
+            Some(record) if record.kind == ValueKind::Plain => Err(CommandError::WRONG_TYPE),
             Some(record) if field.is_empty() => Ok(Some(record)),
             _ => Ok(None),
         }
@@ -126,13 +134,17 @@ impl Call<'_, '_> {
                 self.transaction.delete_unseen(key);
                 Ok(self.transaction.default_expiry())
             }
-            Some((sort_key, record)) if sort_key.is_empty() && !record.is_field => Err(CommandError::WRONG_TYPE),
+            Some((sort_key, record)) if sort_key.is_empty() && record.kind == ValueKind::Plain => {
+                Err(CommandError::WRONG_TYPE)
+            }
             Some((_, record)) => Ok(Expiry::at_key(record.expiry.key)),
         }
     }
 
+    /// Writes one field of a hash.
     pub fn put_field(&mut self, key: &[u8], field: &[u8], value: &[u8], expiry: Expiry) -> Outcome {
-        Ok(self.transaction.put(key, field, value, expiry, field.is_empty())?)
+        let kind = if field.is_empty() { ValueKind::UnnamedField } else { ValueKind::Plain };
+        Ok(self.transaction.put(key, field, value, expiry, kind)?)
     }
 
     /// Makes `value` the only thing under `key`.
@@ -144,13 +156,14 @@ impl Call<'_, '_> {
             }
             self.delete_unseen_beside(key, &records);
         }
-        Ok(self.transaction.put(key, b"", value, expiry, false)?)
+        Ok(self.transaction.put(key, b"", value, expiry, ValueKind::Plain)?)
     }
 
     /// On a table that evicts, deletes what only other replicas have of what is under `key`: `records` are those seen here,
     /// and are going to be put anew or to be replaced. Where a string is seen, there is nothing else anywhere.
     pub fn delete_unseen_beside(&mut self, key: &[u8], records: &[(Bytes, Record)]) {
-        let is_string = records.first().is_some_and(|(sort_key, record)| sort_key.is_empty() && !record.is_field);
+        let is_string =
+            records.first().is_some_and(|(sort_key, record)| sort_key.is_empty() && record.kind == ValueKind::Plain);
         if !is_string {
             self.transaction.delete_unseen(key);
         }

@@ -11,29 +11,42 @@ pub enum CommandError {
 }
 
 impl CommandError {
+    /// The key holds a value of another type.
     pub const WRONG_TYPE: Self = Self::text("WRONGTYPE Operation against a key holding the wrong kind of value");
+    /// The arguments are not in the form of the command.
     pub const SYNTAX: Self = Self::text("ERR syntax error");
+    /// An argument is no integer of 64 bits.
     pub const NOT_INTEGER: Self = Self::text("ERR value is not an integer or out of range");
+    /// An argument is no finite number.
     pub const NOT_FLOAT: Self = Self::text("ERR value is not a valid float");
+    /// The key does not exist.
     pub const NO_SUCH_KEY: Self = Self::text("ERR no such key");
+    /// The result would not fit into an integer of 64 bits.
     pub const OVERFLOW: Self = Self::text("ERR increment or decrement would overflow");
+    /// The result would be no finite number.
     pub const NAN_OR_INFINITY: Self = Self::text("ERR increment would produce NaN or Infinity");
+    /// An argument is a number that the command does not allow.
     pub const OUT_OF_RANGE: Self = Self::text("ERR value is out of range");
 
+    /// The reply would be longer than one command may answer.
     pub const REPLY_TOO_LONG: Self =
         Self::text("ERR the reply would be longer than 512 MiB, the limit for one command; ask for less at a time");
 
+    /// The connection's table was dropped.
     pub const NO_TABLE: Self =
         Self::text("ERR the chosen table does not exist any more; choose another with SELECT or TABLE");
 
+    /// An error reply with this text, its code included.
     pub const fn text(text: &'static str) -> Self {
         Self::Reply(Cow::Borrowed(text))
     }
 
+    /// The command got too few or too many arguments.
     pub fn arity(command: &str) -> Self {
         Self::Reply(format!("ERR wrong number of arguments for '{command}' command").into())
     }
 
+    /// The expiry is not positive, or too far away.
     pub fn expire_time(command: &str) -> Self {
         Self::Reply(format!("ERR invalid expire time in '{command}' command").into())
     }

@@ -81,7 +81,7 @@ fn expire_in(call: &mut Call<'_, '_>, command: &str, unit: TimeUnit) -> Outcome 
             call.delete_unseen_beside(key, &records);
             for (sort_key, record) in &records {
                 let expiry = Expiry { key: time, ..record.expiry };
-                call.transaction.put(key, sort_key, &record.value, expiry, record.is_field)?;
+                call.transaction.put(key, sort_key, &record.value, expiry, record.kind)?;
             }
         }
         None => _ = call.delete(key)?,
@@ -114,7 +114,7 @@ pub fn persist(call: &mut Call<'_, '_>) -> Outcome {
         call.delete_unseen_beside(key, &records);
         for (sort_key, record) in &records {
             let expiry = Expiry { key: None, ..record.expiry };
-            call.transaction.put(key, sort_key, &record.value, expiry, record.is_field)?;
+            call.transaction.put(key, sort_key, &record.value, expiry, record.kind)?;
         }
     }
     call.reply.boolean(had);

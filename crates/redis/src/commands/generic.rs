@@ -5,7 +5,7 @@ use super::call::{Call, Outcome, Value};
 use super::options::is;
 use crate::resp::Reply;
 use sha2::{Digest, Sha256};
-use tessera_types::{Expiry, RequestError, UnixMillis};
+use tessera_types::{Expiry, RequestError, UnixMillis, ValueKind};
 
 pub fn del(call: &mut Call<'_, '_>) -> Outcome {
     let mut deleted = 0;
@@ -38,12 +38,14 @@ pub fn type_of(call: &mut Call<'_, '_>) -> Outcome {
 /// Moves or copies all records from one key to another, over whatever is there.
 fn copy_records(call: &mut Call<'_, '_>, from: &[u8], to: &[u8]) -> Outcome {
     let records = call.records(from)?;
-    if to.is_empty() && records.iter().any(|(sort_key, record)| record.is_field || !sort_key.is_empty()) {
+    if to.is_empty()
+        && records.iter().any(|(sort_key, record)| record.kind == ValueKind::UnnamedField || !sort_key.is_empty())
+    {
         return Err(CommandError::text("ERR a hash cannot be under the empty key"));
     }
     call.delete(to)?;
     for (sort_key, record) in &records {
-        call.transaction.put(to, sort_key, &record.value, record.expiry, record.is_field)?;
+        call.transaction.put(to, sort_key, &record.value, record.expiry, record.kind)?;
     }
     Ok(())
 }
@@ -141,7 +143,7 @@ pub fn digest(call: &Call<'_, '_>, key: &[u8]) -> Result<String, CommandError> {
     let mut hash = Sha256::new();
     for (sort_key, record) in call.records(key)? {
         let millis = |time: Option<UnixMillis>| time.map_or(0, UnixMillis::get).to_le_bytes();
-        for part in [&sort_key[..], &[u8::from(record.is_field)], &record.value] {
+        for part in [&sort_key[..], &[record.kind.number()], &record.value] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }

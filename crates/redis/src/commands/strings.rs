@@ -4,7 +4,7 @@ use super::CommandError;
 use super::call::{Call, Outcome};
 use super::options::{TimeUnit, expiry_option, is};
 use crate::number::{Extended, parse_integer};
-use tessera_types::Expiry;
+use tessera_types::{Expiry, ValueKind};
 
 pub fn get(call: &mut Call<'_, '_>) -> Outcome {
     match call.string(call.args[1])? {
@@ -18,7 +18,7 @@ pub fn get(call: &mut Call<'_, '_>) -> Outcome {
 pub fn mget(call: &mut Call<'_, '_>) -> Outcome {
     call.reply.array(call.args.len() - 1);
     for key in &call.args[1..] {
-        match call.transaction.get(key, b"")?.filter(|record| !record.is_field) {
+        match call.transaction.get(key, b"")?.filter(|record| record.kind == ValueKind::Plain) {
             Some(record) => call.reply.bulk(&record.value),
             None => call.reply.null(),
         }

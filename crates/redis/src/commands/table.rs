@@ -12,22 +12,30 @@ pub struct Command {
     pub name: &'static str,
     /// Number of arguments with the name; negative for at least so many.
     pub arity: i32,
+    /// What the command may do, and where it is allowed.
     pub flags: Flags,
+    /// Which of the arguments are keys.
     pub keys: Keys,
+    /// How the command is carried out when its keys are in several partitions.
     pub fan_out: FanOut,
+    /// The group under which Redis documents the command.
     pub group: Group,
     /// The version of Redis whose behaviour it follows.
     pub since: &'static str,
+    /// What the command does, in a sentence for `COMMAND DOCS`.
     pub summary: &'static str,
+    /// What carries the command out.
     pub run: Run,
     /// What differs from Redis, on purpose.
     pub difference: Option<&'static str>,
 }
 
+/// What a command may do, and where it is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// May change records.
     pub write: bool,
+    /// May read records.
     pub read: bool,
     /// Takes time independent of what is stored.
     pub fast: bool,
@@ -42,6 +50,7 @@ pub struct Flags {
 /// Which arguments are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
+    /// No argument is a key.
     None,
     /// The argument at this position.
     One(usize),
@@ -64,17 +73,25 @@ pub enum FanOut {
     Gather,
 }
 
+/// The groups under which Redis documents its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
+    /// Commands about the connection.
     Connection,
+    /// Commands about the server.
     Server,
+    /// Commands about keys of any type.
     Generic,
+    /// Commands about strings.
     String,
+    /// Commands about hashes.
     Hash,
+    /// Commands about transactions.
     Transactions,
 }
 
 impl Group {
+    /// The word for the group in `COMMAND DOCS`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Connection => "connection",
@@ -87,6 +104,7 @@ impl Group {
     }
 }
 
+/// What carries a command out.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// In a transaction of its keys' partition.
@@ -100,34 +118,63 @@ pub enum Run {
 /// Commands that concern the connection, the server or whole tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
+    /// `ACKS`, of Tessera: who must have a write before it is acknowledged.
     Acks,
+    /// `ACL`.
     Acl,
+    /// `AUTH`.
     Auth,
+    /// `CLIENT`.
     Client,
+    /// `CLUSTER`.
     Cluster,
+    /// `COMMAND`.
     Command,
+    /// `CONFIG`.
     Config,
+    /// `DBSIZE`.
     DbSize,
+    /// `DISCARD`.
     Discard,
+    /// `DURABILITY`, of Tessera: what is promised for the connection's writes.
     Durability,
+    /// `EXEC`.
     Exec,
+    /// `FLUSHDB` and `FLUSHALL`.
     Flush,
+    /// `HELLO`.
     Hello,
+    /// `INFO`.
     Info,
+    /// `KEYS`.
     Keys,
+    /// `LATENCY`.
     Latency,
+    /// `MEMORY`.
     Memory,
+    /// `MULTI`.
     Multi,
+    /// `OBJECT`.
     Object,
+    /// `QUIT`.
     Quit,
+    /// `RANDOMKEY`.
     RandomKey,
+    /// `READS`, of Tessera: which replicas answer the connection's reads, and how sure the answers are.
     Reads,
+    /// `RESET`.
     Reset,
+    /// `SCAN`.
     Scan,
+    /// `SELECT`, which chooses a table by its number.
     Select,
+    /// `SLOWLOG`.
     SlowLog,
+    /// `TABLE`, of Tessera: chooses a table by its name.
     Table,
+    /// `UNWATCH`.
     Unwatch,
+    /// `WATCH`.
     Watch,
 }
 
@@ -230,6 +277,7 @@ impl Command {
         (from..to).step_by(step)
     }
 
+    /// Whether the command takes this many arguments, its name included.
     pub fn takes(&self, arguments: usize) -> bool {
         let given = i32::try_from(arguments).unwrap_or(i32::MAX);
         if self.arity >= 0 { given == self.arity } else { given >= -self.arity }

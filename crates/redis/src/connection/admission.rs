@@ -18,7 +18,7 @@ impl Connection {
             Admitted::After(pause) => (None, pause),
             Admitted::Refused(error, pause) => (Some(error), pause),
             // No client of Redis expects to be left without an answer.
-            Admitted::Ignored(error) => (Some(error), Duration::ZERO),
+            Admitted::Dropped(error) => (Some(error), Duration::ZERO),
         };
         self.settle().await;
         tokio::time::sleep(pause).await;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
 use tessera_store::{KEYS_AT_ONCE, Table};
-use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
+use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis, ValueKind};
 
 impl Connection {
     /// Adds a write to those to be sent to the partitions. The reply is waited for in [`Self::settle`].
@@ -236,7 +236,7 @@ impl Connection {
         reply.array(keys.len());
         let reads = self.session.choices.reads;
         let is_one_instant = table.read_at_one_instant(keys, reads, now, &mut |_, stored| match stored
-            .filter(|stored| !stored.is_field)
+            .filter(|stored| stored.kind == ValueKind::Plain)
         {
             Some(stored) => reply.bulk(stored.payload),
             None => reply.null(),

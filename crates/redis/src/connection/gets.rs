@@ -1,6 +1,6 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
-use super::point_reads::{Answered, Found, Keys, NoString, PointReads, Versions, Waiting, is_one_instant, versions};
+use super::point_reads::{Answered, Found, Keys, NoString, PointReads, Versions, Waiting, is_one_instant};
 use super::{Connection, REPLY_BYTES};
 use crate::commands::CommandError;
 use crate::resp::{Frame, Reply};
@@ -9,7 +9,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_store::{Leader, Table};
-use tessera_types::{EngineKind, RecordKey, RequestError, UnixMillis};
+use tessera_types::{RecordKey, RequestError, UnixMillis};
+
+/// How far GETs are that were begun, if any were, and how long the output was before them.
+#[derive(Default)]
+pub(super) struct Begun(Option<(usize, Slice)>);
+
+/// GETs that run together.
+enum Slice {
+    /// So many of them, one at least, have their replies.
+    Answered(usize),
+    /// Those that the caches have are answered or held.
+    Waits(Box<Waits>),
+}
+
+/// Reads of which some wait for the disk.
+struct Waits {
+    table: Arc<Table>,
+    how: PointReads,
+    versions: Versions,
+    found: Found,
+}
+
+fn keys<'a>(input: &'a [u8], batch: &[Range<usize>]) -> Keys<'a> {
+    batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect()
+}
 
 impl Connection {
     /// The key, if the frame is a GET that may run in a batch.
@@ -31,29 +55,55 @@ impl Connection {
         Some(key.clone())
     }
 
+    /// Runs the GETs that have gathered if none of them has to wait for anything, as a GET that comes alone hardly ever has: no
+    /// future is made for it. Returns what is left for [`Self::run_gets`] to do.
+    pub(super) fn run_gets_at_once(&mut self, input: &[u8], now: UnixMillis) -> Option<Begun> {
+        let gets = std::mem::take(&mut self.gets);
+        let is_one_slice = gets.len() <= self.turn.slice() && !self.has_gathered() && !self.turn.is_over();
+        let begun = if is_one_slice && !self.is_full() {
+            let before = self.output.len();
+            let slice = self.run_from_caches(input, &gets, now);
+            match slice {
+                Slice::Answered(ran) if ran == gets.len() && self.elsewhere.is_empty() => {
+                    self.note_gets(ran, before);
+                    self.gets = gets;
+                    self.gets.clear();
+                    return None;
+                }
+                slice => Some((before, slice)),
+            }
+        } else {
+            None
+        };
+        self.gets = gets;
+        Some(Begun(begun))
+    }
+
     /// Runs the GETs that have gathered.
-    pub(super) async fn run_gets(&mut self, input: &[u8], mut now: UnixMillis) -> io::Result<()> {
-        if self.has_gathered() {
+    pub(super) async fn run_gets(&mut self, input: &[u8], mut now: UnixMillis, begun: Begun) -> io::Result<()> {
+        let Begun(mut begun) = begun;
+        if begun.is_none() && self.has_gathered() {
             self.settle().await;
         }
         let gets = std::mem::take(&mut self.gets);
         let mut done = 0;
         while done < gets.len() {
-            if self.is_full() {
+            if begun.is_none() && self.is_full() {
                 gets[done..].iter().for_each(|_| self.refuse(&RequestError::NotReady.into()));
                 break;
             }
             let slice = &gets[done..gets.len().min(done + self.turn.slice())];
-            let before = self.output.len();
-            let ran = self.run_get_batch(input, slice, now).await;
+            let (before, outcome) =
+                begun.take().unwrap_or_else(|| (self.output.len(), self.run_from_caches(input, slice, now)));
+            let ran = match outcome {
+                Slice::Answered(ran) => ran,
+                Slice::Waits(waits) => self.finish_from_disk(input, slice, before, *waits).await,
+            };
             done += ran;
             if !self.elsewhere.is_empty() {
                 self.reach_elsewhere().await;
             }
-            let bytes = self.output.len().saturating_sub(before);
-            self.turn.note_slice(ran, bytes);
-            self.turn.note_commands(ran);
-            self.turn.note_bytes(bytes);
+            self.note_gets(ran, before);
             let is_much = self.output.len() >= REPLY_BYTES;
             if is_much {
                 self.write_out().await?;
@@ -71,18 +121,51 @@ impl Connection {
         Ok(())
     }
 
-    /// Runs GETs until their replies are large enough to be written out. Returns how many, which is one at least.
-    async fn run_get_batch(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> usize {
-        let Some(table) = self.session.table() else {
+    /// Notes for the connection's turn how many GETs have run since the output had so many bytes.
+    fn note_gets(&mut self, ran: usize, before: usize) {
+        let bytes = self.output.len().saturating_sub(before);
+        self.turn.note_slice(ran, bytes);
+        self.turn.note_commands(ran);
+        self.turn.note_bytes(bytes);
+    }
+
+    /// Runs GETs until their replies are large enough to be written out, or one has to wait for the disk.
+    fn run_from_caches(&mut self, input: &[u8], batch: &[Range<usize>], now: UnixMillis) -> Slice {
+        let Some(table) = &self.session.table else {
             batch.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
-            return batch.len();
+            return Slice::Answered(batch.len());
         };
         let (began, reads) = (self.output.len(), self.session.choices.reads);
-        let keys: Keys<'_> = batch.iter().map(|range| RecordKey::new(&input[range.clone()], b"")).collect();
+        let keys = keys(input, batch);
         let has_hashes = keys.iter().any(|key| table.may_hold_sort_keys(table.partition_of(key)));
         let no_string = if has_hashes { NoString::Error } else { NoString::Nothing };
         let how = PointReads { enough: REPLY_BYTES, no_string, reads, now, protocol: self.session.protocol };
-        match self.read_keys(&table, &keys, how).await {
+        let versions = how.versions(table, &keys);
+        let ran = match how.read_from_caches(table, &keys, &mut self.output) {
+            Ok(found) if found.later.is_empty() => Ok(found.answered),
+            Ok(found) => return Slice::Waits(Box::new(Waits { table: table.clone(), how, versions, found })),
+            Err(error) => Err(error),
+        };
+        Slice::Answered(self.answer_gets(input, batch, began, ran))
+    }
+
+    /// Goes on with GETs of which some wait for the disk, and whose replies begin at `began`. Returns how many have run, which is one
+    /// at least.
+    async fn finish_from_disk(&mut self, input: &[u8], batch: &[Range<usize>], began: usize, waits: Waits) -> usize {
+        let ran = self.read_rest(&keys(input, batch), waits).await;
+        self.answer_gets(input, batch, began, ran)
+    }
+
+    /// Counts what GETs have found; or, after an error, answers them with it, or sends them to the node that leads now. Returns how
+    /// many have their replies.
+    fn answer_gets(
+        &mut self,
+        input: &[u8],
+        batch: &[Range<usize>],
+        began: usize,
+        ran: Result<Answered, RequestError>,
+    ) -> usize {
+        match ran {
             Ok(Answered { keys, hits }) => {
                 self.server.read_hits.fetch_add(hits, Ordering::Relaxed);
                 self.server.read_misses.fetch_add(keys as u64 - hits, Ordering::Relaxed);
@@ -112,20 +195,24 @@ impl Connection {
         keys: &[RecordKey<'_>],
         how: PointReads,
     ) -> Result<Answered, RequestError> {
-        // Whoever reads several keys of a memory table never waits, and whoever reads an MGET's looks at the versions itself.
-        let may_mix = how.no_string != NoString::Null && table.schema().engine == EngineKind::Rocksdb;
-        let versions = if may_mix { versions(table, keys) } else { Versions::new() };
+        let versions = how.versions(table, keys);
         let found = how.read_from_caches(table, keys, &mut self.output)?;
         if found.later.is_empty() {
             return Ok(found.answered);
         }
+        self.read_rest(keys, Waits { table: table.clone(), how, versions, found }).await
+    }
+
+    /// Appends the replies that wait for the disk, and those after them. After an error, what was appended does not count.
+    async fn read_rest(&mut self, keys: &[RecordKey<'_>], waits: Waits) -> Result<Answered, RequestError> {
+        let Waits { table, how, versions, found } = waits;
         let (began, first) = (self.output.len(), found.answered);
-        let answered = self.read_rest_from_disk(table, keys, how, found).await?;
-        if is_one_instant(table, how.reads, &versions) {
+        let answered = self.read_rest_from_disk(&table, keys, how, found).await?;
+        if is_one_instant(&table, how.reads, &versions) {
             return Ok(answered);
         }
         self.output.truncate(began);
-        self.read_rest_in_order(table, &keys[first.keys..answered.keys], how, first).await
+        self.read_rest_in_order(&table, &keys[first.keys..answered.keys], how, first).await
     }
 
     /// Reads the keys that are left one after the other, where one may wait for the disk.

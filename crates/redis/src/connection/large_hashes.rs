@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use tessera_engine::{Order, from_caches};
 use tessera_store::{READ_TRIES, Record, Table, Transaction};
-use tessera_types::{ReadMode, RequestError, UnixMillis};
+use tessera_types::{ReadMode, RequestError, UnixMillis, ValueKind};
 
 /// Fields of a page, at most.
 pub(super) const LONGEST_PAGE: usize = 1 << 10;
@@ -60,7 +60,7 @@ impl Page {
             key => transaction.scan(key, (begin, Bound::Unbounded), Order::Ascending, limit)?,
         };
         transaction.check_lease()?;
-        if records.first().is_some_and(|(field, record)| field.is_empty() && !record.is_field) {
+        if records.first().is_some_and(|(field, record)| field.is_empty() && record.kind == ValueKind::Plain) {
             return Err(CommandError::WRONG_TYPE);
         }
         let next = records.last().filter(|_| records.len() == limit).map(|(field, _)| field.clone());

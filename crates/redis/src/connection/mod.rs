@@ -45,6 +45,7 @@ use batch::Batch;
 pub(crate) use elsewhere::carry_out;
 use elsewhere::{Confined, Elsewhere};
 use frame::OwnedFrame;
+use gets::Begun;
 use replies::Replies;
 use session::Session;
 use std::io;
@@ -129,7 +130,9 @@ impl Connection {
                     break;
                 }
                 self.process().await?;
-                self.write_out().await?;
+                if let Some(written) = self.write_at_once()? {
+                    self.write_rest(written).await?;
+                }
             }
             Ok::<(), io::Error>(())
         };
@@ -206,7 +209,7 @@ impl Connection {
                     if let Some(key) = self.plain_get(&input, &frame) {
                         self.gets.push(key);
                         if self.gets.len() >= turn::LONGEST_SLICE {
-                            self.run_gets(&input, now).await?;
+                            self.run_gets(&input, now, Begun::default()).await?;
                         }
                         continue;
                     }
@@ -237,8 +240,10 @@ impl Connection {
         }
         frame.shrink();
         self.frame = frame;
-        if !self.gets.is_empty() {
-            self.run_gets(&input, now).await?;
+        if !self.gets.is_empty()
+            && let Some(begun) = self.run_gets_at_once(&input, now)
+        {
+            self.run_gets(&input, now, begun).await?;
         }
         if self.has_gathered() {
             self.settle().await;
@@ -268,7 +273,7 @@ impl Connection {
     }
 
     async fn refuse_input(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
-        self.run_gets(input, now).await?;
+        self.run_gets(input, now, Begun::default()).await?;
         self.settle().await;
         self.reply().error(&format!("ERR {error}"));
         self.closing = true;
@@ -290,9 +295,29 @@ impl Connection {
     }
 
     async fn write_out(&mut self) -> io::Result<()> {
+        match self.write_at_once()? {
+            Some(written) => self.write_rest(written).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes as much of the output as the stream has room for, nearly always all of it, without a future. Returns how much, if there is
+    /// more.
+    fn write_at_once(&mut self) -> io::Result<Option<usize>> {
         self.memory.hold(self.held_bytes());
-        let Some(stream) = self.stream.as_mut().filter(|_| !self.output.is_empty()) else { return Ok(()) };
-        stream.write(self.output.bytes(), self.server.config.write_timeout).await?;
+        let Some(stream) = self.stream.as_mut().filter(|_| !self.output.is_empty()) else { return Ok(None) };
+        let written = stream.try_write(self.output.bytes())?;
+        if written < self.output.len() {
+            return Ok(Some(written));
+        }
+        self.output.give_back();
+        Ok(None)
+    }
+
+    /// Waits until the output after `written` is written.
+    async fn write_rest(&mut self, written: usize) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        stream.write(&self.output.bytes()[written..], self.server.config.write_timeout).await?;
         self.output.give_back();
         Ok(())
     }
@@ -300,7 +325,7 @@ impl Connection {
     /// Carries out one command.
     async fn execute(&mut self, input: &Arc<Vec<u8>>, frame: &mut Frame, now: UnixMillis) -> io::Result<()> {
         if !self.gets.is_empty() {
-            self.run_gets(input, now).await?;
+            self.run_gets(input, now, Begun::default()).await?;
         }
         if self.is_full() {
             self.settle().await;

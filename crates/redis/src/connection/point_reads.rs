@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use tessera_engine::from_caches;
 use tessera_store::{Table, Transaction};
-use tessera_types::{ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{EngineKind, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind};
 
 pub(super) type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
 
@@ -83,9 +83,16 @@ pub(super) struct Found {
 }
 
 impl PointReads {
+    /// The versions by which it is told afterwards whether keys that were read in any order were read at one instant.
+    pub(super) fn versions(self, table: &Table, keys: &[RecordKey<'_>]) -> Versions {
+        // Whoever reads several keys of a memory table never waits, and whoever reads an MGET's looks at the versions itself.
+        let may_mix = self.no_string != NoString::Null && table.schema().engine == EngineKind::Rocksdb;
+        if may_mix { versions(table, keys) } else { Versions::new() }
+    }
+
     /// Appends the reply to what is under a key. Returns whether it is there.
     fn answer(self, stored: Option<StoredValue<'_>>, reply: &mut Reply<'_>) -> bool {
-        let stored = stored.filter(|stored| self.no_string != NoString::Null || !stored.is_field);
+        let stored = stored.filter(|stored| self.no_string != NoString::Null || stored.kind == ValueKind::Plain);
         match &stored {
             Some(stored) => reply.bulk(stored.payload),
             None => reply.null(),
@@ -109,14 +116,14 @@ impl PointReads {
         key: &RecordKey<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<bool, RequestError> {
-        let mut is_field = false;
+        let mut kind = ValueKind::Plain;
         let found = table.read(key, self.reads, self.now, &mut |stored| {
-            is_field = stored.is_field;
-            if !is_field {
+            kind = stored.kind;
+            if kind == ValueKind::Plain {
                 reply.bulk(stored.payload);
             }
         })?;
-        if found && !is_field {
+        if found && kind == ValueKind::Plain {
             return Ok(true);
         }
         let mut transaction = Transaction::read_only(table, table.partition_of(key), self.reads, self.now)?;

@@ -12,7 +12,7 @@ use rand::Rng;
 use std::sync::Arc;
 use tessera_engine::{PageLimit, Visit};
 use tessera_store::Table;
-use tessera_types::{RequestError, TableNumber, UnixMillis};
+use tessera_types::{RequestError, TableNumber, UnixMillis, ValueKind};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
@@ -37,7 +37,10 @@ fn page(
         return Ok((found, None));
     }
     let visit = &mut |key: tessera_types::RecordKey<'_>, stored: tessera_types::StoredValue<'_>| {
-        found.push(Found { key: key.hash_key.to_vec(), is_hash: stored.is_field || !key.sort_key.is_empty() });
+        found.push(Found {
+            key: key.hash_key.to_vec(),
+            is_hash: stored.kind == ValueKind::UnnamedField || !key.sort_key.is_empty(),
+        });
         // One live record is enough to know the key.
         Visit::NextHashKey
     };

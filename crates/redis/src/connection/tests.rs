@@ -600,7 +600,7 @@ async fn a_hash_of_many_pages_is_that_of_one_instant() {
     }
 }
 
-/// FLUSHALL that met a split once began anew on all partitions, and deleted what had been written to those that were done.
+/// FLUSHALL that met a split once started again on all partitions, and deleted what had been written to those that were done.
 #[tokio::test]
 async fn partitions_that_were_cleared_are_not_cleared_again_after_a_split() {
     let (first, _second, table, here, there) = two_nodes().await;

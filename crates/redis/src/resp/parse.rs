@@ -31,6 +31,7 @@ const SHORT_NUMBER: usize = 10;
 /// The arguments of one command, as ranges of the buffer it was parsed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
+    /// The range of each argument, the command's name first.
     pub arguments: Vec<Range<usize>>,
     /// Arguments of an inline command that had quotes or escapes, which are not in the buffer as they are meant.
     pub unquoted: Option<Vec<Vec<u8>>>,
@@ -84,24 +85,34 @@ pub enum Parsed {
 /// What ends the connection. The texts are Redis'.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
+    /// The number of arguments is no number, or out of range.
     #[error("Protocol error: invalid multibulk length")]
     MultibulkLength,
+    /// The length of an argument is no number, or out of range.
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
+    /// An argument does not begin with `$`.
     #[error("Protocol error: expected '$', got '{0}'")]
     ExpectedBulk(char),
+    /// The line with the number of arguments is too long.
     #[error("Protocol error: too big mbulk count string")]
     CountLine,
+    /// The line with the length of an argument is too long.
     #[error("Protocol error: too big bulk count string")]
     LengthLine,
+    /// An inline command is too long.
     #[error("Protocol error: too big inline request")]
     InlineLength,
+    /// An inline command opens a quote and does not close it.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
+    /// An argument of so many bytes is above the limit, the second number.
     #[error("Protocol error: a bulk string of {0} bytes is longer than the limit of {1}")]
     BulkTooLong(u64, usize),
+    /// So many arguments are more than the limit, the second number.
     #[error("Protocol error: {0} arguments are more than the limit of {1}")]
     TooManyArguments(u64, usize),
+    /// All arguments together are above the limit, which is the value in bytes.
     #[error(
         "Protocol error: the command is longer than the limit of {0} bytes, of which each argument takes {ARGUMENT_OVERHEAD} more"
     )]

@@ -6,8 +6,10 @@ pub const LONGEST_REPLY_BYTES: usize = 512 << 20;
 /// The version of RESP that a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
+    /// RESP2, which every client speaks.
     #[default]
     Resp2,
+    /// RESP3, which a client asks for with `HELLO 3`.
     Resp3,
 }
 
@@ -18,10 +20,12 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
+    /// Replies are appended to `out`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { out, protocol }
     }
 
+    /// The version of RESP in which replies are written.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -31,6 +35,7 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
+    /// Whether nothing is in the output.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
@@ -52,10 +57,12 @@ impl<'a> Reply<'a> {
         self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
     }
 
+    /// A simple string: one line without binary data.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
+    /// The reply `OK`.
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
@@ -65,18 +72,22 @@ impl<'a> Reply<'a> {
         self.line(b'-', text.as_bytes());
     }
 
+    /// An integer.
     pub fn integer(&mut self, number: i64) {
         self.number(b':', number);
     }
 
+    /// An integer from a count.
     pub fn count(&mut self, number: usize) {
         self.length(b':', number);
     }
 
+    /// The integer 1 or 0, as Redis answers yes or no.
     pub fn boolean(&mut self, value: bool) {
         self.integer(i64::from(value));
     }
 
+    /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.length(b'$', bytes.len());
@@ -85,6 +96,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// The reply for something that does not exist.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -100,6 +112,7 @@ impl<'a> Reply<'a> {
         });
     }
 
+    /// The header of an array; so many replies must follow.
     pub fn array(&mut self, elements: usize) {
         self.length(b'*', elements);
     }
@@ -112,6 +125,7 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The header of a set, or of an array in RESP2; so many replies must follow.
     pub fn set(&mut self, elements: usize) {
         match self.protocol {
             Protocol::Resp2 => self.length(b'*', elements),

@@ -300,6 +300,7 @@ impl Pipeline {
 }
 
 impl Partial {
+    /// Encodes the result, so that another node can read it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         match self {

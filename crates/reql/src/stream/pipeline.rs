@@ -14,6 +14,7 @@ use crate::value::Value;
 /// Operations, and what makes a value of their rows, if something does. With groups among the operations something has to.
 #[derive(Debug, Clone, Default)]
 pub struct Pipeline {
+    /// The operations in their order.
     pub operations: Vec<Operation>,
     /// With the place for complaints about rows.
     pub terminal: Option<(Arc<Terminal>, FrameId)>,
@@ -22,6 +23,7 @@ pub struct Pipeline {
 /// What a pipeline has made of some rows.
 #[derive(Debug)]
 pub enum Partial {
+    /// The rows that are left after the operations.
     Rows(Vec<Lazy>),
     /// By group, `None` where there are no groups.
     Groups(BTreeMap<Option<Value>, Accumulator>),
@@ -36,6 +38,7 @@ impl Partial {
         }
     }
 
+    /// How many rows it holds.
     pub fn row_count(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.len(),
@@ -95,10 +98,12 @@ impl Pipeline {
         if self.terminal.is_some() { Partial::Groups(BTreeMap::new()) } else { Partial::Rows(Vec::new()) }
     }
 
+    /// Whether one of the operations groups the rows.
     pub fn is_grouped(&self) -> bool {
         self.operations.iter().any(|operation| matches!(operation, Operation::Group { .. }))
     }
 
+    /// Begins with no rows.
     pub fn run(self: &Arc<Self>) -> Run {
         Run { pipeline: self.clone(), partial: self.nothing(), bytes: 0 }
     }
@@ -160,6 +165,7 @@ impl Run {
         self.partial.row_count()
     }
 
+    /// The result of all rows.
     pub fn finish(self) -> Partial {
         self.partial
     }

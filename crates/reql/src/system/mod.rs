@@ -86,6 +86,7 @@ pub(crate) fn special(what: &str) -> Error {
 pub struct WithSystemTables(Arc<dyn Source>);
 
 impl WithSystemTables {
+    /// Adds the system tables to a source.
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self(source)
     }

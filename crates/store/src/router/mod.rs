@@ -1,4 +1,4 @@
-//! How a request reaches whoever can carry it out.
+//! How a request reaches the nodes that can carry it out.
 //!
 //! A client may ask any node for anything. The router finds the leader of each part's partition, or a replica where an outdated
 //! answer will do, has the part carried out here or by the other node, and notes what became of it. Whatever certainly was not done,
@@ -49,12 +49,12 @@ pub trait Route {
     /// Parts go to another node.
     fn note_forwarded(&self);
 
-    /// Replies of so many bytes have come, and are held until all parts have an outcome.
+    /// Replies of this many bytes have arrived, and are held until all parts have an outcome.
     fn note_replies(&self, _bytes: usize) {}
 }
 
 impl Store {
-    /// Has every part that has no outcome yet carried out by whoever leads its partition. Parts of one partition take effect in
+    /// Has the leader of its partition carry out every part that has no outcome yet. Parts of one partition take effect in
     /// the order in which they stand.
     ///
     /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were

@@ -39,11 +39,13 @@ impl PartOutcome {
 /// What is to be done to one partition.
 #[derive(Clone, Debug)]
 pub struct Part<W> {
+    /// The number of the partition.
     pub partition: u32,
     /// Who may answer a read; only the leader carries out writes, which say [`ReadMode::Single`].
     pub reads: ReadMode,
     /// Whether it does no harm twice.
     pub is_repeatable: bool,
+    /// What the face wants done, in the form that its [`Route`](crate::Route) understands.
     pub work: W,
     /// `None` as long as it is still to be done.
     pub outcome: Option<PartOutcome>,

@@ -79,10 +79,12 @@ impl Table {
         self.is_dropped.load(Ordering::Acquire)
     }
 
+    /// The engine that holds the records.
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
     }
 
+    /// The partitions by their numbers, those without a replica here too.
     pub fn partitions(&self) -> &[Partition] {
         &self.partitions
     }

@@ -5,11 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, Visit, mutation};
-use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis};
+use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind};
 
 fn put(key: &RecordKey<'_>, value: &[u8]) -> bytes::Bytes {
     let mut payload = BytesMut::new();
-    mutation::encode_put(&mut payload, key, &StoredValue { expiry: Expiry::NEVER, is_field: false, payload: value });
+    mutation::encode_put(
+        &mut payload,
+        key,
+        &StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: value },
+    );
     payload.freeze()
 }
 
@@ -28,7 +32,7 @@ fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applied_whil
     assert_eq!(table.read(&key, ReadMode::Single, UnixMillis::now(), &mut |_| ()), Ok(true));
 
     let acknowledged = table.engine.applied_index(0) + 1;
-    table.partitions[0].note_answered_early(acknowledged);
+    table.partitions[0].note_leader_acked(acknowledged);
     let mut found = Vec::new();
     let outcome = table.read(&key, ReadMode::Single, UnixMillis::now(), &mut |value| {
         found = value.payload.to_vec();

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tessera_engine::{Applied, PageLimit, Position, Visit};
-use tessera_types::{EngineKind, Expiry, StoredValue, UnixMillis};
+use tessera_types::{EngineKind, Expiry, StoredValue, UnixMillis, ValueKind};
 
 /// Far in the future, so that nothing has expired by the clock of this machine.
 const BEGIN: u64 = 10_000_000_000_000;
@@ -110,7 +110,7 @@ impl World<'_> {
         };
         let put = |transaction: &mut Transaction<'_>, (key, field): Key, value: u8, lives: Option<u64>| {
             let end = lives.map(|lives| transaction.now().checked_add_millis(lives).unwrap());
-            transaction.put(KEYS[key], FIELDS[field], &[value], Expiry::at_key(end), false).unwrap();
+            transaction.put(KEYS[key], FIELDS[field], &[value], Expiry::at_key(end), ValueKind::Plain).unwrap();
         };
         match step {
             Step::Put(key, value, lives) => {

@@ -14,25 +14,40 @@ type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 /// A read that would have had to wait for the disk. Made where it may, it brings into the caches what the evaluation wants next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Missing {
+    /// One record.
     Record {
+        /// Its hash key.
         hash_key: Vec<u8>,
+        /// Its sort key.
         sort_key: Vec<u8>,
     },
     /// `found` is how many the caches had.
     Records {
+        /// Their hash key.
         hash_key: Vec<u8>,
+        /// The sort keys that were asked for.
         range: Range,
+        /// The direction in which they are read.
         order: Order,
+        /// How many of them the caches had.
         found: usize,
     },
+    /// One entry of an ordered space.
     InSpace {
+        /// The space.
         space: Space,
+        /// Its key.
         key: Vec<u8>,
     },
+    /// Entries of an ordered space; `found` is how many the caches had.
     OfSpace {
+        /// The space.
         space: Space,
+        /// The keys that were asked for.
         range: Range,
+        /// The direction in which they are read.
         order: Order,
+        /// How many of them the caches had.
         found: usize,
     },
 }

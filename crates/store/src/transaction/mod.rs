@@ -21,20 +21,24 @@ pub use missing::Missing;
 pub use spaces::SpaceScan;
 use std::cell::{Cell, RefCell};
 use tessera_engine::mutation::{self, Location, SpaceLocation};
-use tessera_types::{EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, WhenFull};
+use tessera_types::{
+    EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind, WhenFull,
+};
 
 /// A record as a transaction sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
+    /// When the record expires.
     pub expiry: Expiry,
-    /// See [`StoredValue::is_field`].
-    pub is_field: bool,
+    /// What the value is.
+    pub kind: ValueKind,
+    /// The value, without the expiry.
     pub value: Bytes,
 }
 
 impl Record {
     fn of(stored: &StoredValue<'_>) -> Self {
-        Self { expiry: stored.expiry, is_field: stored.is_field, value: Bytes::copy_from_slice(stored.payload) }
+        Self { expiry: stored.expiry, kind: stored.kind, value: Bytes::copy_from_slice(stored.payload) }
     }
 }
 
@@ -154,6 +158,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// A transaction that may read and write one partition.
     pub fn new(
         table: &'a Table,
         partition: u32,
@@ -186,18 +191,22 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// The time by which the transaction judges what has expired.
     pub fn now(&self) -> UnixMillis {
         self.times.now
     }
 
+    /// The table of the partition.
     pub fn table(&self) -> &Table {
         self.table
     }
 
+    /// The number of the partition.
     pub fn partition(&self) -> u32 {
         self.partition
     }
 
+    /// What this node knows of the partition.
     pub fn partition_state(&self) -> &'a Partition {
         &self.table.partitions[self.partition as usize]
     }
@@ -288,7 +297,7 @@ impl<'a> Transaction<'a> {
         sort_key: &[u8],
         value: &[u8],
         expiry: Expiry,
-        is_field: bool,
+        kind: ValueKind,
     ) -> Result<(), RequestError> {
         let limits = &*self.table.limits;
         check_size("hash key", "hash_key_bytes", hash_key.len(), limits.hash_key_bytes)?;
@@ -297,11 +306,11 @@ impl<'a> Transaction<'a> {
         self.written_bytes += hash_key.len() + sort_key.len() + value.len();
         check_size("write", "write_bytes", self.written_bytes, limits.write_bytes)?;
         self.check_spare(self.written_bytes)?;
-        self.put_unchecked(&self.own_key(hash_key, sort_key), &StoredValue { expiry, is_field, payload: value });
+        self.put_unchecked(&self.own_key(hash_key, sort_key), &StoredValue { expiry, kind, payload: value });
         Ok(())
     }
 
-    /// Whether a memory table has so many bytes to spare.
+    /// Whether a memory table can take this many bytes more.
     pub fn check_spare(&self, needed: usize) -> Result<(), RequestError> {
         match self.table.engine.spare_bytes() {
             Some(spare) if spare < needed as u64 => Err(RequestError::MemoryFull { needed: needed as u64, spare }),
@@ -414,6 +423,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// What was written, to be entered into the overlay.
     pub fn into_changes(self) -> Changes {
         let time = self.time_to_tell();
         let deletes_hash_key = self.writer.as_ref().is_some_and(|writer| writer.deletes_hash_key);
@@ -436,6 +446,7 @@ pub struct Changes {
 }
 
 impl Changes {
+    /// Whether nothing has to be logged.
     pub fn is_empty(&self) -> bool {
         let has_writes = !self.changes.is_empty() || !self.spaces.is_empty() || self.deletes_hash_key;
         !self.cleared && !self.is_marked && !has_writes && self.time.is_none()
@@ -446,10 +457,12 @@ impl Changes {
         self.time
     }
 
+    /// The hash keys that were changed, as they stand in `payload`.
     pub fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.changes.iter().map(|location| location.key(payload).hash_key)
     }
 
+    /// Whether all records of the partition are deleted before the other changes.
     pub fn clears(&self) -> bool {
         self.cleared
     }

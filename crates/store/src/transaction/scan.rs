@@ -7,7 +7,7 @@ use tessera_types::{RecordKey, RequestError, StoredValue};
 
 const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-/// Shows live records until whoever sees them has enough.
+/// Shows live records until the visitor has enough.
 struct Viewing<'a, 'v> {
     transaction: &'a Transaction<'a>,
     key: RecordKey<'a>,

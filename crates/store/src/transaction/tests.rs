@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use tessera_engine::{Applied, Order};
-use tessera_types::{EngineKind, Expiry, UnixMillis};
+use tessera_types::{EngineKind, Expiry, UnixMillis, ValueKind};
 
 const HASH_KEYS: [&[u8]; 3] = [b"a", b"aa", b"b"];
 type Records = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
@@ -112,12 +112,18 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
         for step in steps.by_ref() {
             match step {
                 Step::Put(hash_key, sort_key, value) => {
-                    transaction.put(HASH_KEYS[hash_key], &sort_key, &value, Expiry::NEVER, false).unwrap();
+                    transaction.put(HASH_KEYS[hash_key], &sort_key, &value, Expiry::NEVER, ValueKind::Plain).unwrap();
                     records.insert((hash_key, sort_key), value);
                 }
                 Step::PutExpired(hash_key, sort_key) => {
                     transaction
-                        .put(HASH_KEYS[hash_key], &sort_key, b"dead", Expiry::at_key(Some(UnixMillis::new(1))), false)
+                        .put(
+                            HASH_KEYS[hash_key],
+                            &sort_key,
+                            b"dead",
+                            Expiry::at_key(Some(UnixMillis::new(1))),
+                            ValueKind::Plain,
+                        )
                         .unwrap();
                     records.remove(&(hash_key, sort_key));
                 }

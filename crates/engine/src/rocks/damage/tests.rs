@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tessera_types::{Expiry, RecordKey, StoredValue};
+use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 8;
 const RECORDS: u32 = 100;
@@ -40,7 +40,7 @@ impl Fixture {
         let mut payload = BytesMut::new();
         for number in 0..RECORDS {
             let value = value_of(number);
-            let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: &value };
+            let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: &value };
             encode_put(&mut payload, &RecordKey::new(&number.to_be_bytes(), b""), &stored);
         }
         self.engine.write(&[Applied { partition, index, term: 3, payloads: &[payload.freeze()] }]).unwrap();

@@ -55,7 +55,7 @@ pub(super) fn split_part(old: &Part, table: &Table) -> Result<(Vec<Part>, Merge)
         let is_flush = which == SessionCommand::Flush;
         return Ok((parts.into(), if is_flush { Merge::Same { parts: count } } else { Merge::Arrays(count) }));
     }
-    // Commands on whole tables begin anew; a cursor means what it meant, or less.
+    // Commands on whole tables start again; a cursor means what it meant, or less.
     let (parts, merge) = split(table, command, frame).ok_or(RequestError::NotReady)?;
     Ok((parts.into_iter().map(|(partition, frame)| on(partition, vec![frame])).collect(), merge))
 }

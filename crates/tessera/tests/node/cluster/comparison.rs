@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tessera_engine::mutation::encode_put;
 use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore};
-use tessera_types::{Expiry, Partitioner, RecordKey, StoredValue};
+use tessera_types::{Expiry, Partitioner, RecordKey, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 4;
 
@@ -49,7 +49,7 @@ fn key_of(partition: u32) -> Vec<u8> {
 /// Puts a record into an engine that nobody else has.
 fn put_phantom(engine: &dyn Engine, partition: u32) {
     let (mut payload, key) = (BytesMut::new(), key_of(partition));
-    let stored = StoredValue { expiry: Expiry::NEVER, is_field: false, payload: b"nobody wrote this" };
+    let stored = StoredValue { expiry: Expiry::NEVER, kind: ValueKind::Plain, payload: b"nobody wrote this" };
     encode_put(&mut payload, &RecordKey::new(&key, b""), &stored);
     let index = engine.applied_index(partition);
     engine.write(&[Applied { partition, index, term: 1, payloads: &[payload.freeze()] }]).unwrap();

@@ -305,8 +305,8 @@ fn create_pair(cluster: &Cluster) -> (usize, Vec<usize>) {
     let members = cluster.replicas_of(0, "t").remove(0);
     let members: Vec<&str> = members.as_array().unwrap().iter().map(|member| member.as_str().unwrap()).collect();
     let node_of = |member: &&str| member.split('.').next().unwrap().parse::<usize>().unwrap() - 1;
-    let (witnesses, keepers): (Vec<&str>, Vec<&str>) = members.iter().partition(|member| member.ends_with('w'));
-    (node_of(&witnesses[0]), keepers.iter().map(node_of).collect())
+    let (witnesses, data_replicas): (Vec<&str>, Vec<&str>) = members.iter().partition(|member| member.ends_with('w'));
+    (node_of(&witnesses[0]), data_replicas.iter().map(node_of).collect())
 }
 
 /// Power fails on both replicas' nodes before anything is on their disks, and the witness has dropped what both had. What nobody
@@ -316,7 +316,7 @@ fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
     let Some(mut cluster) = Cluster::start_with_power(3, &["log.soft_sync_interval_ms=3600000"]) else {
         return skip("mounting file systems needs root and loop devices");
     };
-    let (witness, keepers) = create_pair(&cluster);
+    let (witness, data_replicas) = create_pair(&cluster);
     assert_eq!(write_numbers(&mut table_client(&cluster, 0, "t"), 0..20).len(), 20);
     // What is written to a group that rests reaches it before it is spared; then it drops at once what both others have. Only the
     // last key is written once more: of a second round the witness could still have the first keys when power fails.
@@ -330,8 +330,8 @@ fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
         let has_last = |bytes: Vec<u8>| bytes.windows(3).any(|window| window == b"n19");
         staged.into_iter().any(|path| std::fs::read(path).is_ok_and(has_last)).then_some(())
     });
-    cluster.cut_power(&keepers);
-    keepers.iter().for_each(|at| cluster.start_node(*at));
+    cluster.cut_power(&data_replicas);
+    data_replicas.iter().for_each(|at| cluster.start_node(*at));
     cluster.wait_until_whole();
     let mut client = table_client(&cluster, witness, "t");
     wait_for("the table serves again", WHOLE, || matches!(client.run("SET n19 19"), Value::Simple(_)).then_some(()));
@@ -339,8 +339,8 @@ fn a_soft_table_serves_again_after_all_its_replicas_have_forgotten() {
     assert_eq!(written.len(), 20);
     assert!(matches!(table_client(&cluster, witness, "t").run("GET n0"), Value::Null), "nobody had it");
     cluster.wait_until_whole();
-    cluster.kill(keepers[0]);
-    let mut client = table_client(&cluster, keepers[1], "t");
+    cluster.kill(data_replicas[0]);
+    let mut client = table_client(&cluster, data_replicas[1], "t");
     wait_for("the other one leads", WHOLE, || matches!(client.run("GET n20"), Value::Bulk(_)).then_some(()));
     assert_there(&mut client, &written);
 }
@@ -352,19 +352,19 @@ fn what_the_last_replica_has_on_its_disk_is_kept_when_power_fails() {
     let Some(mut cluster) = Cluster::start_with_power(3, &["cluster.replace_after_seconds=4"]) else {
         return skip("mounting file systems needs root and loop devices");
     };
-    let (witness, keepers) = create_pair(&cluster);
-    cluster.kill(keepers[1]);
+    let (witness, data_replicas) = create_pair(&cluster);
+    cluster.kill(data_replicas[1]);
     let mut client = table_client(&cluster, witness, "t");
     assert!(matches!(client.run("DURABILITY hard"), Value::Simple(_)));
     wait_for("the first replica leads", WHOLE, || matches!(client.run("SET n0 0"), Value::Simple(_)).then_some(()));
     let written = write_numbers(&mut client, 0..20);
     assert_eq!(written.len(), 20);
-    cluster.cut_power(&keepers[..1]);
-    cluster.start_node(keepers[0]);
+    cluster.cut_power(&data_replicas[..1]);
+    cluster.start_node(data_replicas[0]);
     let is_led = || matches!(client.run("GET n0"), Value::Bulk(_)).then_some(());
     wait_for("the other one is given up, and this one goes on", WHOLE, is_led);
     assert_there(&mut client, &written);
-    cluster.start_node(keepers[1]);
+    cluster.start_node(data_replicas[1]);
     cluster.wait_until_whole();
-    assert_there(&mut table_client(&cluster, keepers[1], "t"), &written);
+    assert_there(&mut table_client(&cluster, data_replicas[1], "t"), &written);
 }

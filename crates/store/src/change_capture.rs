@@ -1,17 +1,18 @@
-//! What leaves a partition that is being split.
+//! The capture of newly applied writes of a partition while it is being split.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// So many bytes may wait in the tap; then the partition takes no more until some are gone.
+/// When this many bytes wait in the tap, the partition refuses requests until some of the bytes are taken.
 const TAP_BYTES: usize = 64 << 20;
 
-/// A tap on what a partition applies, and whether it takes anything more. Costs writers two loads while there is none.
+/// Keeps what a partition applies while a tap is open, and says whether the partition refuses requests. Without a tap it costs
+/// writers two loads.
 #[derive(Default)]
-pub struct Outflow {
+pub struct ChangeCapture {
     is_tapped: AtomicBool,
-    is_shut: AtomicBool,
+    refuses_requests: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -26,27 +27,27 @@ struct State {
 
 /// A tap, which is closed when this is dropped.
 pub struct Tap<'a> {
-    outflow: &'a Outflow,
+    change_capture: &'a ChangeCapture,
     number: u64,
 }
 
-impl Outflow {
+impl ChangeCapture {
     fn update(&self, state: &State, is_tapped: bool) {
         self.is_tapped.store(is_tapped, Ordering::Release);
-        self.is_shut.store(state.is_sealed || state.bytes > TAP_BYTES, Ordering::Release);
+        self.refuses_requests.store(state.is_sealed || state.bytes > TAP_BYTES, Ordering::Release);
     }
 
     /// Whether requests are refused.
-    pub fn is_shut(&self) -> bool {
-        self.is_shut.load(Ordering::Acquire)
+    pub fn refuses_requests(&self) -> bool {
+        self.refuses_requests.load(Ordering::Acquire)
     }
 
-    /// From when this returns on, what is applied can be [taken](Tap::take).
+    /// Opens a tap. Everything that is applied after this has returned can be [taken](Tap::take).
     pub fn tap(&self) -> Tap<'_> {
         let mut state = self.state.lock();
         *state = State { tap: state.tap + 1, is_sealed: state.is_sealed, ..State::default() };
         self.update(&state, true);
-        Tap { outflow: self, number: state.tap }
+        Tap { change_capture: self, number: state.tap }
     }
 
     /// Called when payloads have been applied, not before.
@@ -76,7 +77,7 @@ impl Outflow {
         self.update(&state, self.is_tapped.load(Ordering::Acquire));
     }
 
-    /// The partition is led elsewhere, or not here any more at all: whoever copies it here must not go on.
+    /// The partition is led by another node, or is not here any more: its copier on this node must stop.
     pub fn end(&self) {
         let mut state = self.state.lock();
         *state = State { tap: state.tap + 1, ..State::default() };
@@ -87,23 +88,23 @@ impl Outflow {
 impl Tap<'_> {
     /// What was applied since the last call; `None` if the partition is led here no longer.
     pub fn take(&self) -> Option<Vec<Bytes>> {
-        let mut state = self.outflow.state.lock();
+        let mut state = self.change_capture.state.lock();
         if state.tap != self.number {
             return None;
         }
         state.bytes = 0;
         let payloads = std::mem::take(&mut state.payloads);
-        self.outflow.update(&state, true);
+        self.change_capture.update(&state, true);
         Some(payloads)
     }
 }
 
 impl Drop for Tap<'_> {
     fn drop(&mut self) {
-        let mut state = self.outflow.state.lock();
+        let mut state = self.change_capture.state.lock();
         if state.tap == self.number {
             *state = State { tap: state.tap, is_sealed: state.is_sealed, ..State::default() };
-            self.outflow.update(&state, false);
+            self.change_capture.update(&state, false);
         }
     }
 }
@@ -114,39 +115,39 @@ mod tests {
 
     #[test]
     fn a_tap_has_what_was_applied_while_it_is_open() {
-        let (outflow, payload) = (Outflow::default(), [Bytes::from_static(b"payload")]);
-        outflow.applied(&payload);
-        let first = outflow.tap();
-        outflow.applied(&payload);
+        let (change_capture, payload) = (ChangeCapture::default(), [Bytes::from_static(b"payload")]);
+        change_capture.applied(&payload);
+        let first = change_capture.tap();
+        change_capture.applied(&payload);
         assert_eq!(first.take(), Some(payload.to_vec()));
         assert_eq!(first.take(), Some(Vec::new()));
-        let second = outflow.tap();
-        outflow.applied(&payload);
+        let second = change_capture.tap();
+        change_capture.applied(&payload);
         assert_eq!(first.take(), None, "another one has begun");
         drop(first);
         assert_eq!(second.take(), Some(payload.to_vec()));
-        outflow.end();
+        change_capture.end();
         assert_eq!(second.take(), None);
     }
 
     #[test]
     fn a_full_tap_shuts_the_partition_until_it_is_emptied_and_a_seal_until_the_end() {
-        let outflow = Outflow::default();
+        let change_capture = ChangeCapture::default();
         let large = [Bytes::from(vec![0; TAP_BYTES + 1])];
-        outflow.applied(&large);
-        assert!(!outflow.is_shut());
-        let tap = outflow.tap();
-        outflow.applied(&large);
-        assert!(outflow.is_shut());
+        change_capture.applied(&large);
+        assert!(!change_capture.refuses_requests());
+        let tap = change_capture.tap();
+        change_capture.applied(&large);
+        assert!(change_capture.refuses_requests());
         assert_eq!(tap.take().unwrap().len(), 1);
-        assert!(!outflow.is_shut());
-        outflow.applied(&large);
+        assert!(!change_capture.refuses_requests());
+        change_capture.applied(&large);
         drop(tap);
-        assert!(!outflow.is_shut());
-        outflow.seal();
-        drop(outflow.tap());
-        assert!(outflow.is_shut());
-        outflow.end();
-        assert!(!outflow.is_shut());
+        assert!(!change_capture.refuses_requests());
+        change_capture.seal();
+        drop(change_capture.tap());
+        assert!(change_capture.refuses_requests());
+        change_capture.end();
+        assert!(!change_capture.refuses_requests());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn write(
     let is_done = outcome.map_err(|error| error.to_string())?;
     for applied in entries.iter().filter(|_| is_done) {
         touch_watched(table, applied.partition, applied.payloads);
-        table.partition(applied.partition).outflow().applied(applied.payloads);
+        table.partition(applied.partition).change_capture().applied(applied.payloads);
     }
     Ok(is_done)
 }
@@ -54,12 +54,12 @@ fn touch_watched(table: &Table, partition: u32, payloads: &[Bytes]) {
 
 /// The writes of one worker that wait for RocksDB.
 #[derive(Default)]
-pub(crate) struct SlowWrites {
+pub(crate) struct StalledWrites {
     are_under_way: Arc<AtomicBool>,
 }
 
 /// Entries for one table's engine.
-pub(crate) struct SlowWrite {
+pub(crate) struct StalledWrite {
     table: Arc<Table>,
     /// Partition, index, term and payloads, as in [`Applied`].
     entries: Vec<(u32, u64, u64, Vec<Bytes>)>,
@@ -78,7 +78,7 @@ impl Drop for CatchUp {
     }
 }
 
-impl SlowWrite {
+impl StalledWrite {
     pub(crate) fn new(table: &Arc<Table>, entries: &[Applied<'_>]) -> Self {
         let owned =
             entries.iter().map(|applied| (applied.partition, applied.index, applied.term, applied.payloads.to_vec()));
@@ -86,21 +86,21 @@ impl SlowWrite {
     }
 }
 
-impl SlowWrites {
+impl StalledWrites {
     /// Whether a write to the table would have to wait behind those under way.
     pub(crate) fn hold_up(&self, table: &Table) -> bool {
         table.schema().engine == EngineKind::Rocksdb && self.are_under_way.load(Ordering::Acquire)
     }
 
     /// Lets writes go on in a thread of their own.
-    pub(crate) fn begin(&self, threads: &Threads, writes: Vec<SlowWrite>) {
-        let Some(SlowWrite { table, entries }) = writes.first() else { return };
+    pub(crate) fn begin(&self, threads: &Threads, writes: Vec<StalledWrite>) {
+        let Some(StalledWrite { table, entries }) = writes.first() else { return };
         let inbox = table.partition(entries[0].0).inbox().clone();
         self.are_under_way.store(true, Ordering::Release);
         let catch_up = CatchUp { are_under_way: self.are_under_way.clone(), inbox };
         let write_all = move || {
             let _catch_up = catch_up;
-            for SlowWrite { table, entries } in &writes {
+            for StalledWrite { table, entries } in &writes {
                 let applied: Vec<_> = entries
                     .iter()
                     .map(|(partition, index, term, payloads)| Applied {
