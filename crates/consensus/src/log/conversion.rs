@@ -75,12 +75,33 @@ mod tests {
     use std::collections::HashMap;
     use tempfile::TempDir;
 
-    /// A log of several segments whose process was killed, as the version of format 4 would have written it.
+    const ENTRIES: u64 = 30;
+
+    /// Where the blocks of a segment begin.
+    fn blocks(directory: &Path, segment: u64) -> Vec<usize> {
+        let bytes = fs::read(segments::path(directory, segment)).unwrap();
+        let (mut offset, mut blocks) = (0, Vec::new());
+        while let Some((_, records)) = bytes.get(offset..).and_then(|bytes| block::read(bytes, segment, None)) {
+            blocks.push(offset);
+            offset = block::after(offset + records.end);
+        }
+        blocks
+    }
+
+    fn last_segment(directory: &Path) -> u64 {
+        *segments::list(directory).unwrap().last().unwrap()
+    }
+
+    /// A log of several segments whose process was killed, as the version of format 4 would have written it. The last segment has
+    /// three blocks at least.
     fn former_log() -> (TempDir, HashMap<GroupId, RecoveredGroup>) {
         let directory = TempDir::new().unwrap();
         let config = LogConfig { segment_bytes: 32 << 10, ..LogConfig::default() };
         let (log, _) = SharedLog::open(directory.path(), &config).unwrap();
-        for index in 1..=30u64 {
+        let mut entries_written = 0;
+        while entries_written < ENTRIES || blocks(directory.path(), last_segment(directory.path())).len() < 3 {
+            entries_written += 1;
+            let index = entries_written;
             let payload = vec![index as u8; 997 * index as usize % 5_000].into();
             let entries = vec![StoredEntry { index, term: 1, kind: 0, payload }];
             log.submit(LogBatch {
@@ -96,7 +117,7 @@ mod tests {
         }
         assert!(segments::list(former.path()).unwrap().len() >= 3);
         let groups = recover(directory.path()).unwrap().groups;
-        assert_eq!(groups.values().map(|group| group.entries.len()).sum::<usize>(), 30);
+        assert_eq!(groups.values().map(|group| group.entries.len()).sum::<usize>(), entries_written as usize);
         (former, groups)
     }
 
@@ -162,7 +183,7 @@ mod tests {
         let all = steps(&copy_of(&former));
         let segments = segments::list(former.path()).unwrap().len();
         assert_eq!(all.iter().filter(|step| matches!(step, Step::SegmentReplaced(_))).count(), segments);
-        assert!(all.len() > 30 + 2 * segments, "{all:?}");
+        assert!(all.len() > ENTRIES as usize + 2 * segments, "{all:?}");
         for last in &all {
             let directory = copy_of(&former);
             let interrupted = convert(directory.path(), |step| match step == *last {
@@ -179,17 +200,11 @@ mod tests {
     #[test]
     fn a_torn_tail_of_a_former_log_is_cut_off_and_damage_is_refused() {
         let (former, groups) = former_log();
-        let segment = *segments::list(former.path()).unwrap().last().unwrap();
+        let segment = last_segment(former.path());
         let path = segments::path(former.path(), segment);
-        let sound = fs::read(&path).unwrap();
-        let (mut offset, mut blocks) = (0, Vec::new());
-        while let Some((_, records)) = sound.get(offset..).and_then(|bytes| block::read(bytes, segment, None)) {
-            blocks.push(offset);
-            offset = block::after(offset + records.end);
-        }
-        assert!(blocks.len() >= 3, "{blocks:?}");
-        let mut torn = sound.clone();
-        torn[blocks[blocks.len() - 1] + 60] ^= 1;
+        let mut torn = fs::read(&path).unwrap();
+        let last = blocks(former.path(), segment).pop().unwrap();
+        torn[last + 60] ^= 1;
         fs::write(&path, &torn).unwrap();
         convert(former.path(), |_| Ok(())).unwrap();
         let converted = recover(former.path()).unwrap().groups;
@@ -198,10 +213,12 @@ mod tests {
         assert_eq!(entries(&converted) + 1, entries(&groups), "the last entry was torn");
 
         let (former, _) = former_log();
-        let mut damaged = sound;
-        damaged[blocks[1] + 60] ^= 1;
-        fs::write(segments::path(former.path(), segment), &damaged).unwrap();
+        let segment = last_segment(former.path());
+        let path = segments::path(former.path(), segment);
+        let mut damaged = fs::read(&path).unwrap();
+        damaged[blocks(former.path(), segment)[1] + 60] ^= 1;
+        fs::write(&path, &damaged).unwrap();
         assert!(matches!(convert(former.path(), |_| Ok(())), Err(LogError::Corrupt { .. })));
-        assert_eq!(fs::read(segments::path(former.path(), segment)).unwrap(), damaged, "nothing was changed");
+        assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was changed");
     }
 }
