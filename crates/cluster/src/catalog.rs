@@ -3,16 +3,18 @@
 mod amnesiac;
 mod command;
 mod entries;
+mod error;
 mod indexes;
 mod recovered;
 mod shared_list;
 mod split;
 
-use crate::placement;
+use crate::placement::{Nodes, of_new_table};
 use amnesiac::Amnesiac;
 pub use amnesiac::AmnesiacReplica;
-pub use command::{CatalogCommand, CatalogError, Changed};
+pub use command::{CatalogCommand, Changed};
 pub use entries::{JoinToken, NodeEntry, Placement, Site, TableEntry, TableState};
+pub use error::CatalogError;
 pub use indexes::{IndexEntry, Indexes};
 pub(crate) use recovered::Fate;
 pub use recovered::RecoveryNote;
@@ -397,8 +399,9 @@ impl Catalog {
 
     /// Replicas for each partition of a new table.
     fn place_new_table(&mut self, schema: &TableSchema, absent: &BTreeSet<NodeId>) -> SharedList<Placement> {
-        let nodes = placement::of_new_table(self, schema.partitions, usize::from(schema.replicas), absent);
-        let placement = nodes.into_iter().map(|placement::Nodes { data_replicas, witness }| {
+        let (nodes, tables): (Vec<_>, Vec<_>) = (self.nodes().collect(), self.tables().collect());
+        let nodes = of_new_table(&nodes, &tables, schema.partitions, usize::from(schema.replicas), absent);
+        let placement = nodes.into_iter().map(|Nodes { data_replicas, witness }| {
             let mut replicas: Vec<_> = data_replicas.into_iter().map(|node| self.new_replica(node, false)).collect();
             replicas.extend(witness.map(|node| self.new_replica(node, true)));
             Placement::of_initial_members(replicas)

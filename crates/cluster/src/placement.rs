@@ -1,206 +1,19 @@
 //! Placement: which nodes hold the replicas of a partition. All functions are pure functions of the catalog, so their
 //! results are the same on every node.
 
+mod loads;
+mod nodes;
+mod of_new_table;
 mod weights;
 
 use crate::rules::{Rule, holds};
-use crate::{Catalog, CatalogCommand, NodeEntry, Placement, Presence, Standing, TableEntry};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::{Catalog, CatalogCommand, Placement, Presence, Standing, TableEntry};
+use loads::{Loads, WITNESSED, is_uneven, may_hold};
+pub(crate) use nodes::Nodes;
+pub(crate) use of_new_table::of_new_table;
+use std::collections::BTreeSet;
 use tessera_types::{NodeId, ReplicaId, TableId};
 pub use weights::{Weight, Weights, next_trade};
-
-/// How many replicas, leaders and witnesses a node has, or should have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Load {
-    replicas: usize,
-    leaders: usize,
-    witnesses: usize,
-}
-
-/// The nodes of a partition's replicas; the first data replica should lead.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Nodes {
-    pub(crate) data_replicas: Vec<NodeId>,
-    pub(crate) witness: Option<NodeId>,
-}
-
-/// Tables with this many replicas get a witness: with two votes, losing one would stop writes.
-const WITNESSED: usize = 2;
-
-/// The load of the nodes that may take replicas. Each table should be spread evenly, and so should all tables together.
-#[derive(Clone, Debug)]
-struct Loads {
-    table: BTreeMap<NodeId, Load>,
-    all: BTreeMap<NodeId, Load>,
-    /// The zones of the nodes that are in one.
-    zones: BTreeMap<NodeId, String>,
-}
-
-/// Whether a node may hold replicas, whether it is alive now or not.
-fn may_hold(node: &NodeEntry) -> bool {
-    !node.is_draining && (!node.is_expected || !holds(Rule::PlacedOnTheLiving))
-}
-
-fn count(loads: &mut BTreeMap<NodeId, Load>, nodes: &Nodes, change: isize) {
-    for (at, node) in nodes.data_replicas.iter().enumerate() {
-        if let Some(load) = loads.get_mut(node) {
-            load.replicas = load.replicas.saturating_add_signed(change);
-            load.leaders = load.leaders.saturating_add_signed(if at == 0 { change } else { 0 });
-        }
-    }
-    if let Some(load) = nodes.witness.and_then(|node| loads.get_mut(&node)) {
-        load.witnesses = load.witnesses.saturating_add_signed(change);
-    }
-}
-
-impl Nodes {
-    fn of(placement: &Placement) -> Self {
-        Self::of_replicas(&placement.target)
-    }
-
-    fn of_replicas(replicas: &[ReplicaId]) -> Self {
-        let (witnesses, data_replicas): (Vec<ReplicaId>, Vec<ReplicaId>) =
-            replicas.iter().partition(|replica| replica.is_witness());
-        Self {
-            data_replicas: data_replicas.into_iter().map(|replica| replica.node).collect(),
-            witness: witnesses.first().map(|replica| replica.node),
-        }
-    }
-}
-
-impl Loads {
-    /// Counts the load of all tables together; [`Self::turn_to`] adds that of one table. `unfit` nodes get no replicas.
-    fn of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Self {
-        Self::of_nodes(catalog, |node| !unfit.contains(&node.id) && may_hold(node))
-    }
-
-    /// Does the same as [`Self::of`], with the nodes for which `is_fit` is true.
-    fn of_nodes(catalog: &Catalog, is_fit: impl Fn(&NodeEntry) -> bool) -> Self {
-        let fit = catalog.nodes().filter(|node| is_fit(node));
-        let table: BTreeMap<_, _> = fit.map(|node| (node.id, Load::default())).collect();
-        let mut all = table.clone();
-        for placement in catalog.tables().flat_map(|table| &table.placement) {
-            count(&mut all, &Nodes::of(placement), 1);
-        }
-        let in_zone = catalog.nodes().filter(|node| !node.site.zone.is_empty());
-        let zones = in_zone.map(|node| (node.id, node.site.zone.clone())).collect();
-        Self { table, all, zones }
-    }
-
-    /// Recomputes the per-table load for `table`.
-    fn turn_to(&mut self, table: &TableEntry) {
-        self.table.values_mut().for_each(|load| *load = Load::default());
-        for placement in &table.placement {
-            count(&mut self.table, &Nodes::of(placement), 1);
-        }
-    }
-
-    fn count(&mut self, nodes: &Nodes, change: isize) {
-        count(&mut self.table, nodes, change);
-        count(&mut self.all, nodes, change);
-    }
-
-    /// The load of a node: of the table, and of all tables.
-    fn load(&self, node: NodeId) -> (Load, Load) {
-        let of = |loads: &BTreeMap<NodeId, Load>| loads.get(&node).copied().unwrap_or_default();
-        (of(&self.table), of(&self.all))
-    }
-
-    fn replicas(&self, node: NodeId) -> (usize, usize) {
-        let (table, all) = self.load(node);
-        (table.replicas, all.replicas)
-    }
-
-    fn leaders(&self, node: NodeId) -> (usize, usize) {
-        let (table, all) = self.load(node);
-        (table.leaders, all.leaders)
-    }
-
-    fn witnesses(&self, node: NodeId) -> (usize, usize) {
-        let (table, all) = self.load(node);
-        (table.witnesses, all.witnesses)
-    }
-
-    /// The node for a witness of these data replicas, not one of `taken`. The present node stays if it is good enough.
-    fn witness(&self, data_replicas: &[NodeId], taken: &[NodeId], before: Option<NodeId>) -> Option<NodeId> {
-        if data_replicas.len() != WITNESSED {
-            return None;
-        }
-        let spare = self.table.keys().copied().filter(|node| !data_replicas.contains(node) && !taken.contains(node));
-        let key =
-            |node: &NodeId| (self.is_near(*node, data_replicas), self.witnesses(*node), self.replicas(*node), *node);
-        let best = spare.min_by_key(key);
-        let is_good = |before: &NodeId| {
-            best.is_none_or(|best| {
-                self.table.contains_key(before)
-                    && self.is_near(*before, data_replicas) == self.is_near(best, data_replicas)
-                    && !is_uneven(self.witnesses(*before), self.witnesses(best))
-            })
-        };
-        before.filter(|before| !data_replicas.contains(before)).filter(is_good).or(best)
-    }
-
-    /// Chooses `count` nodes in addition to `others`: first nodes in other zones, then those with the fewest replicas,
-    /// then those with the fewest leaders.
-    fn least_loaded(&self, count: usize, others: &[NodeId]) -> Vec<NodeId> {
-        let mut chosen = others.to_vec();
-        for _ in 0..count {
-            let spare = self.table.keys().copied().filter(|node| !chosen.contains(node));
-            let key = |node: &NodeId| (self.is_near(*node, &chosen), self.replicas(*node), self.leaders(*node), *node);
-            let Some(next) = spare.min_by_key(key) else { break };
-            chosen.push(next);
-        }
-        chosen.split_off(others.len())
-    }
-
-    /// Whether a node is in the same zone as one of `others`.
-    fn is_near(&self, node: NodeId, others: &[NodeId]) -> bool {
-        let zone = self.zones.get(&node);
-        zone.is_some() && others.iter().any(|other| *other != node && self.zones.get(other) == zone)
-    }
-}
-
-/// Whether a replica or leader should move from the node that has `most` to the node that has `least`, each counted in
-/// the table and in all tables: if that makes the table more even, or makes all tables more even without making this
-/// one less so.
-fn is_uneven(most: (usize, usize), least: (usize, usize)) -> bool {
-    most.0 >= least.0 + 2 || (most.0 > least.0 && most.1 >= least.1 + 2)
-}
-
-/// Chooses nodes for each partition of a new table, fewer than asked for if there are no more. The first node of each
-/// partition should lead. `absent` nodes get no replicas as long as there are others.
-pub(crate) fn of_new_table(
-    catalog: &Catalog,
-    partitions: u32,
-    replicas: usize,
-    absent: &BTreeSet<NodeId>,
-) -> Vec<Nodes> {
-    let mut loads = Loads::of(catalog, absent);
-    if loads.table.is_empty() {
-        // A node that is being drained is better than one that is not alive.
-        loads = Loads::of_nodes(catalog, |node| !absent.contains(&node.id) && !node.is_expected);
-    }
-    if !holds(Rule::PlacedOnTheLiving) {
-        loads = Loads::of(catalog, &BTreeSet::new());
-    }
-    // How often one node leads with another one as follower. The followers take over if the leader's node is lost, so
-    // they should not always be the same.
-    let mut beside: BTreeMap<(NodeId, NodeId), usize> = BTreeMap::new();
-    let mut place = |_| {
-        let mut data_replicas = loads.least_loaded(replicas, &[]);
-        let together = data_replicas.clone();
-        let often = |leader: NodeId| together.iter().filter_map(|other| beside.get(&(leader, *other))).sum::<usize>();
-        data_replicas.sort_by_key(|node| (loads.leaders(*node), often(*node), loads.replicas(*node), *node));
-        let witness = if replicas == WITNESSED { loads.witness(&data_replicas, &[], None) } else { None };
-        let nodes = Nodes { data_replicas, witness };
-        loads.count(&nodes, 1);
-        if let Some((leader, others)) = nodes.data_replicas.split_first() {
-            others.iter().for_each(|other| *beside.entry((*leader, *other)).or_default() += 1);
-        }
-        nodes
-    };
-    (0..partitions).map(&mut place).collect()
-}
 
 /// Whether a partition has a leader whose node is alive.
 pub type IsLed<'a> = dyn Fn(TableId, u32) -> bool + 'a;
@@ -211,13 +24,19 @@ fn unfit(catalog: &Catalog, presence: &Presence) -> BTreeSet<NodeId> {
     presence.below(fit, catalog.nodes().map(|node| node.id))
 }
 
+/// How many replicas, leaders and witnesses the nodes of a catalog have. `unfit` nodes get no replicas.
+fn loads_of(catalog: &Catalog, unfit: &BTreeSet<NodeId>) -> Loads {
+    let (nodes, tables): (Vec<_>, Vec<_>) = (catalog.nodes().collect(), catalog.tables().collect());
+    Loads::of(&nodes, &tables, unfit)
+}
+
 /// The next moves, after which every partition has its replicas on live nodes that stay, evenly spread. No more than
 /// `limit` partitions move at the same time, and each move concerns another partition. Replicas of lost nodes are made
 /// anew on other nodes. Moves to nodes that have gone away are given up, so they take none of the `limit` slots. Moves
 /// of partitions without a leader take no slot either, because they make no progress.
 pub fn next_moves(catalog: &Catalog, presence: &Presence, limit: usize, is_led: &IsLed<'_>) -> Vec<CatalogCommand> {
     let (lost, unfit) = (presence.below(Standing::Away, catalog.nodes().map(|node| node.id)), unfit(catalog, presence));
-    let mut loads = Loads::of(catalog, &unfit);
+    let mut loads = loads_of(catalog, &unfit);
     let mut moves = Vec::new();
     let mut slots = limit;
     for (table, partition, placement) in partitions(catalog).filter(|(.., placement)| placement.is_moving()) {
@@ -314,7 +133,7 @@ pub fn replacement(
     let silent = BTreeSet::from([lost]);
     let mut unfit = unfit(catalog, presence);
     unfit.insert(lost);
-    let mut loads = Loads::of(catalog, &unfit);
+    let mut loads = loads_of(catalog, &unfit);
     let entry = catalog.get(table)?;
     loads.turn_to(entry);
     let placement = entry.placement.get(partition as usize).filter(|placement| !placement.is_moving())?;
@@ -351,7 +170,7 @@ fn better(
         let gives_way = data_replicas == before.data_replicas
             && !has_lost
             && data_replicas.iter().any(is_drained)
-            && witness.is_some_and(|node| loads.table.contains_key(&node));
+            && witness.is_some_and(|node| loads.is_fit(node));
         let needs_witness = replicas == WITNESSED && !gives_way;
         let witness = if needs_witness { loads.witness(&data_replicas, &before.data_replicas, witness) } else { None };
         Nodes { data_replicas, witness }
@@ -431,7 +250,7 @@ fn rebalance(loads: &Loads, nodes: &mut [NodeId], witness: Option<NodeId>) {
         }
     }
     // Nodes that get no replicas now get no leaders either.
-    let fit = (0..nodes.len()).filter(|at| loads.table.contains_key(&nodes[*at]));
+    let fit = (0..nodes.len()).filter(|at| loads.is_fit(nodes[*at]));
     let Some(least) = fit.min_by_key(|at| (loads.leaders(nodes[*at]), *at)) else { return };
     if is_uneven(loads.leaders(nodes[0]), loads.leaders(nodes[least])) {
         nodes.swap(0, least);

@@ -1,6 +1,6 @@
 //! Why bytes, text or parts are not a value. The texts are those of RethinkDB 2.4.4, which its users and tools know.
 
-use crate::number::reconstructable;
+use crate::reconstructable::reconstructable;
 use std::fmt;
 use std::sync::Arc;
 

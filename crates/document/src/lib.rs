@@ -7,7 +7,6 @@
 #![warn(missing_docs)]
 
 mod base64;
-mod container;
 mod encoding;
 mod error;
 mod index;
@@ -15,13 +14,14 @@ mod json;
 mod key;
 mod merge;
 mod number;
+mod object_builder;
 mod order;
 mod pseudo_type;
+mod reconstructable;
 mod time;
 mod utf8;
 mod value;
 
-pub use container::{Array, MAX_DEPTH, MAX_VALUE_BYTES, Object, ObjectBuilder};
 pub use encoding::{
     Damage, Document, EncodedArray, EncodedObject, EncodedText, EncodedValue, View, assemble_array, assemble_object,
 };
@@ -32,8 +32,9 @@ pub use key::{
     EntryKey, KeyError, KeyRange, MAX_PRIMARY_KEY_BYTES, MAX_SECONDARY_KEY_BYTES, SecondaryKey, SecondaryRange,
     decode_key, entry_key, primary_key, primary_range, secondary_range,
 };
-pub use number::{MAX_EXACT_INTEGER, Number, reconstructable};
-pub use pseudo_type::PSEUDO_TYPE_KEY;
+pub use number::{MAX_EXACT_INTEGER, Number};
+pub use object_builder::ObjectBuilder;
+pub use reconstructable::reconstructable;
 pub use time::{Time, Timezone};
 pub use utf8::text_from_utf8;
-pub use value::Value;
+pub use value::{Array, MAX_DEPTH, MAX_VALUE_BYTES, Object, PSEUDO_TYPE_KEY, Value};

@@ -1,6 +1,6 @@
 //! Merging objects into objects, as ReQL's `merge` and `update` do.
 
-use crate::{ObjectBuilder, Value, ValueError, pseudo_type};
+use crate::{ObjectBuilder, Value, ValueError};
 
 impl Value {
     /// The value with the fields of `other` over its own: objects are merged into objects, anything else takes the place
@@ -33,15 +33,13 @@ impl Value {
 }
 
 fn is_literal(value: &Value) -> bool {
-    matches!(value, Value::Object(object) if pseudo_type::is_literal(object))
+    matches!(value, Value::Object(object) if object.is_literal())
 }
 
 /// The value with what its literals stand for in their places; `None` for a literal that stands for nothing.
 fn without_literals(value: &Value) -> Result<Option<Value>, ValueError> {
     match value {
-        Value::Object(object) if pseudo_type::is_literal(object) => {
-            object.get("value").map_or(Ok(None), without_literals)
-        }
+        Value::Object(object) if object.is_literal() => object.get("value").map_or(Ok(None), without_literals),
         Value::Object(object) => {
             let mut builder = ObjectBuilder::with_capacity(object.len());
             for (key, value) in object {

@@ -1,7 +1,7 @@
 //! The order of values: see [`Value`].
 
 use crate::Value;
-use crate::container::Object;
+use crate::value::Object;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 

@@ -1,14 +1,44 @@
-//! Objects with a `$reql_type$` become the values they stand for.
+//! Objects with a `$reql_type$` become the values they stand for, and times become objects where ReQL looks at their fields.
 
-use crate::container::Object;
-use crate::time::{EPOCH_TIME_KEY, TIMEZONE_KEY, Time, Timezone};
+use crate::time::{Time, Timezone};
+use crate::value::{Object, PSEUDO_TYPE_KEY};
 use crate::{Value, ValueError, base64};
+use std::sync::Arc;
 
-/// The key that makes an object something else.
-pub const PSEUDO_TYPE_KEY: &str = "$reql_type$";
+const EPOCH_TIME_KEY: &str = "epoch_time";
+const TIMEZONE_KEY: &str = "timezone";
 
-pub(crate) fn is_literal(object: &Object) -> bool {
-    object.get(PSEUDO_TYPE_KEY).is_some_and(|name| name.as_str() == Some("LITERAL"))
+impl Value {
+    /// The fields of what ReQL treats as an object: objects, geometry, and times, whose fields are `$reql_type$`,
+    /// `epoch_time` and `timezone`. Binaries are none.
+    pub fn to_object(&self) -> Option<Object> {
+        match self {
+            Self::Object(object) | Self::Geometry(object) => Some(object.clone()),
+            Self::Time(time) => Some(time.to_object()),
+            _ => None,
+        }
+    }
+
+    /// The field of what ReQL treats as an object.
+    pub fn get_field(&self, key: &str) -> Option<Self> {
+        match self {
+            Self::Object(object) | Self::Geometry(object) => object.get(key).cloned(),
+            Self::Time(time) => time.to_object().get(key).cloned(),
+            _ => None,
+        }
+    }
+}
+
+impl Time {
+    /// The object that ReQL takes a time for.
+    pub fn to_object(&self) -> Object {
+        let fields = vec![
+            (Arc::from(PSEUDO_TYPE_KEY), Value::from("TIME")),
+            (Arc::from(EPOCH_TIME_KEY), Value::Number(self.number())),
+            (Arc::from(TIMEZONE_KEY), Value::from(self.timezone().as_str())),
+        ];
+        Object::from_sorted(fields).expect("the fields are ordered and hold neither arrays nor objects")
+    }
 }
 
 /// The value that `object` stands for: itself, if it has no `$reql_type$`.

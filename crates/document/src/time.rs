@@ -1,14 +1,8 @@
 //! Moments with a time zone.
 
-use crate::container::Object;
+use crate::ValueError;
 use crate::number::Number;
-use crate::pseudo_type::PSEUDO_TYPE_KEY;
-use crate::{Value, ValueError};
 use std::fmt;
-use std::sync::Arc;
-
-pub(crate) const EPOCH_TIME_KEY: &str = "epoch_time";
-pub(crate) const TIMEZONE_KEY: &str = "timezone";
 
 /// A moment, in milliseconds' precision, and the time zone in which its parts are to be read. The zone does not matter
 /// for its order: two times are equal if they are the same moment.
@@ -40,16 +34,6 @@ impl Time {
     /// The same moment in another time zone.
     pub fn in_timezone(self, timezone: Timezone) -> Self {
         Self { timezone, ..self }
-    }
-
-    /// The object that ReQL takes a time for.
-    pub fn to_object(&self) -> Object {
-        let fields = vec![
-            (Arc::from(PSEUDO_TYPE_KEY), Value::from("TIME")),
-            (Arc::from(EPOCH_TIME_KEY), Value::Number(self.epoch_seconds)),
-            (Arc::from(TIMEZONE_KEY), Value::from(self.timezone.as_str())),
-        ];
-        Object::from_sorted(fields).expect("the fields are ordered and hold neither arrays nor objects")
     }
 
     /// `epoch_seconds` were rounded before.

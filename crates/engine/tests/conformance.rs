@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_clear, encode_delete, encode_delete_hash_key, encode_put, encode_time};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig, RocksStore,
-    Visit,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig, RocksEngine,
+    RocksStore, Visit,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, ValueKind, WhenFull};
 
@@ -30,7 +30,7 @@ fn open_memory(directory: &Path) -> Box<dyn Engine> {
 fn open_rocks(directory: &Path) -> Box<dyn Engine> {
     let config = RocksConfig { block_cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20, ..Default::default() };
     let store = RocksStore::open(&directory.join("rocks"), config).unwrap();
-    Box::new(store.open_table("table", PARTITIONS).unwrap())
+    Box::new(RocksEngine::open(&store, "table", PARTITIONS).unwrap())
 }
 
 const ENGINES: [(&str, Open); 2] = [("memory", open_memory), ("rocksdb", open_rocks)];
@@ -561,7 +561,7 @@ fn a_write_that_would_wait_is_not_done() {
             ..Default::default()
         };
         let store = RocksStore::open(&directory.path().join("rocks"), config).unwrap();
-        store.open_table("table", PARTITIONS).unwrap()
+        RocksEngine::open(&store, "table", PARTITIONS).unwrap()
     };
     let engine = open(1 << 16);
     // What compresses well would not have to wait.

@@ -47,7 +47,7 @@ fn put(payload: &mut BytesMut, number: u32, sort_key: &[u8]) {
 fn open_cold(directory: &Path, record_cache_bytes: usize) -> RocksEngine {
     let open = || {
         let config = RocksConfig { block_cache_bytes: 8 << 20, record_cache_bytes, ..RocksConfig::default() };
-        RocksStore::open(directory, config).unwrap().open_table("table", 1).unwrap()
+        RocksEngine::open(&RocksStore::open(directory, config).unwrap(), "table", 1).unwrap()
     };
     let engine = open();
     write(&engine, |payload| {

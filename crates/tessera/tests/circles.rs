@@ -12,10 +12,6 @@ use std::path::Path;
 
 /// How many files the circles of a crate have, the largest first.
 const CIRCLES: &[(&str, &[usize])] = &[
-    ("bench", &[2]),
-    ("cluster", &[5, 2]),
-    ("document", &[5, 3, 2]),
-    ("engine", &[6, 3]),
     ("reql", &[16, 2]),
     ("reql-wire", &[9]),
     ("store", &[4]),

@@ -7,6 +7,7 @@ mod memcached;
 mod pegasus;
 mod redis;
 mod redis_cluster;
+mod resp;
 mod rethinkdb;
 
 use crate::workload::{Operation, RecordShape, Values};
@@ -223,4 +224,5 @@ impl Errors {
     }
 }
 
-pub use redis::{ReplyCounter as GreetingReplies, request};
+pub use redis::ReplyCounter as GreetingReplies;
+pub use resp::request;

@@ -2,6 +2,7 @@
 
 use super::lines::{Lines, Piece};
 use super::redis_cluster::Route;
+use super::resp::{bulk, header};
 use super::{Errors, Replies};
 use crate::workload::{RecordShape, Values};
 
@@ -93,28 +94,6 @@ impl super::Encoder for Encoder {
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
         Box::new(ReplyCounter::default())
     }
-}
-
-/// Appends a request of these words.
-pub fn request(words: &[String], out: &mut Vec<u8>) {
-    header(out, words.len());
-    words.iter().for_each(|word| bulk(out, word.as_bytes()));
-}
-
-fn header(out: &mut Vec<u8>, arguments: usize) {
-    number_line(out, b'*', arguments);
-}
-
-fn number_line(out: &mut Vec<u8>, kind: u8, number: usize) {
-    use std::io::Write;
-    out.push(kind);
-    write!(out, "{number}\r\n").expect("a vector takes all bytes");
-}
-
-fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    number_line(out, b'$', bytes.len());
-    out.extend_from_slice(bytes);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Counts whole replies in a stream of bytes, without looking at what they hold.

@@ -40,7 +40,7 @@ impl Route {
         let mut requests = Vec::new();
         let question = ["CLUSTER".to_string(), "SLOTS".to_string()];
         for words in greeting.iter().map(Vec::as_slice).chain([&question[..]]) {
-            super::redis::request(words, &mut requests);
+            super::resp::request(words, &mut requests);
         }
         stream.write_all(&requests)?;
         let mut reader = BufReader::new(stream);

@@ -13,38 +13,13 @@
 //! never readmitted automatically: the group waits until other replicas come, or until an operator says that the older
 //! data counts.
 
+mod replica;
+
+pub use replica::{Amnesiac, AmnesiacReplica};
+
 use super::{Catalog, Placement};
-use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use tessera_types::{ReplicaId, TableId};
-
-/// An amnesiac replica, as its node reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AmnesiacReplica {
-    /// The table whose records the replica held.
-    pub table: TableId,
-    /// The number of the partition, counted from 0.
-    pub partition: u32,
-    /// The replica itself; its successor on the same node gets another incarnation.
-    pub replica: ReplicaId,
-    /// Term and index of the last entry that it still has; zeros if unknown.
-    pub end: (u64, u64),
-    /// Whether its node's data is older than the data that the node had before.
-    #[serde(default)]
-    pub is_overtaken: bool,
-}
-
-/// An amnesiac replica in the catalog. It is kept until its group has had a leader.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amnesiac {
-    pub(super) replica: ReplicaId,
-    end: (u64, u64),
-    /// Whether it takes part all the same, because the others are no majority.
-    #[serde(rename = "goes_on")]
-    is_readmitted: bool,
-    #[serde(default)]
-    is_overtaken: bool,
-}
 
 impl Placement {
     /// Whether an amnesiac replica may take part all the same.

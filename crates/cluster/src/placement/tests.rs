@@ -56,27 +56,28 @@ pub(super) fn settle(catalog: &mut Catalog, silent: &BTreeSet<NodeId>) -> usize 
 }
 
 pub(super) fn check(catalog: &Catalog, silent: &BTreeSet<NodeId>) {
-    let mut loads = Loads::of(catalog, silent);
-    let spread = |loads: &BTreeMap<NodeId, Load>, of: fn(&Load) -> usize| {
-        let all: Vec<_> = loads.values().map(of).collect();
-        all.iter().max().unwrap() - all.iter().min().unwrap()
+    let mut loads = loads_of(catalog, silent);
+    let fit: BTreeSet<NodeId> = loads.fit().collect();
+    let spread = |of: &dyn Fn(NodeId) -> usize| {
+        let all = || fit.iter().map(|node| of(*node));
+        all().max().unwrap() - all().min().unwrap()
     };
     // A replica and a witness cannot change places, so with few nodes these stay a little less even.
-    let slack = if loads.all.values().any(|load| load.witnesses > 0) { 4 } else { 0 };
-    assert!(spread(&loads.all, |load| load.replicas) <= 2 + slack, "{loads:?}");
+    let slack = if fit.iter().any(|node| loads.witnesses(*node).1 > 0) { 4 } else { 0 };
+    assert!(spread(&|node| loads.replicas(node).1) <= 2 + slack, "{loads:?}");
     for table in catalog.tables() {
         loads.turn_to(table);
-        assert!(spread(&loads.table, |load| load.replicas) <= 1 + slack, "{loads:?}");
-        assert!(spread(&loads.table, |load| load.leaders) <= 2, "{loads:?}");
-        assert!(spread(&loads.table, |load| load.witnesses) <= 2 + slack, "{loads:?}");
+        assert!(spread(&|node| loads.replicas(node).0) <= 1 + slack, "{loads:?}");
+        assert!(spread(&|node| loads.leaders(node).0) <= 2, "{loads:?}");
+        assert!(spread(&|node| loads.witnesses(node).0) <= 2 + slack, "{loads:?}");
     }
     for table in catalog.tables() {
         for placement in &table.placement {
             let nodes: BTreeSet<_> = placement.target.iter().map(|replica| replica.node).collect();
             assert_eq!(nodes.len(), placement.target.len(), "two replicas on a node");
             let votes = if table.schema.replicas == 2 { 3 } else { usize::from(table.schema.replicas) };
-            assert_eq!(nodes.len(), votes.min(loads.all.len()), "{placement:?}");
-            assert!(nodes.iter().all(|node| loads.all.contains_key(node)), "{placement:?}");
+            assert_eq!(nodes.len(), votes.min(fit.len()), "{placement:?}");
+            assert!(nodes.iter().all(|node| fit.contains(node)), "{placement:?}");
         }
     }
 }

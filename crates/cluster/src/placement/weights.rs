@@ -4,7 +4,7 @@
 //! Leaders trade first, because that moves no records. The caller lets a trade take effect, and weighs the partitions
 //! again, before the next one.
 
-use super::{Loads, Nodes, place};
+use super::{Loads, Nodes, loads_of, place};
 use crate::{Catalog, CatalogCommand};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::{NodeId, TableId};
@@ -45,7 +45,7 @@ enum Trade {
 /// The two placements that balance leaders best, or else replicas; empty if the nodes are even enough. To be called
 /// when nothing is moving. `unfit` nodes take no part.
 pub fn next_trade(catalog: &Catalog, unfit: &BTreeSet<NodeId>, weights: &Weights) -> Vec<CatalogCommand> {
-    let loads = Loads::of(catalog, unfit);
+    let loads = loads_of(catalog, unfit);
     let trade = |trade, weigh: fn(&Weight) -> u64, enough| {
         let weight = |table, partition| weights.get(&(table, partition)).map_or(0, weigh);
         let partitions = catalog.tables().filter(|table| !table.is_dropped()).flat_map(|table| {
@@ -64,7 +64,7 @@ pub fn next_trade(catalog: &Catalog, unfit: &BTreeSet<NodeId>, weights: &Weights
 }
 
 fn best(loads: &Loads, partitions: &[Weighed], trade: Trade, enough: u64) -> Option<Vec<CatalogCommand>> {
-    let mut sums: BTreeMap<NodeId, u64> = loads.table.keys().map(|node| (*node, 0)).collect();
+    let mut sums: BTreeMap<NodeId, u64> = loads.fit().map(|node| (node, 0)).collect();
     for Weighed { nodes, weight, .. } in partitions {
         let bearers = if trade == Trade::Leaders { 1 } else { nodes.data_replicas.len() };
         for node in nodes.data_replicas.iter().take(bearers) {

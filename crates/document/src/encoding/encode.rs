@@ -5,10 +5,10 @@ use super::{
     PLAIN_STRING, STRING, TIME, TINY_INTEGER, TRUE, width, width_index,
 };
 use crate::Value;
-use crate::container::Object;
 use crate::json::is_plain;
 use crate::number::Number;
 use crate::time::Time;
+use crate::value::Object;
 
 impl Value {
     /// Appends the value's encoding.

@@ -1,10 +1,11 @@
 //! Reading JSON as RethinkDB does: objects with a `$reql_type$` are what they stand for, keys must not be equal, numbers
 //! too large for a double are refused, and `-0` is 0 while `-0.0` is not. The errors have the words of its parser.
 
-use crate::container::{MAX_DEPTH, ObjectBuilder};
 use crate::error::JsonFault;
 use crate::json::is_plain;
 use crate::number::Number;
+use crate::object_builder::ObjectBuilder;
+use crate::value::MAX_DEPTH;
 use crate::{Value, ValueError};
 use std::sync::Arc;
 

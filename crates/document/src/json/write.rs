@@ -1,6 +1,6 @@
 //! Writing JSON as RethinkDB does: compact in answers, and in error messages with tabs.
 
-use crate::container::Object;
+use crate::value::Object;
 use crate::{PSEUDO_TYPE_KEY, Time, Value, ValueError, base64};
 
 /// How long a value's text may be in error messages that cut it, the three dots at its end included.

@@ -35,10 +35,13 @@ mod write;
 
 pub use entry::{EntryKey, entry_key};
 pub use error::KeyError;
-pub use primary::{MAX_PRIMARY_KEY_BYTES, primary_key};
+pub use primary::primary_key;
 pub use range::{KeyRange, SecondaryRange, primary_range, secondary_range};
 pub use read::decode_key;
 pub use secondary::{MAX_SECONDARY_KEY_BYTES, SecondaryKey};
+
+/// How many bytes a primary key may have in RethinkDB's form, which has one more than a string has.
+pub const MAX_PRIMARY_KEY_BYTES: usize = 128;
 
 const MIN_VAL: u8 = 0x10;
 const ARRAY: u8 = 0x20;

@@ -1,11 +1,8 @@
 //! Primary keys.
 
-use super::KeyError;
 use super::write::{Purpose, Writer};
+use super::{KeyError, MAX_PRIMARY_KEY_BYTES};
 use crate::EncodedValue;
-
-/// How many bytes a primary key may have in RethinkDB's form, which has one more than a string has.
-pub const MAX_PRIMARY_KEY_BYTES: usize = 128;
 
 /// Appends the primary key that `value` is; see the [module](super). `MINVAL` and `MAXVAL` are keys under which there is
 /// no document, since none has them.

@@ -1,7 +1,8 @@
 //! Values become keys.
 
 use super::{ARRAY, BINARY, END, ESCAPE, FALSE, KeyError, MAX_VAL, MIN_VAL, NUMBER, STRING, TIME, TRUE};
-use crate::number::{Number, reconstructable};
+use crate::number::Number;
+use crate::reconstructable::reconstructable;
 use crate::{EncodedValue, MAX_DEPTH, ValueError, View};
 
 /// What the key is for, which decides about NUL bytes, extrema and errors.

@@ -28,7 +28,7 @@ const PAGE_RECORDS: usize = 1_024;
 
 /// Returns the log index at which the checkpoint began.
 pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineError> {
-    let index = partition.applied_index();
+    let index = partition.reflected.applied();
     // Evicting tables may have lost all records by which it could be told from the others.
     let (time, may_hold_sort_keys) = (partition.expiries().time(), partition.may_hold_sort_keys());
     let file = File::create(path).map_err(EngineError::io(path))?;
@@ -57,7 +57,7 @@ pub(super) fn write(partition: &Partition, path: &Path) -> Result<u64, EngineErr
             space = number.0.checked_add(1).and_then(|next| partition.next_space(Space(next)));
         }
         // Records that were loaded may hold effects of entries that are not applied again yet.
-        let end_index = partition.applied_index().max(partition.durability.settled_from());
+        let end_index = partition.reflected.applied().max(partition.reflected.settled_from());
         let end = [records.to_le_bytes(), end_index.to_le_bytes()].concat();
         out.write_all(&0u32.to_le_bytes())?;
         out.write_all(&crc32c::crc32c(&end).to_le_bytes())?;

@@ -13,16 +13,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+/// The files of one partition.
 #[derive(Default)]
 pub(super) struct Durability {
     /// Held while the records are written to a file, or replaced by those of one.
     file: Mutex<()>,
     /// The log index that the partition's own checkpoint reflects; zero if there is none.
     index: AtomicU64,
-    /// Whether the records are being replaced, or replacing them has failed half-way: they belong to no log index.
-    are_partial: AtomicBool,
-    /// The log index up to which records that were loaded may reflect entries.
-    settled_from: AtomicU64,
     /// Whether the records were replaced after the checkpoint was written. Equal indexes do not say then that it is up to date.
     is_outdated: AtomicBool,
 }
@@ -32,22 +29,11 @@ impl Durability {
         self.index.load(Ordering::Acquire)
     }
 
-    /// See [`crate::Engine::settled_from`].
-    pub(super) fn settled_from(&self) -> u64 {
-        self.settled_from.load(Ordering::Acquire)
-    }
-
-    /// The partition has no records, so they are whole again.
-    pub(super) fn cleared(&self) {
-        self.settled_from.store(0, Ordering::Release);
-        self.are_partial.store(false, Ordering::Release);
-    }
-
     /// Loads the partition's own checkpoint when the table is opened.
     pub(super) fn open(&self, partition: &Partition, path: &Path) -> Result<(), EngineError> {
         let Reflects { index, end } = checkpoint::load(partition, path)?;
-        self.settled_from.store(end, Ordering::Release);
-        partition.set_applied_index(index);
+        partition.reflected.set_settled_from(end);
+        partition.reflected.set_applied(index);
         self.index.store(index, Ordering::Release);
         Ok(())
     }
@@ -60,8 +46,8 @@ impl Durability {
         log_synced: &dyn Fn() -> Result<(), String>,
     ) -> Result<(), EngineError> {
         let _file = self.file.lock();
-        self.check_whole()?;
-        if self.index() == partition.applied_index() && !self.is_outdated.load(Ordering::Acquire) {
+        check_whole(partition)?;
+        if self.index() == partition.reflected.applied() && !self.is_outdated.load(Ordering::Acquire) {
             return Ok(());
         }
         let unfinished = path.with_extension("unfinished");
@@ -78,7 +64,7 @@ impl Durability {
     /// Writes a checkpoint for somebody else; see [`crate::Engine::checkpoint`].
     pub(super) fn checkpoint(&self, partition: &Partition, path: &Path) -> Result<u64, EngineError> {
         let _file = self.file.lock();
-        self.check_whole()?;
+        check_whole(partition)?;
         checkpoint::write(partition, path)
     }
 
@@ -86,18 +72,18 @@ impl Durability {
     /// finds that it ought to be made durable; its own checkpoint stays what a crash would find.
     pub(super) fn restore(&self, partition: &Partition, path: &Path, index: u64) -> Result<(), EngineError> {
         let _file = self.file.lock();
-        self.are_partial.store(true, Ordering::Release);
+        partition.reflected.set_partial(true);
         self.is_outdated.store(true, Ordering::Release);
-        partition.set_applied_index(0);
+        partition.reflected.set_applied(0);
         partition.clear();
         let Reflects { end, .. } = checkpoint::load(partition, path)?;
-        self.settled_from.store(end, Ordering::Release);
-        partition.set_applied_index(index);
-        self.are_partial.store(false, Ordering::Release);
+        partition.reflected.set_settled_from(end);
+        partition.reflected.set_applied(index);
+        partition.reflected.set_partial(false);
         Ok(())
     }
+}
 
-    fn check_whole(&self) -> Result<(), EngineError> {
-        if self.are_partial.load(Ordering::Acquire) { Err(EngineError::PartialRecords) } else { Ok(()) }
-    }
+fn check_whole(partition: &Partition) -> Result<(), EngineError> {
+    if partition.reflected.are_partial() { Err(EngineError::PartialRecords) } else { Ok(()) }
 }

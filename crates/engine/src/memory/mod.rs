@@ -12,6 +12,7 @@ mod durability;
 mod index;
 mod partition;
 mod record;
+mod reflected;
 mod segment;
 mod slot;
 mod spaces;
@@ -21,6 +22,7 @@ use crate::{
     Visit,
 };
 pub use budget::{MemoryBudget, MemoryConfig};
+use durability::Durability;
 use partition::Partition;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,8 @@ use tessera_types::{RecordKey, Space, TableSettings, UnixMillis, WhenFull};
 /// A table in memory.
 pub struct MemoryEngine {
     partitions: Vec<Partition>,
+    /// In the order of the partitions.
+    durability: Vec<Durability>,
     budget: Arc<MemoryBudget>,
     evict_when_full: AtomicBool,
     /// Where checkpoints live; `None` for tables that keep nothing on disk.
@@ -44,15 +48,15 @@ impl MemoryEngine {
     /// # Errors
     /// If the directory cannot be used or a checkpoint cannot be read.
     pub fn open(partitions: u32, budget: Arc<MemoryBudget>, directory: Option<PathBuf>) -> Result<Self, EngineError> {
+        let durability = (0..partitions).map(|_| Durability::default()).collect();
         let partitions = (0..partitions).map(|_| Partition::new(budget.clone())).collect();
-        let engine = Self { partitions, budget, evict_when_full: AtomicBool::new(false), directory };
+        let engine = Self { partitions, durability, budget, evict_when_full: AtomicBool::new(false), directory };
         if let Some(directory) = &engine.directory {
             fs::create_dir_all(directory).map_err(EngineError::io(directory))?;
-            for number in 0..engine.partitions.len() {
+            for (number, (partition, durability)) in engine.partitions.iter().zip(&engine.durability).enumerate() {
                 let path = checkpoint_path(directory, number);
                 if path.exists() {
-                    let partition = &engine.partitions[number];
-                    match partition.durability.open(partition, &path) {
+                    match durability.open(partition, &path) {
                         Err(error) if error.is_damage() => {
                             tracing::error!(%error, "a checkpoint is damaged; it is kept under another name, and the partition begins empty");
                             partition.clear();
@@ -68,6 +72,10 @@ impl MemoryEngine {
 
     fn partition(&self, number: u32) -> &Partition {
         &self.partitions[number as usize]
+    }
+
+    fn durability(&self, number: u32) -> &Durability {
+        &self.durability[number as usize]
     }
 }
 
@@ -154,31 +162,29 @@ impl Engine for MemoryEngine {
     }
 
     fn applied_index(&self, partition: u32) -> u64 {
-        self.partition(partition).applied_index()
+        self.partition(partition).reflected.applied()
     }
 
     fn settled_from(&self, partition: u32) -> u64 {
-        self.partition(partition).durability.settled_from()
+        self.partition(partition).reflected.settled_from()
     }
 
     fn durable_index(&self, partition: u32) -> Result<u64, EngineError> {
-        Ok(self.partition(partition).durability.index())
+        Ok(self.durability(partition).index())
     }
 
     fn make_durable(&self, number: u32, log_synced: &dyn Fn() -> Result<(), String>) -> Result<(), EngineError> {
         let Some(directory) = &self.directory else { return Ok(()) };
-        let partition = self.partition(number);
-        partition.durability.make_durable(partition, &checkpoint_path(directory, number as usize), log_synced)
+        let path = checkpoint_path(directory, number as usize);
+        self.durability(number).make_durable(self.partition(number), &path, log_synced)
     }
 
     fn checkpoint(&self, partition: u32, path: &Path) -> Result<u64, EngineError> {
-        let partition = self.partition(partition);
-        partition.durability.checkpoint(partition, path)
+        self.durability(partition).checkpoint(self.partition(partition), path)
     }
 
     fn restore(&self, partition: u32, path: &Path, index: u64) -> Result<(), EngineError> {
-        let partition = self.partition(partition);
-        partition.durability.restore(partition, path, index)
+        self.durability(partition).restore(self.partition(partition), path, index)
     }
 
     fn digest(&self, partition: u32, slice: &Slice) -> Digest {

@@ -2,9 +2,9 @@
 
 use super::MemoryBudget;
 use super::doomed::Doomed;
-use super::durability::Durability;
 use super::index::{Found, Index};
 use super::record::Record;
+use super::reflected::Reflected;
 use super::slot::{Field, Fields, Slot, SlotRef};
 use super::spaces::Spaces;
 use crate::expiries::{Expiries, Noted};
@@ -23,9 +23,7 @@ const SWEPT_PAGES: usize = 16;
 
 pub(super) struct Partition {
     state: RwLock<State>,
-    /// Beside the lock, so that nobody takes it only to ask.
-    applied: AtomicU64,
-    pub(super) durability: Durability,
+    pub(super) reflected: Reflected,
     may_hold_sort_keys: AtomicBool,
     expiries: Expiries,
     expired_removed: AtomicU64,
@@ -65,22 +63,13 @@ impl Partition {
         state.budget.change(0, state.bytes());
         Self {
             state: RwLock::new(state),
-            applied: AtomicU64::new(0),
-            durability: Durability::default(),
+            reflected: Reflected::default(),
             may_hold_sort_keys: AtomicBool::new(false),
             expiries: Expiries::default(),
             expired_removed: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             sweep_from: Mutex::default(),
         }
-    }
-
-    pub(super) fn applied_index(&self) -> u64 {
-        self.applied.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_applied_index(&self, index: u64) {
-        self.applied.store(index, Ordering::Release);
     }
 
     pub(super) fn may_hold_sort_keys(&self) -> bool {
@@ -205,7 +194,7 @@ impl Partition {
                     Mutation::DeleteHashKey { key } => state.delete_hash_key(&key),
                     Mutation::Clear => {
                         state.clear();
-                        self.durability.cleared();
+                        self.reflected.cleared();
                         noted.get_or_insert_default().clear();
                     }
                     Mutation::Time(time) => noted.get_or_insert_default().time(time),
@@ -221,7 +210,7 @@ impl Partition {
         if let Some(noted) = noted {
             self.expiries.take(&noted);
         }
-        self.set_applied_index(applied.index);
+        self.reflected.set_applied(applied.index);
         drop(state);
         drop(freed);
         Ok(())

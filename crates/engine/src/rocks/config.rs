@@ -1,4 +1,3 @@
-use super::damage::Compacting;
 use super::expiry_filter::{ExpiryFilterFactory, TableExpiries};
 use super::memtable;
 use rocksdb::{
@@ -72,6 +71,17 @@ pub struct RocksConfig {
     pub direct_io_for_flush_and_compaction: bool,
     /// Age in seconds at which files are compacted again although nothing forces it, which frees expired records; 0 never.
     pub periodic_compaction_seconds: u64,
+}
+
+/// How a table is compacted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Compacting {
+    #[default]
+    Normally,
+    /// Not by itself, since it would meet a damaged file.
+    Stopped,
+    /// It was stopped, and level 0 has too many files for writers.
+    CatchingUp,
 }
 
 /// How the blocks of a file are compressed.

@@ -1,7 +1,7 @@
 //! Records from RocksDB, and what the record cache knows of them.
 
 use super::keys::{read_record_key, write_record_key};
-use super::record_cache::{Found, Place, Records, Reservation};
+use super::record_cache::{Found, Place};
 use super::table::{KEY, RocksEngine};
 use crate::{Engine as _, EngineError, Order, SortKeyRange, Visit};
 use rocksdb::DBPinnableSlice;
@@ -131,25 +131,5 @@ impl RocksEngine {
             }
         }
         self.noting(partition, iterator.status().map_err(EngineError::from))
-    }
-}
-
-/// Keeps a record under the empty sort key.
-pub(super) fn keep(key: &RecordKey<'_>, value: &[u8], reservation: Option<Reservation<'_>>) {
-    let mut records = Records::of(key.hash_key, false);
-    if let Some(reservation) = reservation.filter(|_| records.add(b"", value)) {
-        reservation.fill(records);
-    }
-}
-
-pub(super) fn visit_known<'a>(
-    known: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    order: Order,
-    visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
-) {
-    let mut visit_until_told = |(sort_key, value)| visit(sort_key, value) == Visit::NextHashKey;
-    match order {
-        Order::Ascending => _ = { known }.any(&mut visit_until_told),
-        Order::Descending => _ = known.collect::<Vec<_>>().into_iter().rev().any(visit_until_told),
     }
 }

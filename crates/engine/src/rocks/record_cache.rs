@@ -10,6 +10,7 @@
 //! before it writes and takes that back after the updates, and readers that come in between use RocksDB alone. A reader has
 //! to look only once, before it looks for the entry: if no write was under way then, the entry is no older than that moment.
 
+use crate::{Order, SortKeyRange, Visit};
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
 use std::ops::{Bound, RangeBounds};
@@ -201,6 +202,14 @@ impl Reservation<'_> {
         // In vain if there was a write meanwhile.
         let _ = self.0.insert(Arc::new(records));
     }
+
+    /// As [`Self::fill`] with one record, under the empty sort key.
+    pub(super) fn fill_with_one(self, key: &RecordKey<'_>, value: &[u8]) {
+        let mut records = Records::of(key.hash_key, false);
+        if records.add(b"", value) {
+            self.fill(records);
+        }
+    }
 }
 
 impl Records {
@@ -263,6 +272,22 @@ impl Records {
     ) -> Option<impl Iterator<Item = (&'a [u8], &'a [u8])>> {
         let is_in = move |(sort_key, _): &(&[u8], &[u8])| <(_, _) as RangeBounds<[u8]>>::contains(&range, *sort_key);
         self.are_all.then(|| self.iter().filter(is_in))
+    }
+
+    /// Visits the records in a range of sort keys until told to stop. Returns false, having visited none, if not all are known.
+    pub(super) fn visit(
+        &self,
+        range: SortKeyRange<'_>,
+        order: Order,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Visit,
+    ) -> bool {
+        let Some(known) = self.range(range) else { return false };
+        let mut visit_until_told = |(sort_key, value)| visit(sort_key, value) == Visit::NextHashKey;
+        match order {
+            Order::Ascending => _ = { known }.any(&mut visit_until_told),
+            Order::Descending => _ = known.collect::<Vec<_>>().into_iter().rev().any(visit_until_told),
+        }
+        true
     }
 
     /// The value of a record, if it is known whether there is one.

@@ -3,7 +3,6 @@ use super::damage::Reports;
 use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
-use super::table::RocksEngine;
 use crate::{EngineError, RocksStatistics};
 use parking_lot::{Mutex, RwLock};
 use rocksdb::statistics::Ticker;
@@ -74,21 +73,18 @@ impl RocksStore {
         }))
     }
 
-    /// Opens the table of that name, creating it if there is none.
-    ///
-    /// # Errors
-    /// If the files cannot be read or written.
-    pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<RocksEngine, EngineError> {
+    /// Creates the column family of that name, if there is none, and returns what its compactions go by.
+    pub(super) fn create_table(&self, name: &str) -> Result<Arc<TableExpiries>, EngineError> {
         let expiries = self.expiries.lock().entry(name.to_string()).or_default().clone();
         if self.db.cf_handle(name).is_none() {
             let options = self.config.table_options(&self.cache, PREFIX_LEN, &expiries)?;
             let _writers_wait = self.manifest.write();
             self.db.create_cf(name, &options)?;
         }
-        RocksEngine::open(self.clone(), name, partitions, expiries)
+        Ok(expiries)
     }
 
-    /// Deletes a table's files. No [`RocksEngine`] of that name may be used any more.
+    /// Deletes a table's files. No [`RocksEngine`](crate::RocksEngine) of that name may be used any more.
     ///
     /// # Errors
     /// If the files cannot be written.

@@ -1,12 +1,11 @@
+use super::conversion::move_former_seal;
 use super::damage::Damage;
 use super::expiry_filter::TableExpiries;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, read_record_key, slice_position, sort_keys_flag_key,
     spaces_begin, spaces_end,
 };
-use super::reads::{keep, visit_known};
 use super::record_cache::{Found, RecordCache, Records};
-use super::spaces::move_former_seal;
 use super::store::RocksStore;
 use super::{keys, level_table};
 use crate::expiries::Expiries;
@@ -62,12 +61,12 @@ thread_local! {
 }
 
 impl RocksEngine {
-    pub(super) fn open(
-        store: Arc<RocksStore>,
-        name: &str,
-        partitions: u32,
-        expiries: Arc<TableExpiries>,
-    ) -> Result<Self, EngineError> {
+    /// Opens the table of that name, creating it if there is none.
+    ///
+    /// # Errors
+    /// If the files cannot be read or written.
+    pub fn open(store: &Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
+        let (store, expiries) = (store.clone(), store.create_table(name)?);
         let handle =
             store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;
         // SAFETY: the handle borrows from the instance in `store`. Both are in the new engine, which drops the handle
@@ -266,7 +265,7 @@ impl Engine for RocksEngine {
             Found::Nothing(reservation) => {
                 let mut reservation = Some(reservation);
                 self.read_record(partition, key, &mut |value| {
-                    keep(key, value, reservation.take());
+                    reservation.take().into_iter().for_each(|reservation| reservation.fill_with_one(key, value));
                     visit(value);
                 })
             }
@@ -302,8 +301,8 @@ impl Engine for RocksEngine {
                 Found::Taken => None,
             };
             let value = self.noting(*partition, read.next().transpose().map_err(EngineError::from))?.flatten();
-            if let Some(value) = &value {
-                keep(key, value, reservation);
+            if let (Some(value), Some(reservation)) = (&value, reservation) {
+                reservation.fill_with_one(key, value);
             }
             visit(at, value.as_deref());
         }
@@ -326,13 +325,8 @@ impl Engine for RocksEngine {
             None => Found::Taken,
         };
         match found {
-            Found::Records(records) => match records.range(range) {
-                Some(known) => {
-                    visit_known(known, order, visit);
-                    Ok(())
-                }
-                None => self.read_records(partition, key, range, order, visit),
-            },
+            Found::Records(records) if records.visit(range, order, visit) => Ok(()),
+            Found::Records(_) => self.read_records(partition, key, range, order, visit),
             Found::Nothing(reservation) => {
                 let mut kept = Some(Records::of(key.hash_key, true));
                 self.read_records(partition, key, range, order, &mut |sort_key, value| {

@@ -141,7 +141,7 @@ impl RocksEngine {
 #[cfg(test)]
 mod tests {
     use crate::mutation::encode_put;
-    use crate::{Applied, Engine, RocksConfig, RocksStore};
+    use crate::{Applied, Engine, RocksConfig, RocksEngine, RocksStore};
     use bytes::BytesMut;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -151,7 +151,7 @@ mod tests {
     fn who_may_not_wait_does_not_wait_for_the_manifest() {
         let directory = tempfile::TempDir::new().unwrap();
         let store = RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
-        let engine = store.open_table("table", 1).unwrap();
+        let engine = RocksEngine::open(&store, "table", 1).unwrap();
         let key = RecordKey::new(b"key", b"");
         let payload = |value: &[u8]| {
             let mut payload = BytesMut::new();
@@ -186,7 +186,7 @@ mod tests {
         let directory = tempfile::TempDir::new().unwrap();
         let open = || RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
         let store = open();
-        let engine = store.open_table("table", 3).unwrap();
+        let engine = RocksEngine::open(&store, "table", 3).unwrap();
         engine.write(&[Applied { partition: 0, index: 1, term: 1, payloads: &[] }]).unwrap();
         let applied = [(0, 7, 3), (1, 9, 0)];
         let applied = applied.map(|(partition, index, term)| Applied { partition, index, term, payloads: &[] });
@@ -202,7 +202,7 @@ mod tests {
         drop(engine);
         drop(store);
         let store = open();
-        let engine = store.open_table("table", 3).unwrap();
+        let engine = RocksEngine::open(&store, "table", 3).unwrap();
         let known =
             [0, 1, 2].map(|partition| (engine.applied_index(partition), engine.applied_term(partition).unwrap()));
         assert_eq!(known, [(7, Some(3)), (9, None), (5, None)]);

@@ -23,18 +23,22 @@
 //!
 //! What was noted is in memory only. After a restart the next compaction or read finds the file again.
 
+mod known;
 mod reports;
 
+pub(super) use known::Damage;
 pub(super) use reports::Reports;
 
+use super::config::Compacting;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, spaces_begin, spaces_end,
 };
 use super::table::{RocksEngine, two_words};
 use crate::{Damaged, EngineError};
+use known::DamagedFile;
 use reports::Place;
 use rocksdb::{AsColumnFamilyRef, ErrorKind, WriteBatch, properties};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use tessera_types::UsageScenario;
@@ -42,47 +46,6 @@ use tessera_types::UsageScenario;
 unsafe extern "C" {
     /// See damage.cc.
     fn tessera_drop_file(column_family: *mut c_void, file: u64) -> i32;
-}
-
-/// What is known of a table's damage.
-#[derive(Default)]
-pub(super) struct Damage {
-    files: BTreeMap<u64, DamagedFile>,
-    /// Partitions whose records are not as they should be where RocksDB names no file, and what was found.
-    partitions: BTreeMap<u32, String>,
-    /// The scenario that the table's settings ask for.
-    scenario: UsageScenario,
-    compacting: Compacting,
-}
-
-struct DamagedFile {
-    reason: String,
-    /// Partitions that may have records in it which still count.
-    partitions: BTreeSet<u32>,
-}
-
-/// How a table is compacted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Compacting {
-    #[default]
-    Normally,
-    /// Not by itself, since it would meet a damaged file.
-    Stopped,
-    /// It was stopped, and level 0 has too many files for writers.
-    CatchingUp,
-}
-
-impl Damage {
-    /// All records of these partitions have been replaced.
-    pub(super) fn replaced(&mut self, partition: u32) {
-        self.partitions.remove(&partition);
-        self.files.values_mut().for_each(|file| _ = file.partitions.remove(&partition));
-    }
-
-    fn reason(&self, partition: u32) -> Option<&String> {
-        let in_file = || self.files.values().find(|file| file.partitions.contains(&partition)).map(|file| &file.reason);
-        self.partitions.get(&partition).or_else(in_file)
-    }
 }
 
 impl RocksEngine {

@@ -26,7 +26,7 @@ impl Fixture {
         let config =
             RocksConfig { target_file_bytes: 64 << 10, level0_compaction_trigger: 2, record_cache_bytes: 0, ..config };
         let store = RocksStore::open(directory, config).unwrap();
-        Self { engine: store.open_table("table", PARTITIONS).unwrap(), store }
+        Self { engine: RocksEngine::open(&store, "table", PARTITIONS).unwrap(), store }
     }
 
     fn new(directory: &Path) -> Self {

@@ -1,9 +1,12 @@
 //! A decoded value of ReQL.
 
-use crate::container::{Array, Object, ObjectBuilder};
+mod container;
+
+pub use container::{Array, MAX_DEPTH, MAX_VALUE_BYTES, Object, PSEUDO_TYPE_KEY};
+
+use crate::ValueError;
 use crate::number::Number;
 use crate::time::Time;
-use crate::{ValueError, pseudo_type};
 use std::sync::Arc;
 
 /// A value of ReQL, decoded. Cloning it copies no content: strings, arrays and objects are shared.
@@ -18,7 +21,8 @@ use std::sync::Arc;
 /// geometry, and this one less than the object. `Ord` always takes geometry as an object. A single comparison (`lt`,
 /// `ge` and so on) that is to answer as RethinkDB's does uses [`Value::compare_as_reql`].
 ///
-/// The variants for pseudo-types hold valid ones only: use [`ObjectBuilder`] to make a value out of the fields that a
+/// The variants for pseudo-types hold valid ones only: use
+/// [`ObjectBuilder`](crate::ObjectBuilder) to make a value out of the fields that a
 /// client sent, which turns objects with a `$reql_type$` into the value they stand for.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
@@ -85,19 +89,6 @@ impl Value {
         Self::Object(Object::default())
     }
 
-    /// The value with these fields; of equal keys the last one counts. An object with a `$reql_type$` becomes what it
-    /// stands for.
-    ///
-    /// # Errors
-    /// As [`ObjectBuilder::finish`].
-    pub fn object<K: Into<Arc<str>>>(fields: impl IntoIterator<Item = (K, Self)>) -> Result<Self, ValueError> {
-        let mut builder = ObjectBuilder::default();
-        for (key, value) in fields {
-            builder.insert(key, value);
-        }
-        builder.finish()
-    }
-
     /// What `type_of` answers.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -108,7 +99,7 @@ impl Value {
             Self::String(_) => "STRING",
             Self::Binary(_) => "PTYPE<BINARY>",
             Self::Array(_) => "ARRAY",
-            Self::Object(object) if pseudo_type::is_literal(object) => "PTYPE<LITERAL>",
+            Self::Object(object) if object.is_literal() => "PTYPE<LITERAL>",
             Self::Object(_) => "OBJECT",
             Self::Time(_) => "PTYPE<TIME>",
             Self::Geometry(_) => "PTYPE<GEOMETRY>",
@@ -139,25 +130,6 @@ impl Value {
     /// The array, if the value is one.
     pub fn as_array(&self) -> Option<&Array> {
         if let Self::Array(array) = self { Some(array) } else { None }
-    }
-
-    /// The fields of what ReQL treats as an object: objects, geometry, and times, whose fields are `$reql_type$`,
-    /// `epoch_time` and `timezone`. Binaries are none.
-    pub fn to_object(&self) -> Option<Object> {
-        match self {
-            Self::Object(object) | Self::Geometry(object) => Some(object.clone()),
-            Self::Time(time) => Some(time.to_object()),
-            _ => None,
-        }
-    }
-
-    /// The field of what ReQL treats as an object.
-    pub fn get_field(&self, key: &str) -> Option<Self> {
-        match self {
-            Self::Object(object) | Self::Geometry(object) => object.get(key).cloned(),
-            Self::Time(time) => time.to_object().get(key).cloned(),
-            _ => None,
-        }
     }
 
     /// How deeply arrays and objects are nested in the value: 0 for one that is neither, 1 for `[]`.

@@ -1,0 +1,106 @@
+//! Why the catalog refuses a command.
+
+use serde::{Deserialize, Serialize};
+use tessera_types::{NodeId, ReplicaId, TableId, TableNameError};
+
+/// Why the catalog refused a command. A refused command changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum CatalogError {
+    /// The name of a table or database breaks the rule for names.
+    #[error(transparent)]
+    Name(#[from] TableNameError),
+    /// A table that is not dropped has this name already.
+    #[error("a table named '{0}' exists")]
+    Exists(String),
+    /// No table that is not dropped has this name or number.
+    #[error("no such table: {0}")]
+    NoSuchTable(String),
+    /// Tables of documents need the cluster protocol of this version on every node.
+    #[error("node {0} runs a version that does not know documents; give it the version of the others first")]
+    OlderNode(NodeId),
+    /// The name has no database before it.
+    #[error("a table of documents is called DATABASE.NAME, not '{0}'")]
+    DocumentTableName(String),
+    /// A database has this name already.
+    #[error("a database named '{0}' exists")]
+    DatabaseExists(String),
+    /// No database has this name.
+    #[error("no such database: {0}")]
+    NoSuchDatabase(String),
+    /// The database still has tables.
+    #[error("database '{0}' has tables; drop them first")]
+    DatabaseInUse(String),
+    /// An index was asked for on a table of keys and values.
+    #[error("a table of keys and values has no indexes")]
+    NotOfDocuments,
+    /// An index of the table has this name already.
+    #[error("an index named '{0}' exists")]
+    IndexExists(String),
+    /// The table has no index of this name.
+    #[error("no such index: {0}")]
+    NoSuchIndex(String),
+    /// The table has as many indexes as it may have, or the definition is too long.
+    #[error("a table has at most {most} indexes, and the definition of one at most {bytes} bytes")]
+    TooManyIndexes {
+        /// The most indexes of a table.
+        most: usize,
+        /// The most bytes of a definition.
+        bytes: usize,
+    },
+    /// The settings would let documents expire, and then their index entries would outlive them.
+    #[error("documents do not expire; a table of documents can have neither a default time to live nor rules")]
+    DocumentsDoNotExpire,
+    /// The command must wait until the split has ended.
+    #[error("table '{0}' is being split")]
+    Splitting(String),
+    /// There is no split to cancel.
+    #[error("table '{0}' is not being split")]
+    NotSplitting(String),
+    /// The partitions are being sealed, so the split cannot be cancelled any more.
+    #[error("the split of table '{0}' is about to take effect; try again in a moment")]
+    SplitTakesEffect(String),
+    /// A split makes twice the partitions, and the value is that number.
+    #[error("a table is split into twice its partitions: {0}")]
+    SplitInto(u32),
+    /// The report is of an earlier attempt to copy the partition, and is ignored.
+    #[error("another copy of the partition has begun, or all is copied")]
+    CopyOvertaken,
+    /// The settings are no longer what the command expected (`before`).
+    #[error("table '{0}' was altered by somebody else at the same time; try again")]
+    AlteredMeanwhile(String),
+    /// The limit of tables is reached; the value is that limit.
+    #[error("the cluster has {0} tables, the limit `tables`")]
+    TooManyTables(usize),
+    /// The number of partitions is zero or above the limit, which is the value.
+    #[error("a table has 1 to {0} partitions (the limit `partitions_per_table`)")]
+    Partitions(u32),
+    /// Durability `none` was asked for on RocksDB.
+    #[error("a rocksdb table keeps its records on disk: durability is hard or soft")]
+    DurabilityOfEngine,
+    /// Table 0 always exists under its name.
+    #[error("table 0, 'default', can be neither dropped nor renamed: connections that choose no table use it")]
+    DefaultTable,
+    /// The number of replicas is zero or above the limit, which is the value.
+    #[error("a partition has 1 to {0} replicas")]
+    Replicas(u8),
+    /// The node holds a data replica of that partition where a witness was asked for, or the other way round.
+    #[error("node {0} holds a replica of partition {2} of table {1} that is of the other kind, witness or not")]
+    OtherKind(NodeId, TableId, u32),
+    /// No node has this number.
+    #[error("no such node: {0}")]
+    NoSuchNode(NodeId),
+    /// The node, and how many replicas it still holds.
+    #[error("node {0} still holds {1} replicas; drain it first, or wait until they have moved")]
+    NodeInUse(NodeId, usize),
+    /// At least one node must be left that can take replicas.
+    #[error(
+        "the last node that is not draining cannot be drained or removed (nodes that have not arrived do not count)"
+    )]
+    LastNode,
+    /// The table has fewer partitions.
+    #[error("there is no partition {1} of table {0}")]
+    NoSuchPartition(TableId, u32),
+    /// Replacing a replica must wait for the moves of its partition.
+    #[error("replica {0} cannot be replaced now: it has been already, or replicas of its partition are moving")]
+    NotReplaceable(ReplicaId),
+}
