@@ -44,12 +44,12 @@ mod tests {
     #[test]
     fn a_directory_is_of_its_earlier_format_until_it_is_converted() {
         let parent = tempfile::TempDir::new().unwrap();
-        let root = parent.path().join("data");
         let rocks = RocksStore::open(&parent.path().join("rocksdb"), RocksConfig::default()).unwrap();
-        let open = || DataDirectory::open(&root).unwrap();
-        let version = || fs::read_to_string(root.join("VERSION")).unwrap();
-        assert_eq!(open().format(), FORMAT_VERSION);
-        for former in ["4\n", "4, being converted\n"] {
+        for (name, former) in [("first", "4\n"), ("second", "4, being converted\n")] {
+            let root = parent.path().join(name);
+            let open = || DataDirectory::open(&root).unwrap();
+            let version = || fs::read_to_string(root.join("VERSION")).unwrap();
+            assert_eq!(open().format(), FORMAT_VERSION);
             fs::write(root.join("VERSION"), former).unwrap();
             // The process ends before it is done, or in the middle of saying so.
             assert_eq!(open().format(), WITHOUT_SALT);
