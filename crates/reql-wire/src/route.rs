@@ -27,6 +27,9 @@ impl Route for Documents<'_> {
 
     const SERVICE: u8 = SERVICE;
 
+    // No two parts of a request write the same document.
+    const IN_ORDER: bool = false;
+
     fn request(&self, table: &Table, parts: &[&Part<Work>]) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_u32_le(table.id().0);

@@ -49,6 +49,8 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// A follower that has not heard from a leader for this many ticks, or up to twice as many, calls an election.
 const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
+/// For so many ticks the first member of a new group asks for votes at every tick: the others may learn of the group a moment later.
+const FIRST_ELECTION_TICKS: usize = ELECTION_TICKS;
 /// A snapshot that was not answered within this many ticks is sent again.
 const SNAPSHOT_TICKS: usize = 100;
 
@@ -126,6 +128,8 @@ pub(crate) struct Group<T> {
     /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that
     /// has not ended yet. See [`lease`].
     silent_ticks: usize,
+    /// Ticks for which this replica, the first member of a new group, asks for votes again.
+    first_election_ticks: usize,
     heartbeat_ticks: usize,
     /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
     snapshots_sent: Vec<(u64, usize)>,
@@ -271,6 +275,7 @@ impl<T> Group<T> {
             released: Vec::new(),
             now: Duration::ZERO,
             silent_ticks: 0,
+            first_election_ticks: if is_first_member { FIRST_ELECTION_TICKS } else { 0 },
             heartbeat_ticks: 0,
             snapshots_sent: Vec::new(),
             serving: None,
@@ -313,6 +318,7 @@ impl<T> Group<T> {
         self.refresh();
         self.count_idle_tick();
         self.silent_ticks = self.silent_ticks.saturating_sub(1);
+        self.ask_for_first_votes();
         let patience = self.patience();
         self.node.raft.set_randomized_election_timeout(patience);
         if self.is_leader() || self.may_campaign() {
@@ -351,6 +357,15 @@ impl<T> Group<T> {
         self.transfer_leadership_from_witness();
         // An entry that could not be proposed while leadership was being transferred is proposed again.
         is_overdue || self.node.has_ready() || !self.building.is_empty()
+    }
+
+    /// Asks for the votes of those that did not know of the new group when they were asked before.
+    fn ask_for_first_votes(&mut self) {
+        self.first_election_ticks = self.first_election_ticks.saturating_sub(1);
+        let is_unanswered = self.node.raft.state == StateRole::PreCandidate;
+        if self.first_election_ticks > 0 && is_unanswered && self.may_campaign() {
+            self.node.campaign().expect("a voter may campaign");
+        }
     }
 
     /// The ticks without a leader after which this replica calls an election. The number differs between replicas and
@@ -591,3 +606,31 @@ impl<T> Group<T> {
 
 #[cfg(test)]
 mod simulation;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_member_of_a_new_group_asks_again_those_that_may_not_have_known_the_group() {
+        let members = [1, 2, 3].map(|node| ReplicaId { node: NodeId(node), incarnation: 1 }).to_vec();
+        let group = |at: usize| {
+            let settings = GroupSettings { replica: members[at], ..GroupSettings::alone(false, 0) };
+            let settings = GroupSettings { initial_members: members.clone(), ..settings };
+            Group::<()>::new(GroupId(1), settings, RecoveredGroup::default()).expect("a new group")
+        };
+        let votes_asked_for = |group: &mut Group<()>| {
+            let mut output = PassOutput::default();
+            group.collect(&mut output, &mut |_, _, _| Ok(())).expect("a sound group");
+            let is_request = |message: &&PeerMessage| message.message.msg_type() == MessageType::MsgRequestPreVote;
+            output.messages.iter().filter(is_request).count()
+        };
+        let (mut first, mut second) = (group(0), group(1));
+        assert_eq!((votes_asked_for(&mut first), votes_asked_for(&mut second)), (2, 0));
+        for tick in 1..5 {
+            first.tick(TICK * tick);
+            second.tick(TICK * tick);
+            assert_eq!((votes_asked_for(&mut first), votes_asked_for(&mut second)), (2, 0), "tick {tick}");
+        }
+    }
+}

@@ -40,6 +40,10 @@ pub trait Route {
     /// The number of the face's [service](crate::Store::serve_face), which takes the request on the other node.
     const SERVICE: u8;
 
+    /// Whether parts of one partition must take effect in the order in which they stand. Where they need not, parts that found no
+    /// leader are tried again although later ones were carried out.
+    const IN_ORDER: bool = true;
+
     /// The request that has another node carry out these parts.
     fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8>;
 
@@ -55,7 +59,7 @@ pub trait Route {
 
 impl Store {
     /// Has the leader of its partition carry out every part that has no outcome yet. Parts of one partition take effect in
-    /// the order in which they stand.
+    /// the order in which they stand, if the face [asks for that](Route::IN_ORDER).
     ///
     /// Returns `None` when all parts have an outcome: after `patience` without progress, or once the table is dropped, those that were
     /// not done are [`PartOutcome::NotDone`]. Returns the successor of the table if the table was split: the parts that have no outcome were not
@@ -70,6 +74,11 @@ impl Store {
         patience: Duration,
     ) -> Option<Arc<Table>> {
         // Some may have been done already, where this node led their partitions until it lost them.
+        let keep_order = |parts: &mut [_], which: &[usize]| {
+            if R::IN_ORDER {
+                keep_order(parts, which);
+            }
+        };
         let all: Vec<usize> = (0..parts.len()).collect();
         keep_order(parts, &all);
         let (mut began, mut pause) = (Instant::now(), SHORTEST_PAUSE);

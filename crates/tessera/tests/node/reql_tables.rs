@@ -134,6 +134,21 @@ fn outdated_reads_go_on_without_a_majority_and_tables_say_what_they_lack() {
     assert_eq!(refused["e"], 4_100_000, "{refused}");
 }
 
+/// A partition that begins to serve while a batch is carried out has the later documents of the batch and not yet the earlier ones.
+#[test]
+fn a_batch_that_comes_right_after_its_table_is_inserted_whole() {
+    let cluster = Cluster::start_with_reql(3);
+    let mut client = Client::to(cluster.reql_ports()[0]);
+    let documents: Vec<Value> = (0..1_000).map(|id| json!({"id": id})).collect();
+    for number in 0..12 {
+        let name = format!("t{number}");
+        assert_eq!(client.ask(&json!([60, [name], {"replicas": 3, "shards": 4}]))["tables_created"], 1);
+        let inserted = client.ask(&insert(&name, &documents));
+        assert_eq!(inserted["inserted"], 1_000, "{inserted}");
+        assert_eq!(client.ask(&count(&table(&name))), 1_000);
+    }
+}
+
 /// The nodes of a cluster learn one after the other that a table was split. Meanwhile one asks another for partitions of the old
 /// table, which has them no longer, but partitions of the new table under the same numbers.
 #[test]
