@@ -3,7 +3,7 @@
 
 use crate::respond::{self, Reply};
 use crate::server::Shared;
-use crate::source::key_of;
+use crate::source::{key_of, mode};
 use crate::work;
 use std::sync::Arc;
 use tessera_document::EncodedValue;
@@ -21,11 +21,12 @@ pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
     }
     let key = key_of(&point.key).ok()?;
     let partition = table.partition_of(&RecordKey::new(&key, b""));
-    if table.reader_of(partition, ReadMode::Single) != Leader::Here {
+    let reads = mode(point.reads);
+    if reads == ReadMode::Majority || table.reader_of(partition, reads) != Leader::Here {
         return None;
     }
     // What only the disk has is left to a thread for queries, which may wait.
-    let found = from_caches(|| work::get(&shared.store, &table, partition, ReadMode::Single, &key)).ok()?;
+    let found = from_caches(|| work::get(&shared.store, &table, partition, reads, &key)).ok()?;
     let work::Reply::Document(found) = found else { return None };
     respond::document(found.as_deref().map(EncodedValue::trusted))
 }

@@ -3,8 +3,10 @@
 
 use crate::json::Json;
 use crate::query::Query;
+use crate::source::ReadMode;
 use crate::system;
 use crate::value::{self, Value};
+use std::sync::Arc;
 
 const DB: f64 = 14.0;
 const TABLE: f64 = 15.0;
@@ -19,15 +21,30 @@ pub struct Point<'a> {
     pub table: &'a str,
     /// The primary key of the document.
     pub key: Value,
+    /// Which replica may answer: that of the leader, or any.
+    pub reads: ReadMode,
+}
+
+/// The arguments and the options of a term.
+fn parts(json: &Json, code: f64) -> Option<(&[Json], &[(Arc<str>, Json)])> {
+    let Json::Array(items) = json else { return None };
+    match &items[..] {
+        [Json::Number(own), Json::Array(args)] if *own == code => Some((args, &[])),
+        [Json::Number(own), Json::Array(args), Json::Object(options)] if *own == code => Some((args, options)),
+        _ => None,
+    }
 }
 
 /// The arguments of a term without options.
 fn arguments(json: &Json, code: f64) -> Option<&[Json]> {
+    parts(json, code).filter(|(_, options)| options.is_empty()).map(|(args, _)| args)
+}
+
+/// The modes of reading that need no other node.
+fn read_mode(json: &Json) -> Option<ReadMode> {
     match json {
-        Json::Array(items) => match &items[..] {
-            [Json::Number(own), Json::Array(args)] if *own == code => Some(args),
-            _ => None,
-        },
+        Json::String(mode) if &**mode == "single" => Some(ReadMode::Single),
+        Json::String(mode) if &**mode == "outdated" => Some(ReadMode::Outdated),
         _ => None,
     }
 }
@@ -42,15 +59,24 @@ fn database(json: &Json) -> Option<&str> {
 impl Query {
     /// What the query asks for, if it is one for a document by its key. Others, and those that do it in an unusual way, are evaluated.
     pub fn point(&self) -> Option<Point<'_>> {
-        let mut default = "test";
+        let (mut default, mut reads) = (None, None);
         for (name, option) in self.options() {
-            if &**name != "db" {
-                return None;
+            match &**name {
+                "db" if default.is_none() => default = Some(database(option)?),
+                "read_mode" if reads.is_none() => reads = Some(read_mode(option)?),
+                _ => return None,
             }
-            default = database(option)?;
         }
+        let default = default.unwrap_or("test");
         let [table, key] = arguments(self.term(), GET)? else { return None };
-        let (database, table) = match arguments(table, TABLE)? {
+        let (table, options) = parts(table, TABLE)?;
+        match options {
+            [] => {}
+            // What the table says comes before what the query says.
+            [(name, mode)] if &**name == "read_mode" => reads = Some(read_mode(mode)?),
+            _ => return None,
+        }
+        let (database, table) = match table {
             [Json::String(table)] => (default, table),
             [of, Json::String(table)] => (database(of)?, table),
             _ => return None,
@@ -58,7 +84,7 @@ impl Query {
         if database == system::DATABASE || !matches!(key, Json::String(_) | Json::Number(_) | Json::Bool(_)) {
             return None;
         }
-        Some(Point { database, table, key: value::from_json(key).ok()? })
+        Some(Point { database, table, key: value::from_json(key).ok()?, reads: reads.unwrap_or(ReadMode::Single) })
     }
 }
 
@@ -68,19 +94,32 @@ mod tests {
 
     fn seen(text: &str) -> Option<String> {
         let Ok(Request::Start(query)) = Request::read(text) else { panic!("{text} is a query") };
-        query.point().map(|point| format!("{}.{} {}", point.database, point.table, point.key.to_json().unwrap()))
+        let shown = |point: crate::Point<'_>| {
+            let reads = point.reads;
+            format!("{}.{} {} {reads:?}", point.database, point.table, point.key.to_json().unwrap())
+        };
+        query.point().map(shown)
     }
 
     #[test]
     fn only_plain_reads_of_one_document_are_points() {
-        assert_eq!(seen(r#"[1,[16,[[15,["t"]],"a"]],{}]"#).as_deref(), Some(r#"test.t "a""#));
-        assert_eq!(seen(r#"[1,[16,[[15,["t"]],1]],{"db":[14,["d"]]}]"#).as_deref(), Some("d.t 1"));
-        assert_eq!(seen(r#"[1,[16,[[15,[[14,["d"]],"t"]],true]]]"#).as_deref(), Some("d.t true"));
+        assert_eq!(seen(r#"[1,[16,[[15,["t"]],"a"]],{}]"#).as_deref(), Some(r#"test.t "a" Single"#));
+        assert_eq!(seen(r#"[1,[16,[[15,["t"]],1]],{"db":[14,["d"]]}]"#).as_deref(), Some("d.t 1 Single"));
+        assert_eq!(seen(r#"[1,[16,[[15,[[14,["d"]],"t"]],true]]]"#).as_deref(), Some("d.t true Single"));
+        let outdated = r#"[1,[16,[[15,["t"],{"read_mode":"outdated"}],1]]]"#;
+        assert_eq!(seen(outdated).as_deref(), Some("test.t 1 Outdated"));
+        let outdated = r#"[1,[16,[[15,["t"]],1]],{"read_mode":"outdated","db":[14,["d"]]}]"#;
+        assert_eq!(seen(outdated).as_deref(), Some("d.t 1 Outdated"));
+        let table_decides = r#"[1,[16,[[15,["t"],{"read_mode":"single"}],1]],{"read_mode":"outdated"}]"#;
+        assert_eq!(seen(table_decides).as_deref(), Some("test.t 1 Single"));
         for other in [
             r#"[1,[16,[[15,["t"]],null]]]"#,
             r#"[1,[16,[[15,["t"]],[2,["a"]]]]]"#,
-            r#"[1,[16,[[15,["t"],{"read_mode":"outdated"}],1]]]"#,
-            r#"[1,[16,[[15,["t"]],1]],{"read_mode":"outdated"}]"#,
+            r#"[1,[16,[[15,["t"],{"read_mode":"majority"}],1]]]"#,
+            r#"[1,[16,[[15,["t"],{"read_mode":"older"}],1]]]"#,
+            r#"[1,[16,[[15,["t"],{"read_mode":"outdated","use_outdated":true}],1]]]"#,
+            r#"[1,[16,[[15,["t"]],1]],{"read_mode":"majority"}]"#,
+            r#"[1,[16,[[15,["t"]],1]],{"db":[14,["d"]],"db":[14,["e"]]}]"#,
             r#"[1,[16,[[15,["t"]],1]],{"profile":true}]"#,
             r#"[1,[16,[[15,["t"]],1],{"index":"x"}]]"#,
             r#"[1,[16,[[15,[[14,["rethinkdb"]],"users"]],1]]]"#,
