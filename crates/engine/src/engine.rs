@@ -79,6 +79,26 @@ pub trait Engine: Send + Sync {
         visit: &mut dyn FnMut(&[u8]),
     ) -> Result<bool, EngineError>;
 
+    /// Calls `visit` for each of some keys of a space in order, with its position. The records are not read at one instant. A read
+    /// that fails has visited those before the one that it failed at.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn multi_get_in(
+        &self,
+        partition: u32,
+        space: Space,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        for (at, key) in keys.iter().enumerate() {
+            if !self.get_in(partition, space, key, &mut |value| visit(at, Some(value)))? {
+                visit(at, None);
+            }
+        }
+        Ok(())
+    }
+
     /// Visits the records of a space whose keys lie in `range`, in order and at one instant, until `visit` returns false.
     ///
     /// # Errors

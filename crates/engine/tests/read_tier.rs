@@ -131,6 +131,16 @@ fn pages_and_spaces_do_not_wait_either() {
     assert!(would_wait(from_caches(in_space)));
     assert_eq!(in_space().unwrap(), Some(value(5)));
     assert_eq!(from_caches(in_space).unwrap(), Some(value(5)));
+    let keys = [hash_key(5), hash_key(KEYS / 2), hash_key(5)];
+    let several = || {
+        let (mut found, keys): (Vec<_>, Vec<&[u8]>) = (Vec::new(), keys.iter().map(|key| &key[..]).collect());
+        let visit = &mut |_, value: Option<&[u8]>| found.push(value.map(<[u8]>::to_vec));
+        let outcome = engine.multi_get_in(0, Space::DOCUMENTS, &keys, visit);
+        (would_wait(outcome), found)
+    };
+    assert_eq!(from_caches(several), (true, vec![Some(value(5))]), "up to the one that would wait");
+    let all = vec![Some(value(5)), Some(value(KEYS / 2)), Some(value(5))];
+    assert_eq!([several(), from_caches(several)], [(false, all.clone()), (false, all)]);
     let range = (Bound::Included(&b"key 9"[..]), Bound::Unbounded);
     let of_space = |order| engine.read_space(0, Space::DOCUMENTS, range, order, PageLimit::of_records(usize::MAX));
     for order in [Order::Ascending, Order::Descending] {

@@ -120,6 +120,14 @@ fn check(engine: &dyn Engine, model: &Model, records: &BTreeSet<(u32, Vec<u8>)>)
                 assert!(engine.get_in(partition, *space, key, &mut |value| found = Some(value.to_vec())).unwrap());
                 assert_eq!(found.as_ref(), Some(value));
             }
+            // Some that are there and some that are not, in no order.
+            let absent = b"a longer key than any other".to_vec();
+            let keys: Vec<&[u8]> = expected.iter().rev().flat_map(|[key, _]| [&key[..], &absent]).collect();
+            let values = expected.iter().rev().flat_map(|[_, value]| [Some(value.clone()), None]);
+            let mut together = Vec::new();
+            let visit = &mut |at, value: Option<&[u8]>| together.push((at, value.map(<[u8]>::to_vec)));
+            engine.multi_get_in(partition, *space, &keys, visit).unwrap();
+            assert_eq!(together, values.enumerate().collect::<Vec<_>>());
             let middle = expected[expected.len() / 2][0].clone();
             for range in [
                 ALL,

@@ -389,6 +389,16 @@ impl Engine for RocksEngine {
         self.noting(partition, self.read_in(partition, space, key, visit))
     }
 
+    fn multi_get_in(
+        &self,
+        partition: u32,
+        space: Space,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), EngineError> {
+        self.noting(partition, self.read_many_in(partition, space, keys, visit))
+    }
+
     fn scan_space(
         &self,
         partition: u32,

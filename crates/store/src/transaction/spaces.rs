@@ -83,6 +83,21 @@ impl Transaction<'_> {
         }
     }
 
+    /// The values of some keys of a space, in their order; faster than one by one. The values of all are in memory at one time, twice.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn multi_get_in(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, RequestError> {
+        if self.writer.is_some() {
+            return keys.iter().map(|key| self.get_in(space, key)).collect();
+        }
+        let mut found = Vec::with_capacity(keys.len());
+        let visit = &mut |_, value: Option<&[u8]>| found.push(value.map(|value| self.found_in(value)));
+        let read = self.table.engine.multi_get_in(self.partition, space, keys, visit);
+        read.map_err(|error| self.failed(error, || Missing::InSpace { space, key: keys[found.len()].to_vec() }))?;
+        Ok(found)
+    }
+
     fn found_in(&self, value: &[u8]) -> Bytes {
         self.found.bytes.update(|found| found + value.len());
         Bytes::copy_from_slice(value)

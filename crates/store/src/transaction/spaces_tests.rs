@@ -79,9 +79,12 @@ fn check(transaction: &Transaction<'_>, records: &Records, scans: &[Scan]) {
         assert_eq!(found, expected);
     }
     for space in SPACES {
-        for key in [&b""[..], b"\x01", b"\xff\0"] {
+        let keys = [&b""[..], b"\x01", b"\xff\0"];
+        let together = transaction.multi_get_in(space, &keys).unwrap();
+        for (key, of_many) in keys.into_iter().zip(together) {
             let found = transaction.get_in(space, key).unwrap().map(|value| value.to_vec());
             assert_eq!(found.as_ref(), records.get(&(space, key.to_vec())));
+            assert_eq!(of_many.map(|value| value.to_vec()), found);
         }
     }
 }
