@@ -6,16 +6,15 @@ use tessera_document::Document;
 
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result};
-use crate::function::{Function, Scope};
-use crate::lazy::Lazy;
-use crate::plan::{self, CallNode, Grouping, Node, NodeKind};
+use crate::function::{Body, Function, Scope};
+use crate::node::{CallNode, Node, NodeKind};
 use crate::stream::Stream;
 use crate::term::code;
-use crate::val::{Groups, Kind, Shortcut, Val};
+use crate::val::{Kind, Shortcut, Val};
 use crate::value::{Value, ValueExt as _};
 
 /// An argument after `r.args` has been spread.
-enum Slot<'a> {
+pub(crate) enum Slot<'a> {
     Node(&'a Arc<Node>),
     Value(Value),
 }
@@ -25,8 +24,8 @@ pub struct Call<'a> {
     pub call: &'a CallNode,
     pub scope: &'a Scope,
     /// The arguments, if `r.args` stands among them.
-    spread: Option<Vec<Slot<'a>>>,
-    first: Option<Val>,
+    pub(crate) spread: Option<Vec<Slot<'a>>>,
+    pub(crate) first: Option<Val>,
     /// The first argument, as long as it is a document that is still encoded.
     pub document: Option<&'a Document>,
     /// Whether markers of `r.literal` may come out.
@@ -36,62 +35,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn run(
-        node: &'a Arc<Node>,
-        call: &'a CallNode,
-        env: &Env,
-        scope: &'a Scope,
-        literals: bool,
-    ) -> Result<Val> {
-        let mut this =
-            Self { node, call, scope, spread: None, first: None, document: None, literals, inside_sequence: false };
-        this.spread_args(env)?;
-        let definition = call.definition;
-        if definition.grouping == Grouping::Ignored || this.count() == 0 {
-            return (definition.evaluate)(&mut this, env);
-        }
-        if this.spread.is_none() {
-            // A document is no group, and may be all that the term wants to look at.
-            this.document = call.args.first().and_then(|first| scope.document(first));
-            if this.document.is_some() {
-                return (definition.evaluate)(&mut this, env);
-            }
-        }
-        let first = this.evaluate_slot(env, 0, literals || definition.literals)?;
-        let groups = match first.kind {
-            Kind::Grouped(groups) => groups,
-            Kind::Stream(stream) if definition.grouping == Grouping::Each && stream.is_grouped() => {
-                stream.into_groups(env)?
-            }
-            kind => {
-                this.first = Some(Val { frame: first.frame, kind });
-                return (definition.evaluate)(&mut this, env);
-            }
-        };
-        let mut out = Groups::default();
-        for (group, value) in groups.into_iter() {
-            this.first = Some(Val::datum(node.frame, value));
-            let result = (definition.evaluate)(&mut this, env)?.into_datum()?;
-            out.insert(group, result);
-        }
-        Ok(Val { frame: node.frame, kind: Kind::Grouped(out) })
-    }
-
-    /// Evaluates the term with `value` in the place of its first argument, as part of a sequence.
-    pub(crate) fn run_again(node: &Arc<Node>, env: &Env, scope: &Scope, row: &Lazy) -> Result<Val> {
-        let Some(call) = node.call() else { return plan::evaluate(node, env, scope, false) };
-        env.step()?;
-        let (spread, literals, inside_sequence) = (None, false, true);
-        let mut this = Call { node, call, scope, spread, first: None, document: None, literals, inside_sequence };
-        this.spread_args(env)?;
-        match row {
-            Lazy::Value(value) => this.first = Some(Val::datum(node.frame, value.clone())),
-            Lazy::Document(document) => this.document = Some(document),
-        }
-        (call.definition.evaluate)(&mut this, env).map_err(|error| error.at(node.frame))
-    }
-
-    fn spread_args(&mut self, env: &Env) -> Result<()> {
+    pub(crate) fn spread_args(&mut self, env: &Env) -> Result<()> {
         if !self.call.has_spread {
             return Ok(());
         }
@@ -101,11 +45,11 @@ impl<'a> Call<'a> {
                 slots.push(Slot::Node(arg));
                 continue;
             }
-            let list = plan::evaluate(arg, env, self.scope, self.literals || self.call.definition.literals)?;
+            let list = env.evaluate(arg, self.scope, self.literals || self.call.signature.literals)?;
             let list = list.into_datum()?;
             slots.extend(list.to_items()?.iter().cloned().map(Slot::Value));
         }
-        self.call.definition.arity.check(slots.len())?;
+        self.call.signature.arity.check(slots.len())?;
         self.spread = Some(slots);
         Ok(())
     }
@@ -118,11 +62,11 @@ impl<'a> Call<'a> {
         self.spread.as_ref().map_or(self.call.args.len(), Vec::len)
     }
 
-    fn evaluate_slot(&self, env: &Env, at: usize, literals: bool) -> Result<Val> {
+    pub(crate) fn evaluate_slot(&self, env: &Env, at: usize, literals: bool) -> Result<Val> {
         match &self.spread {
-            None => plan::evaluate(&self.call.args[at], env, self.scope, literals),
+            None => env.evaluate(&self.call.args[at], self.scope, literals),
             Some(slots) => match &slots[at] {
-                Slot::Node(node) => plan::evaluate(node, env, self.scope, literals),
+                Slot::Node(node) => env.evaluate(node, self.scope, literals),
                 Slot::Value(value) => Ok(Val::datum(self.node.frame, value.clone())),
             },
         }
@@ -130,7 +74,7 @@ impl<'a> Call<'a> {
 
     /// The argument at this position. Each one is asked for once.
     pub fn arg(&mut self, env: &Env, at: usize) -> Result<Val> {
-        self.arg_with(env, at, self.call.definition.literals)
+        self.arg_with(env, at, self.call.signature.literals)
     }
 
     pub fn arg_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
@@ -145,7 +89,7 @@ impl<'a> Call<'a> {
 
     /// The argument, for terms that do not look into a document that could not be read.
     pub fn arg_unread(&mut self, env: &Env, at: usize) -> Result<Val> {
-        self.arg_unread_with(env, at, self.call.definition.literals)
+        self.arg_unread_with(env, at, self.call.signature.literals)
     }
 
     fn arg_unread_with(&mut self, env: &Env, at: usize, literals: bool) -> Result<Val> {
@@ -226,7 +170,7 @@ impl<'a> Call<'a> {
     /// The optional argument of this name, of the term or else of the whole query.
     pub fn optarg(&self, env: &Env, name: &str) -> Result<Option<Val>> {
         match self.optarg_node(name) {
-            Some(node) => plan::evaluate(node, env, self.scope, false).map(Some),
+            Some(node) => env.evaluate(node, self.scope, false).map(Some),
             None => env.global_optarg(name),
         }
     }
@@ -257,7 +201,7 @@ impl<'a> Call<'a> {
     pub fn again(&self) -> Arc<Function> {
         Arc::new(Function {
             frame: self.node.frame,
-            body: crate::function::Body::Again { node: self.node.clone(), scope: self.scope.clone() },
+            body: Body::Again { node: self.node.clone(), scope: self.scope.clone() },
         })
     }
 

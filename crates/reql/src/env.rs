@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::Scope;
-use crate::plan::{self, Node};
+use crate::lazy::Lazy;
+use crate::node::Node;
 use crate::source::Source;
 use crate::val::Val;
 use crate::value::Value;
@@ -64,6 +65,33 @@ impl Pacer for Stop {
     }
 }
 
+/// Evaluates terms for those who know plans, functions and streams, but not what the terms mean.
+pub(crate) trait Evaluator: Send + Sync {
+    /// Evaluates a node with the values of its variables. `literals` says whether markers of `r.literal` may come out.
+    ///
+    /// # Errors
+    /// What the term complains about, or that the query was interrupted.
+    fn evaluate(&self, env: &Env, node: &Arc<Node>, scope: &Scope, literals: bool) -> Result<Val>;
+
+    /// Evaluates a node with a row in the place of its first argument, as part of a sequence.
+    ///
+    /// # Errors
+    /// As [`Evaluator::evaluate`].
+    fn evaluate_for(&self, env: &Env, node: &Arc<Node>, scope: &Scope, row: &Lazy) -> Result<Val>;
+
+    /// The field of this name of an object, or of the objects in an array.
+    ///
+    /// # Errors
+    /// If the value has no such field, or can have none.
+    fn field_of(&self, env: &Env, frame: FrameId, value: Value, name: &Value) -> Result<Val>;
+
+    /// The object, or the objects in an array, with those fields only that the paths lead to.
+    ///
+    /// # Errors
+    /// If the value is no object, or the paths are none.
+    fn part_of(&self, env: &Env, frame: FrameId, value: &Value, paths: &Value) -> Result<Val>;
+}
+
 /// What a query is evaluated with.
 pub struct Env {
     /// The tables.
@@ -74,6 +102,7 @@ pub struct Env {
     pub now: Value,
     /// Whether functions do the same elsewhere: they heed options of the query, which do not travel with them.
     pub is_portable: bool,
+    evaluator: &'static dyn Evaluator,
     pacer: Arc<dyn Pacer>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
     steps: Cell<u32>,
@@ -82,13 +111,19 @@ pub struct Env {
 }
 
 impl Env {
-    /// An environment with the default options.
-    pub fn new(source: Arc<dyn Source>, pacer: Arc<dyn Pacer>, now: Value) -> Self {
+    /// An environment with the default options, in which terms mean what the evaluator says.
+    pub(crate) fn with_evaluator(
+        evaluator: &'static dyn Evaluator,
+        source: Arc<dyn Source>,
+        pacer: Arc<dyn Pacer>,
+        now: Value,
+    ) -> Self {
         Self {
             source,
             array_limit: DEFAULT_ARRAY_LIMIT,
             now,
             is_portable: true,
+            evaluator,
             pacer,
             globals: Vec::new(),
             steps: Cell::new(0),
@@ -99,7 +134,30 @@ impl Env {
     /// The same for a function that must give the same in every query, whose options it does not heed: that of an index.
     #[must_use]
     pub fn without_options(&self) -> Self {
-        Self::new(self.source.clone(), self.pacer.clone(), Value::Null)
+        Self::with_evaluator(self.evaluator, self.source.clone(), self.pacer.clone(), Value::Null)
+    }
+
+    /// As [`Evaluator::evaluate`].
+    ///
+    /// # Errors
+    /// What the term complains about, or that the query was interrupted.
+    pub(crate) fn evaluate(&self, node: &Arc<Node>, scope: &Scope, literals: bool) -> Result<Val> {
+        self.evaluator.evaluate(self, node, scope, literals)
+    }
+
+    /// As [`Evaluator::evaluate_for`].
+    pub(crate) fn evaluate_for(&self, node: &Arc<Node>, scope: &Scope, row: &Lazy) -> Result<Val> {
+        self.evaluator.evaluate_for(self, node, scope, row)
+    }
+
+    /// As [`Evaluator::field_of`].
+    pub(crate) fn field_of(&self, frame: FrameId, value: Value, name: &Value) -> Result<Val> {
+        self.evaluator.field_of(self, frame, value, name)
+    }
+
+    /// As [`Evaluator::part_of`].
+    pub(crate) fn part_of(&self, frame: FrameId, value: &Value, paths: &Value) -> Result<Val> {
+        self.evaluator.part_of(self, frame, value, paths)
     }
 
     /// Sets the options of the whole query and reads the limits among them.
@@ -137,7 +195,7 @@ impl Env {
             return Err(Error::new(ErrorKind::Internal, message));
         }
         self.options_open.set(open + 1);
-        let value = plan::evaluate(node, self, &Scope::default(), false);
+        let value = self.evaluate(node, &Scope::default(), false);
         self.options_open.set(open);
         value.map(Some)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::env::Env;
 use crate::key;
-use crate::source::IndexDefinition;
+use crate::scan::IndexDefinition;
 use crate::value::Value;
 
 /// The values by which an index knows a document; none if its function fails or gives nothing that can be a key.

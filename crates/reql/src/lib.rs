@@ -11,17 +11,21 @@
 
 mod call;
 mod cluster;
+mod definition;
 mod env;
 mod error;
+mod evaluate;
 mod function;
 mod index;
 mod json;
 mod key;
 mod lazy;
 mod memory;
+mod node;
 mod plan;
 mod point;
 mod query;
+mod scan;
 mod selection;
 mod source;
 mod stored;
@@ -46,10 +50,10 @@ pub use lazy::Lazy;
 pub use memory::MemorySource;
 pub use point::Point;
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer, write_row};
-pub use source::{
-    Change, Conflict, DatabaseInfo, Durability, Evaluated, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position,
-    ReadMode, Scan, Source, TableInfo, TableOptions, Write, Written, evaluate_page,
+pub use scan::{
+    DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,
 };
+pub use source::{Change, Conflict, Durability, Evaluated, Source, Write, Written, evaluate_page};
 pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;

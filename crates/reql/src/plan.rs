@@ -1,216 +1,18 @@
 //! What a query runs as: terms with their definitions looked up, arguments counted and variables resolved.
 //!
-//! A [`Node`] calls its definition's function with its unevaluated arguments, so that each term decides what it
-//! evaluates and when. Plans are data: a function that goes to where documents are is a [`Function`] with the values of
-//! the variables that it mentions.
+//! Plans are data: a function that goes to where documents are is a [`Function`](crate::function::Function) with the
+//! values of the variables that it mentions.
 
 use std::sync::Arc;
 
-use crate::call::Call;
-use crate::env::Env;
-use crate::error::{Error, FrameId, Result};
-use crate::function::{Function, Scope};
-use crate::lazy;
+pub use crate::definition::Definition;
+use crate::error::{Error, Result};
+use crate::function::Scope;
+use crate::node::{CallNode, Node, NodeKind};
+pub use crate::node::{Grouping, Template};
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
 use crate::terms;
-use crate::val::Val;
 use crate::value::{self, Value};
-
-/// How many arguments a term takes; without `max` any number from `min` on.
-#[derive(Debug, Clone, Copy)]
-pub struct Arity {
-    pub min: usize,
-    pub max: Option<usize>,
-}
-
-impl Arity {
-    pub fn contains(self, count: usize) -> bool {
-        count >= self.min && self.max.is_none_or(|max| count <= max)
-    }
-
-    /// # Errors
-    /// If a term with this arity must not have so many arguments.
-    pub fn check(self, count: usize) -> Result<()> {
-        if self.contains(count) {
-            return Ok(());
-        }
-        let wanted = match self.max {
-            None => format!("{} or more arguments", self.min),
-            Some(max) if max == self.min => format!("{max} argument{}", if max == 1 { "" } else { "s" }),
-            Some(max) => format!("between {} and {max} arguments", self.min),
-        };
-        Err(Error::logic(format!("Expected {wanted} but found {count}.")))
-    }
-}
-
-/// What a term does when its first argument is grouped data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grouping {
-    /// It is called for each group.
-    Each,
-    /// A grouped stream is taken as it is; grouped data is taken group by group.
-    Stream,
-    /// Groups mean nothing special to it.
-    Ignored,
-}
-
-pub type Evaluate = fn(&mut Call<'_>, &Env) -> Result<Val>;
-
-/// What is known of a kind of term.
-#[derive(Debug, Clone, Copy)]
-pub struct Definition {
-    pub code: i32,
-    pub arity: Arity,
-    pub optargs: &'static [&'static str],
-    pub evaluate: Evaluate,
-    pub grouping: Grouping,
-    /// Whether equal arguments give equal results.
-    pub deterministic: bool,
-    /// Whether markers of `r.literal` may stand in the arguments.
-    pub literals: bool,
-}
-
-impl Definition {
-    pub const fn new(code: i32, min: usize, max: usize, evaluate: Evaluate) -> Self {
-        Self {
-            code,
-            arity: Arity { min, max: Some(max) },
-            optargs: &[],
-            evaluate,
-            grouping: Grouping::Each,
-            deterministic: true,
-            literals: false,
-        }
-    }
-
-    /// A term that takes any number of arguments from `min` on.
-    pub const fn variadic(code: i32, min: usize, evaluate: Evaluate) -> Self {
-        let mut definition = Self::new(code, min, 0, evaluate);
-        definition.arity.max = None;
-        definition
-    }
-
-    #[must_use]
-    pub const fn optargs(mut self, optargs: &'static [&'static str]) -> Self {
-        self.optargs = optargs;
-        self
-    }
-
-    #[must_use]
-    pub const fn grouping(mut self, grouping: Grouping) -> Self {
-        self.grouping = grouping;
-        self
-    }
-
-    #[must_use]
-    pub const fn nondeterministic(mut self) -> Self {
-        self.deterministic = false;
-        self
-    }
-
-    #[must_use]
-    pub const fn literals(mut self) -> Self {
-        self.literals = true;
-        self
-    }
-}
-
-#[derive(Debug)]
-pub struct Node {
-    pub code: i32,
-    pub frame: FrameId,
-    pub kind: NodeKind,
-    pub deterministic: bool,
-}
-
-#[derive(Debug)]
-pub enum NodeKind {
-    Datum(Value),
-    Variable(i64),
-    ImplicitVariable,
-    Function(Arc<Template>),
-    Call(CallNode),
-}
-
-#[derive(Debug)]
-pub struct CallNode {
-    pub definition: &'static Definition,
-    pub args: Vec<Arc<Node>>,
-    pub optargs: Vec<(Arc<str>, Arc<Node>)>,
-    pub has_spread: bool,
-    /// How many of the first rows of the result somebody looks at, if that is known.
-    pub first_rows: Option<usize>,
-}
-
-/// A function of a query before its variables have values.
-#[derive(Debug)]
-pub struct Template {
-    pub frame: FrameId,
-    pub parameters: Vec<i64>,
-    pub body: Arc<Node>,
-}
-
-impl Template {
-    /// Whether `r.row` means the parameter. Functions that the server makes have negative parameters.
-    pub fn binds_implicit(&self) -> bool {
-        matches!(self.parameters[..], [id] if id >= 0)
-    }
-}
-
-impl Node {
-    /// Whether a term of this kind stands here or below.
-    pub fn mentions(&self, code: i32) -> bool {
-        match &self.kind {
-            NodeKind::Call(call) => {
-                self.code == code
-                    || call.args.iter().any(|arg| arg.mentions(code))
-                    || call.optargs.iter().any(|(_, optarg)| optarg.mentions(code))
-            }
-            NodeKind::Function(template) => template.body.mentions(code),
-            _ => false,
-        }
-    }
-
-    pub fn call(&self) -> Option<&CallNode> {
-        match &self.kind {
-            NodeKind::Call(call) => Some(call),
-            _ => None,
-        }
-    }
-}
-
-/// Evaluates a node with the values of its variables.
-///
-/// # Errors
-/// What the term complains about, or that the query was interrupted.
-pub fn evaluate(node: &Arc<Node>, env: &Env, scope: &Scope, literals: bool) -> Result<Val> {
-    env.step()?;
-    let result = match &node.kind {
-        NodeKind::Datum(value) => Ok(Val::datum(node.frame, value.clone())),
-        NodeKind::Variable(id) => scope.variable(*id).map(|value| Val::datum(node.frame, value)),
-        NodeKind::ImplicitVariable => scope.implicit().map(|value| Val::datum(node.frame, value)),
-        NodeKind::Function(template) => {
-            Ok(Val::function(node.frame, Arc::new(Function::new(template.clone(), scope.clone()))))
-        }
-        NodeKind::Call(call) => match field_in_place(node.code, call, scope) {
-            Some(found) => found.map(|value| Val::datum(node.frame, value)),
-            None => Call::run(node, call, env, scope, literals),
-        },
-    };
-    result.map_err(|error| error.at(node.frame))
-}
-
-/// What a term gives that asks a variable for a field by its name, if the variable is a document that is still encoded: the most
-/// frequent of all terms where documents are looked through.
-fn field_in_place(code: i32, call: &CallNode, scope: &Scope) -> Option<Result<Value>> {
-    let [of, name] = &call.args[..] else { return None };
-    match &name.kind {
-        NodeKind::Datum(Value::String(name)) if matches!(code, code::BRACKET | code::GET_FIELD) => {
-            lazy::field(scope.document(of)?, name)
-        }
-        _ => None,
-    }
-}
 
 /// Makes the plan of a term tree.
 ///
@@ -282,7 +84,7 @@ impl Compiler {
         };
         if let Some(rewrite) = terms::rewrite(term.code) {
             // What is rewritten must be written down: an argument that is to be spread counts as one.
-            definition.arity.check(term.args.len())?;
+            definition.signature.arity.check(term.args.len())?;
             self.rewrites += 1;
             if self.rewrites > MAX_REWRITES {
                 return Err(Error::limit(format!(
@@ -300,11 +102,11 @@ impl Compiler {
         note_first_rows(term.code, &mut args);
         let has_spread = term.args.iter().any(|arg| arg.code == code::ARGS);
         if !has_spread {
-            definition.arity.check(args.len())?;
+            definition.signature.arity.check(args.len())?;
         }
         let mut optargs = Vec::with_capacity(term.optargs.len());
         for (name, part) in &term.optargs {
-            if !is_object && !definition.optargs.contains(&&**name) {
+            if !is_object && !definition.signature.optargs.contains(&&**name) {
                 let message = format!("Unrecognized optional argument `{name}`.");
                 return Err(Error::logic(message).at(part.frame));
             }
@@ -313,10 +115,11 @@ impl Compiler {
         if is_object {
             optargs.sort_by(|(left, _), (right, _)| left.cmp(right));
         }
-        let deterministic = (definition.deterministic || (term.code == code::UUID && !args.is_empty()))
+        let deterministic = (definition.signature.deterministic || (term.code == code::UUID && !args.is_empty()))
             && args.iter().all(|arg| arg.deterministic)
             && optargs.iter().all(|(_, optarg)| optarg.deterministic);
-        let kind = NodeKind::Call(CallNode { definition, args, optargs, has_spread, first_rows: None });
+        let kind =
+            NodeKind::Call(CallNode { signature: &definition.signature, args, optargs, has_spread, first_rows: None });
         Ok(Arc::new(Node { code: term.code, frame: term.frame, kind, deterministic }))
     }
 

@@ -3,7 +3,7 @@
 
 use crate::json::Json;
 use crate::query::Query;
-use crate::source::ReadMode;
+use crate::scan::ReadMode;
 use crate::system;
 use crate::value::{self, Value};
 use std::sync::Arc;
@@ -26,7 +26,9 @@ pub struct Point<'a> {
 }
 
 /// The arguments and the options of a term.
-fn parts(json: &Json, code: f64) -> Option<(&[Json], &[(Arc<str>, Json)])> {
+type Parts<'a> = (&'a [Json], &'a [(Arc<str>, Json)]);
+
+fn parts(json: &Json, code: f64) -> Option<Parts<'_>> {
     let Json::Array(items) = json else { return None };
     match &items[..] {
         [Json::Number(own), Json::Array(args)] if *own == code => Some((args, &[])),

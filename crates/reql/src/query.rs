@@ -8,11 +8,13 @@ use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
 use crate::function::Scope;
 use crate::json::{self, Json};
 use crate::lazy::Lazy;
-use crate::plan::{self, Node};
+use crate::node::Node;
+use crate::plan;
 use crate::source::Source;
 use crate::stream::Stream;
 use crate::system::WithSystemTables;
 use crate::term;
+use crate::terms;
 use crate::val::Kind;
 use crate::value::{self, Value};
 
@@ -247,7 +249,7 @@ impl Query {
 
     #[allow(clippy::type_complexity, reason = "the parts of a plan")]
     fn prepare_with(self, frames: &mut Frames, now: Value) -> Result<(Arc<Node>, Vec<(Arc<str>, Arc<Node>)>, Value)> {
-        let term = term::read(&self.term, frames)?;
+        let term = term::read(&self.term, frames, terms::exists)?;
         let mut globals: Vec<(Arc<str>, Arc<Node>)> = Vec::new();
         for (name, json) in &self.optargs {
             if !GLOBAL_OPTARGS.contains(&&**name) {
@@ -257,7 +259,7 @@ impl Query {
                 return Err(Error::logic(format!("Duplicate global optional argument: `{name}`.")));
             }
             // Options have no place of their own in backtraces.
-            let term = term::read(json, &mut Frames::default()).map_err(|error| error.elsewhere())?;
+            let term = term::read(json, &mut Frames::default(), terms::exists).map_err(|error| error.elsewhere())?;
             globals.push((name.clone(), plan::compile(&term).map_err(|error| error.elsewhere())?));
         }
         let root = plan::compile(&term)?;
@@ -346,7 +348,7 @@ impl Prepared {
 
     fn evaluate(root: &Arc<Node>, globals: Vec<(Arc<str>, Arc<Node>)>, env: &mut Env) -> Result<Result<Value, Stream>> {
         env.set_globals(globals).map_err(|error| error.elsewhere())?;
-        let result = plan::evaluate(root, env, &Scope::default(), false)?;
+        let result = env.evaluate(root, &Scope::default(), false)?;
         let frame = result.frame;
         match result.kind {
             Kind::Datum(value) => Ok(Ok(value)),

@@ -1,15 +1,12 @@
 //! Databases, tables, and what is selected of them.
 
-use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::env::Env;
-use crate::error::{Error, FrameId, Result};
-use crate::source::{KeyRange, Order, ReadMode, Scan, TableInfo};
-use crate::stream::{Stream, TableRows};
+use crate::error::{Error, FrameId};
+use crate::scan::{DatabaseInfo, KeyRange, Order, ReadMode, TableInfo};
 use crate::value::Value;
 
-pub type Database = crate::source::DatabaseInfo;
+pub type Database = DatabaseInfo;
 
 /// A table of a query.
 #[derive(Debug)]
@@ -27,14 +24,6 @@ impl Table {
 
     pub fn primary_key(&self) -> &str {
         &self.info.primary_key
-    }
-
-    /// The document with this key, `null` if there is none.
-    ///
-    /// # Errors
-    /// If the value can be no key, or the source cannot tell.
-    pub fn get(&self, env: &Env, key: &Value) -> Result<Value> {
-        Ok(env.source.get(&self.info, key, self.reads)?.unwrap_or(Value::Null))
     }
 }
 
@@ -65,20 +54,5 @@ impl TableSlice {
     /// The secondary index, if it is not the primary key that is meant.
     pub fn secondary(&self) -> Option<Arc<str>> {
         self.index.clone().filter(|index| **index != *self.table.info.primary_key)
-    }
-
-    pub fn stream(self, _env: &Env, frame: FrameId) -> Stream {
-        if self.is_empty {
-            return Stream::new(frame, Box::new(TableRows::nothing(self.table)));
-        }
-        let scan = Scan {
-            index: self.secondary(),
-            range: self.range.unwrap_or(KeyRange { lower: Bound::Unbounded, upper: Bound::Unbounded }),
-            order: self.order,
-            after: None,
-            limit: 0,
-            reads: self.table.reads,
-        };
-        Stream::new(frame, Box::new(TableRows::new(self.table, vec![(scan, 1)])))
     }
 }

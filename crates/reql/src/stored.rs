@@ -20,7 +20,8 @@ use tessera_document::{Document, EncodedValue};
 
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::{Body, Function, Scope};
-use crate::plan::{self, Node, NodeKind};
+use crate::node::{Node, NodeKind};
+use crate::plan;
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
 use crate::value::Value;
 
@@ -314,6 +315,7 @@ mod tests {
     use crate::error::Frames;
     use crate::json;
     use crate::memory::MemorySource;
+    use crate::terms;
     use crate::val::Shortcut;
 
     fn env() -> Env {
@@ -327,9 +329,9 @@ mod tests {
     /// The function that a query gives, which may be one within the function of another.
     fn function(query: &str) -> Arc<Function> {
         let mut frames = Frames::default();
-        let term = crate::term::read(&json::parse(query, 100).unwrap(), &mut frames).unwrap();
+        let term = crate::term::read(&json::parse(query, 100).unwrap(), &mut frames, terms::exists).unwrap();
         let node = plan::compile(&term).unwrap();
-        plan::evaluate(&node, &env(), &Scope::default(), false).unwrap().into_function(Shortcut::None).unwrap()
+        env().evaluate(&node, &Scope::default(), false).unwrap().into_function(Shortcut::None).unwrap()
     }
 
     #[test]
@@ -366,7 +368,7 @@ mod tests {
         let bound = Scope::of(vec![(9, Value::from("inner"), true), (8, value("[1, 2]"), false)]);
         // [outer 8, outer 9, the argument]
         let term = json::parse(r#"[69, [[2, [1]], [2, [[10, [8]], [10, [9]], [10, [1]]]]]]"#, 100).unwrap();
-        let term = crate::term::read(&term, &mut Frames::default()).unwrap();
+        let term = crate::term::read(&term, &mut Frames::default(), terms::exists).unwrap();
         let node = plan::compile_within(&term, &bound).unwrap();
         let NodeKind::Function(template) = &node.kind else { panic!("it is a function") };
         let before = Function::new(template.clone(), bound);

@@ -13,10 +13,8 @@ use crate::cluster::{
 };
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::source::{
-    DatabaseInfo, Durability, IndexDefinition, IndexInfo, Page, ReadMode, Scan, Source, TableInfo, TableOptions, Write,
-    Written,
-};
+use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan, TableInfo, TableOptions};
+use crate::source::{Durability, Source, Write, Written};
 use crate::uuid;
 use crate::value::Value;
 

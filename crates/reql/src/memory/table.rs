@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::index;
 use crate::key;
 use crate::lazy::Lazy;
-use crate::source::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
+use crate::scan::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
 use crate::value::Value;
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several

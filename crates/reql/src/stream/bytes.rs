@@ -232,8 +232,7 @@ impl Reader<'_> {
             State::Set(_) => State::Set((0..self.length()?).map(|_| self.value()).collect::<Result<_>>()?),
             State::Sorted(_) => {
                 let keys = if let Terminal::Sort(keys, _) = terminal { keys.len() } else { 0 };
-                let mut sorted = Sorted::default();
-                sorted.alone = self.rows()?.pop();
+                let mut sorted = Sorted { alone: self.rows()?.pop(), ..Sorted::default() };
                 for _ in 0..self.length()? {
                     let keys = (0..keys).map(|_| self.option(Self::value)).collect::<Result<_>>()?;
                     sorted.rows.push((keys, self.row()?));

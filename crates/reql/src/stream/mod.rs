@@ -3,24 +3,29 @@
 //! A stream is where its rows come from ([`Rows`]) and what is done to each of them ([`Operation`]), which is data: it
 //! can be carried out in the loop here or where the rows are. Rows are in groups once a `group` is among the operations.
 
+mod accumulate;
 mod accumulator;
+mod apply;
 mod bytes;
 mod operation;
 mod pipeline;
 mod rows;
+mod run;
 mod table_rows;
 mod terminal;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-pub use accumulator::{Accumulator, sort_key};
+pub use accumulate::sort_key;
+pub use accumulator::Accumulator;
 pub use operation::{Grouped, Operation};
-pub use pipeline::{Partial, Pipeline, Run};
+pub use pipeline::{Partial, Pipeline};
 pub use rows::{
     ArrayRows, DeferredRows, EqualityJoinRows, FoldRows, FoldSteps, MapRows, OffsetRows, RangeRows, ReadyRows,
     SliceRows, UnionRows,
 };
+pub use run::Run;
 pub use table_rows::TableRows;
 pub use terminal::{OrderKey, Terminal};
 

@@ -8,8 +8,8 @@ use crate::env::Env;
 use crate::error::{At as _, Error, Result};
 use crate::function::Function;
 use crate::lazy::{self, Lazy};
+use crate::scan::{KeyRange, Order, Scan};
 use crate::selection::Table;
-use crate::source::{KeyRange, Order, Scan};
 use crate::value::{self, Array, Value, ValueExt as _};
 
 /// The elements of an array.

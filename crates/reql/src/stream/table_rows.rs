@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Operation, Partial, Pipeline, Rows};
+use super::{Operation, Partial, Pipeline, Rows, Stream};
 use crate::env::Env;
-use crate::error::Result;
+use crate::error::{FrameId, Result};
 use crate::lazy::Lazy;
-use crate::selection::Table;
-use crate::source::{Order, Scan};
+use crate::scan::{KeyRange, Order, Scan};
+use crate::selection::{Table, TableSlice};
 
 /// Documents of a table, scan after scan; each one as often as its scan says. Operations that may be carried out where the
 /// documents are go there with the scan.
@@ -112,5 +112,23 @@ impl Rows for TableRows {
 
     fn as_table(&mut self) -> Option<&mut TableRows> {
         Some(self)
+    }
+}
+
+impl TableSlice {
+    /// The documents, which are read when they are asked for.
+    pub fn stream(self, _env: &Env, frame: FrameId) -> Stream {
+        if self.is_empty {
+            return Stream::new(frame, Box::new(TableRows::nothing(self.table)));
+        }
+        let scan = Scan {
+            index: self.secondary(),
+            range: self.range.unwrap_or(KeyRange::ALL),
+            order: self.order,
+            after: None,
+            limit: 0,
+            reads: self.table.reads,
+        };
+        Stream::new(frame, Box::new(TableRows::new(self.table, vec![(scan, 1)])))
     }
 }

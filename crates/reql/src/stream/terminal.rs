@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::Accumulator;
-use crate::error::FrameId;
 use crate::function::Function;
 
 /// A key to sort by, and whether greater ones come first.
@@ -26,11 +24,6 @@ pub enum Terminal {
 }
 
 impl Terminal {
-    /// `frame` is the place for complaints about rows.
-    pub fn accumulator(self: &Arc<Self>, frame: FrameId) -> Accumulator {
-        Accumulator::new(self.clone(), frame)
-    }
-
     /// Whether it matters in which order the rows come.
     pub fn heeds_order(&self) -> bool {
         match self {

@@ -12,16 +12,14 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::lazy::Lazy;
-use crate::source::{
-    DatabaseInfo, Durability, Evaluated, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, Source, TableInfo,
-    TableOptions, Write, Written, evaluate_page,
-};
+use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
+use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
 use crate::stream::Pipeline;
 use crate::uuid;
 use crate::value::Value;
 
 /// The database of the system tables.
-pub const DATABASE: &str = "rethinkdb";
+pub use crate::scan::SYSTEM_DATABASE as DATABASE;
 /// Its identifier, as every RethinkDB 2.4.4 server tells it.
 const ID: &str = "b99b9572-8e53-5fef-9a2b-5e6aba3edf1c";
 

@@ -3,7 +3,8 @@
 use super::SystemTable;
 use crate::cluster::{Process, Readiness, Server, ServerStatus, ShardConfig, ShardStatus, TableConfig, readiness};
 use crate::error::Result;
-use crate::source::{Source, TableInfo};
+use crate::scan::TableInfo;
+use crate::source::Source;
 use crate::uuid;
 use crate::value::{self, Time, Value};
 use tessera_document::Timezone;
@@ -15,7 +16,7 @@ pub(super) fn of(source: &dyn Source, table: SystemTable) -> Result<Vec<Value>> 
     match table {
         SystemTable::CurrentIssues => issues(source),
         SystemTable::DbConfig => {
-            let describe = |info: crate::source::DatabaseInfo| {
+            let describe = |info: crate::scan::DatabaseInfo| {
                 value::object([("id", Value::from(info.id)), ("name", Value::from(info.name))])
             };
             source.databases()?.into_iter().map(describe).collect()

@@ -3,7 +3,8 @@
 use super::{DATABASE, SystemTable, WithSystemTables};
 use crate::cluster::TableChange;
 use crate::error::{Error, Result};
-use crate::source::{Source, TableInfo};
+use crate::scan::TableInfo;
+use crate::source::Source;
 use crate::value::{Value, ValueExt as _};
 
 /// Makes of the row `old` the other row `new`; `null` stands for none.

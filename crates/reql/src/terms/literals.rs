@@ -7,7 +7,7 @@ use rand::Rng as _;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
-use crate::plan::{self, Definition, Grouping};
+use crate::plan::{Definition, Grouping};
 use crate::term::code;
 use crate::uuid;
 use crate::val::{Kind, Val};
@@ -58,7 +58,7 @@ fn make_array(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn make_object(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let mut builder = ObjectBuilder::with_capacity(call.call.optargs.len());
     for (name, node) in &call.call.optargs {
-        let value = plan::evaluate(node, env, call.scope, call.literals)?.into_datum()?;
+        let value = env.evaluate(node, call.scope, call.literals)?.into_datum()?;
         builder.insert(name.clone(), value);
     }
     let object = if call.literals { builder.finish_with_literal() } else { builder.finish() };

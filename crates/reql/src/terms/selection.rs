@@ -83,7 +83,8 @@ fn get(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?;
     let key = call.datum(env, 1)?;
     let table = table.into_table()?;
-    let (value, error) = match table.get(env, &key) {
+    let (value, error) = match env.source.get(&table.info, &key, table.reads).map(|found| found.unwrap_or(Value::Null))
+    {
         Ok(value) => (value, None),
         Err(error) => (Value::Null, Some(error)),
     };

@@ -141,13 +141,13 @@ fn union(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
     let mut orders = Vec::new();
     if let Some(node) = call.optarg_node("interleave") {
-        let value = crate::plan::evaluate(node, env, call.scope, false)?;
+        let value = env.evaluate(node, call.scope, false)?;
         match value.peek() {
             Some(Value::Bool(_)) => {}
             Some(Value::Array(_)) if node.code == code::MAKE_ARRAY => {
                 for part in node.call().into_iter().flat_map(|part| &part.args) {
                     let descending = part.code == code::DESC;
-                    let key = crate::plan::evaluate(part, env, call.scope, false)?;
+                    let key = env.evaluate(part, call.scope, false)?;
                     orders.push((descending, key.into_function(Shortcut::GetField)?));
                 }
             }
