@@ -3,9 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use tessera_document::Document;
+use tessera_document::{Document, Value};
 
-use crate::value::Value;
+/// A name as messages show it: RethinkDB writes them with C's functions, which stop at a zero.
+pub fn until_nul(text: &str) -> &str {
+    text.split('\0').next().unwrap_or_default()
+}
 
 /// A place in a query: the position of a term in the tree of [`Frames`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,7 +178,7 @@ impl Error {
         self.0.message.get_or_init(|| {
             let Some((name, object)) = &self.0.absent else { return String::new() };
             let shown = object.value().to_value().ok().and_then(|object| object.to_pretty_json().ok());
-            let name = crate::value::until_nul(name);
+            let name = until_nul(name);
             format!("No attribute `{name}` in object:\n{}", shown.unwrap_or_default())
         })
     }

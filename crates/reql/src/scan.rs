@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::{Error, until_nul};
 use crate::function::Function;
 use crate::lazy::Lazy;
-use crate::value::{Value, until_nul};
+use crate::value::Value;
 
 /// The database of the tables that tell how the cluster is.
 pub const SYSTEM_DATABASE: &str = "rethinkdb";

@@ -1,7 +1,7 @@
 //! Calendar arithmetic of times: days to dates and back, and ISO 8601.
 
-use crate::error::{Error, ErrorKind, FrameId, Result};
-use crate::value::{Time, Timezone, until_nul};
+use crate::error::{Error, ErrorKind, FrameId, Result, until_nul};
+use crate::value::{Time, Timezone};
 
 /// A moment moved by seconds.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub use tessera_document::{Array, Object, ObjectBuilder, PSEUDO_TYPE_KEY, Time, Timezone, Value};
 use tessera_document::{ErrorClass, ValueError, reconstructable};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, until_nul};
 use crate::json::Json;
 
 /// The largest number up to which every integer is a double: 2^53.
@@ -37,11 +37,6 @@ pub fn checked_integer(number: f64) -> Result<i64> {
         return Ok(number as i64);
     };
     Err(Error::logic(format!("Number not an integer{range}: {}", reconstructable(number))))
-}
-
-/// A name as messages show it: RethinkDB writes them with C's functions, which stop at a zero.
-pub fn until_nul(text: &str) -> &str {
-    text.split('\0').next().unwrap_or_default()
 }
 
 /// What terms ask of values.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::plan::Definition;
 use crate::selection::{Database, Table};
 use crate::source::{ReadMode, TableInfo, TableOptions};
@@ -45,7 +45,7 @@ pub fn name(value: &Val, kind: &str) -> Result<Arc<str>> {
     if is_name(&name) {
         return Ok(name);
     }
-    let message = format!("{kind} name `{}` invalid (Use A-Z, a-z, 0-9, _ and - only).", value::until_nul(&name));
+    let message = format!("{kind} name `{}` invalid (Use A-Z, a-z, 0-9, _ and - only).", error::until_nul(&name));
     Err(Error::logic(message).at(value.frame))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::plan::{Definition, Grouping};
 use crate::term::code;
 use crate::val::{Kind, Val};
@@ -69,7 +69,7 @@ fn coerce_to(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let from = call.arg(env, 0)?;
     let wanted = call.string(env, 1)?.to_ascii_uppercase();
     if !NAMES.contains(&&*wanted) {
-        return Err(Error::logic(format!("Unknown Type: {}", value::until_nul(&wanted))));
+        return Err(Error::logic(format!("Unknown Type: {}", error::until_nul(&wanted))));
     }
     let wanted = match &*wanted {
         "BINARY" => "PTYPE<BINARY>",
