@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
 use std::future::Future;
+use tessera_consensus::LogStatus;
 use tessera_types::{Outcome, RequestError};
 
 impl AdminServer {
@@ -95,8 +96,10 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
                 .into(),
         );
     }
-    if log != tessera_consensus::LogStatus::Ok {
-        issues.push(format!("the log takes no writes: {log:?}"));
+    match &log {
+        LogStatus::Ok => {}
+        LogStatus::Full => issues.push(RequestError::DiskFull.to_string()),
+        LogStatus::Failed(error) => issues.push(RequestError::DiskFailed(error.clone()).to_string()),
     }
     Json(json!({
         "cluster": cluster,

@@ -1,8 +1,8 @@
 //! TLS to a node of whose certificate the CLI was told: that of the authority that has signed it, or the node's own.
 //!
-//! A certificate that its owner has signed is usually that of an authority too (`openssl req -x509` makes such ones), and rustls takes
-//! none of an authority for a server. Here one is taken if it is, byte for byte, one of those that the caller named. Its
-//! name and its validity are looked at as ever.
+//! rustls takes no certificate of which it does not know who has signed it, and none of an authority for a server, which one that its
+//! owner has signed usually is (`openssl req -x509` makes such ones). Here such a certificate is taken if it is, byte for byte, one of
+//! those that the caller named. Its name and its validity are looked at as ever.
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -113,10 +113,16 @@ struct NamedOrSigned {
     named: Vec<CertificateDer<'static>>,
 }
 
-/// Whether rustls refuses a certificate for nothing but that an authority has it. It looks at the validity before that.
-fn is_that_of_an_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) = error else { return false };
-    reason.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
+/// Whether rustls refuses a certificate for nothing but who has signed it, or that an authority has it. It looks at the validity before
+/// that.
+fn is_about_authorities(error: &Error) -> bool {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
+        Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) => {
+            reason.downcast_ref::<webpki::Error>() == Some(&webpki::Error::CaUsedAsEndEntity)
+        }
+        _ => false,
+    }
 }
 
 impl ServerCertVerifier for NamedOrSigned {
@@ -129,7 +135,7 @@ impl ServerCertVerifier for NamedOrSigned {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         match self.by_authority.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
-            Err(error) if is_that_of_an_authority(&error) && self.named.contains(certificate) => {
+            Err(error) if is_about_authorities(&error) && self.named.contains(certificate) => {
                 rustls::client::verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -163,27 +169,49 @@ impl ServerCertVerifier for NamedOrSigned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+    use std::process::Command;
     use std::time::Duration;
 
-    /// A certificate that its owner has signed.
-    fn certificate(directory: &std::path::Path, name: &str) -> CertificateDer<'static> {
+    /// A certificate that its owner has signed, or the named authority.
+    fn certificate(directory: &Path, name: &str, authority: Option<&str>) -> CertificateDer<'static> {
         let path = directory.join(name);
-        let made = std::process::Command::new("openssl")
+        let file = |name: &str, kind: &str| directory.join(format!("{name}.{kind}"));
+        let mut openssl = Command::new("openssl");
+        openssl
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-            .args(["-subj", "/CN=node", "-addext", "subjectAltName=DNS:node.example", "-outform", "DER", "-keyout"])
-            .arg(directory.join(format!("{name}.key")))
+            .args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=DNS:node.example", "-keyout"])
+            .arg(file(name, "key"));
+        if let Some(authority) = authority {
+            openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-CA"]).arg(file(authority, "pem"));
+            openssl.arg("-CAkey").arg(file(authority, "key"));
+        }
+        run(openssl.arg("-out").arg(file(name, "pem")));
+        run(Command::new("openssl")
+            .args(["x509", "-outform", "DER", "-in"])
+            .arg(file(name, "pem"))
             .arg("-out")
-            .arg(&path)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            .arg(&path));
         std::fs::read(path).unwrap().into()
+    }
+
+    fn run(command: &mut Command) {
+        let made = command.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
     #[test]
     fn a_certificate_that_was_named_still_has_to_be_valid_and_of_that_name() {
         let directory = tempfile::TempDir::new().unwrap();
-        let [own, other] = ["own", "other"].map(|name| certificate(directory.path(), name));
+        let [own, other] = ["own", "other"].map(|name| certificate(directory.path(), name, None));
+        check(&own, &other);
+        certificate(directory.path(), "authority", None);
+        let [own, other] = ["signed", "another"].map(|name| certificate(directory.path(), name, Some("authority")));
+        check(&own, &other);
+    }
+
+    /// That `own` is taken if it was named, and nothing else is.
+    fn check(own: &CertificateDer<'static>, other: &CertificateDer<'static>) {
         let mut roots = RootCertStore::empty();
         roots.add(own.clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -196,16 +224,16 @@ mod tests {
             let name = ServerName::try_from(name).unwrap();
             verifier.verify_server_cert(certificate, &[], &name, &[], now).map(|_| ())
         };
-        assert_eq!(verify(&own, "node.example", 0), Ok(()));
+        assert_eq!(verify(own, "node.example", 0), Ok(()));
         let refused = |outcome: Result<(), Error>| match outcome {
             Err(Error::InvalidCertificate(reason)) => reason,
             outcome => panic!("{outcome:?}"),
         };
-        assert!(matches!(refused(verify(&own, "node.example", 3)), CertificateError::ExpiredContext { .. }));
+        assert!(matches!(refused(verify(own, "node.example", 3)), CertificateError::ExpiredContext { .. }));
         assert!(matches!(
-            refused(verify(&own, "elsewhere.example", 0)),
+            refused(verify(own, "elsewhere.example", 0)),
             CertificateError::NotValidForNameContext { .. }
         ));
-        assert!(is_that_of_an_authority(&Error::InvalidCertificate(refused(verify(&other, "node.example", 0)))));
+        assert!(is_about_authorities(&Error::InvalidCertificate(refused(verify(other, "node.example", 0)))));
     }
 }

@@ -453,6 +453,8 @@ fn a_full_disk_refuses_writes_and_recovers_by_itself() {
     let mut reader = node.client();
     reader.run("TABLE m");
     assert_eq!(reader.run("STRLEN k0"), Value::Integer(100_000), "reads go on");
+    let status = node.cli("status");
+    assert!(status.contains("disk is full; free space"), "{status}");
     std::fs::remove_file(&ballast).unwrap();
     let limit = std::time::Duration::from_secs(30);
     crate::server::wait_for("writes go on", limit, || (set(stored) == ok()).then_some(()));
