@@ -16,6 +16,10 @@ pub type Command = Vec<Vec<u8>>;
 /// How refusals begin that say: not done, and may be tried again when it has passed.
 const PASSING: &[&str] = &["LOADING", "TRYAGAIN", "OOM", "MISCONF", "EXECABORT"];
 
+/// How the refusal begins that a command rightly gets if one before it, which would have changed the kind of its key, was not
+/// done.
+const OTHER_KIND: &str = "WRONGTYPE";
+
 /// Works that have their turn at one time.
 const AT_A_TIME: usize = 2;
 
@@ -154,17 +158,24 @@ impl<'a> Session<'a> {
         let began = self.load.now();
         let bytes: Vec<u8> = commands.iter().flat_map(|command| encode(command)).collect();
         self.is_broken |= self.client.send(&bytes).is_err();
-        commands.iter().map(|command| self.read_answer(command, began)).collect()
+        let mut were_done = true;
+        let answers = commands.iter().map(|command| {
+            let answer = self.read_answer(command, began, were_done);
+            were_done &= answer.value().is_some();
+            answer
+        });
+        answers.collect()
     }
 
-    fn read_answer(&mut self, command: &Command, began: u64) -> Answer {
+    /// `were_done` says whether all commands were done that were sent together with this one and before it.
+    fn read_answer(&mut self, command: &Command, began: u64, were_done: bool) -> Answer {
         let reply = if self.is_broken { None } else { self.client.read().ok() };
         self.is_broken |= reply.is_none();
         let outcome = match reply {
             None => Outcome::Unknown,
             Some(Value::Error(line)) if line.contains("outcome unknown") => Outcome::Unknown,
             Some(Value::Error(line)) => {
-                self.refuse(command, line);
+                self.refuse(command, line, were_done);
                 Outcome::Refused
             }
             Some(value) => Outcome::Done(value),
@@ -179,8 +190,10 @@ impl<'a> Session<'a> {
         Answer { began, ended, outcome }
     }
 
-    fn refuse(&self, command: &Command, line: String) {
-        if !PASSING.iter().any(|passing| line.starts_with(passing)) {
+    fn refuse(&self, command: &Command, line: String, were_done: bool) {
+        let is_passing = PASSING.iter().any(|passing| line.starts_with(passing));
+        let is_of_other_kind = !were_done && line.starts_with(OTHER_KIND);
+        if !is_passing && !is_of_other_kind {
             let command: Vec<_> =
                 command.iter().map(|word| String::from_utf8_lossy(&word[..word.len().min(40)])).collect();
             self.contradict(format!("{} was refused: {line}", command.join(" ")));
