@@ -209,8 +209,9 @@ pub(crate) async fn drop(
 ) -> Reply<serde_json::Value> {
     let purge_at = server.store().purge_time();
     let number = server.table_statistics(&name)?.number;
-    server.change(CatalogCommand::Drop { name, purge_at }).await?;
-    Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at })))
+    let command = CatalogCommand::Drop { name, purge_at };
+    let (_, behind) = server.store().change_catalog_and_tell(command).await??;
+    Ok(Json(json!({ "number": number, "purge_at_unix_ms": purge_at, "nodes_behind": behind })))
 }
 
 #[derive(Deserialize)]

@@ -1,6 +1,7 @@
 //! Changing the catalog, from any node.
 
 use crate::catalog_answer::CatalogAnswer;
+use crate::catalog_told::takes_a_name_away;
 use crate::operation::failed;
 use crate::services::number;
 use crate::store::Store;
@@ -77,23 +78,45 @@ impl Store {
     }
 
     /// Changes the catalog and returns what was concerned once the change is durable, and the tables of this node and of the one that
-    /// leads the catalog follow it. (This node's only if both speak version 7 of the protocol between nodes.)
+    /// leads the catalog follow it. (This node's only if both speak version 7 of the protocol between nodes.) A change that takes a
+    /// name away from a table waits for all other nodes too, for a few seconds.
     ///
     /// Cancellation: the change may still be carried out.
     ///
     /// # Errors
     /// The catalog's reason inside, the node's outside.
     pub async fn change_catalog(&self, command: CatalogCommand) -> Result<Result<Changed, CatalogError>, RequestError> {
+        Ok(self.change_catalog_and_tell(command).await?.map(|(changed, _)| changed))
+    }
+
+    /// The same. Also returns which nodes have not said that they know the change, if it takes a name away from a table: they may still
+    /// serve the table under that name.
+    ///
+    /// # Errors
+    /// The catalog's reason inside, the node's outside.
+    pub async fn change_catalog_and_tell(
+        &self,
+        command: CatalogCommand,
+    ) -> Result<Result<(Changed, Vec<NodeId>), CatalogError>, RequestError> {
         let began = Instant::now();
-        loop {
+        let outcome = loop {
             match self.try_to_change_catalog(&command).await {
                 Err(RequestError::NotReady) if self.is_removed() => return Err(RequestError::Removed),
                 Err(RequestError::NotReady) if began.elapsed() < CATALOG_PATIENCE => {
                     tokio::time::sleep(CATALOG_PAUSE).await;
                 }
-                other => return other,
+                other => break other?,
             }
+        };
+        let changed = match outcome {
+            Ok(changed) => changed,
+            Err(error) => return Ok(Err(error)),
+        };
+        let behind = if takes_a_name_away(&command) { self.tell_others().await } else { Vec::new() };
+        if !behind.is_empty() {
+            tracing::warn!(?command, ?behind, "nodes have not said that they know this change of the catalog");
         }
+        Ok(Ok((changed, behind)))
     }
 
     /// Alters a table's settings by `change`, which may be called more than once, and returns when this node knows.

@@ -54,26 +54,27 @@ impl CatalogProgress {
         *self.index.borrow()
     }
 
-    /// Waits until the tables here are those of the catalog as the loop has it now, for a while.
-    pub(crate) async fn caught_up(&self) {
+    /// Waits until the tables here are those of the catalog as the loop has it now, for a while. Returns whether they are.
+    pub(crate) async fn caught_up(&self) -> bool {
         let handed_over = self.handed_over();
         let mut followed = self.followed.subscribe();
         let wait = followed.wait_for(|followed| *followed >= handed_over);
-        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+        let follows = tokio::time::timeout(PATIENCE, wait).await.is_ok();
+        if !follows {
             tracing::warn!("the catalog has changed, and the tables here do not follow yet");
         }
+        follows
     }
 
-    /// Waits until the catalog here has what is at a log index, and the tables here are those of it, for a while.
-    pub(crate) async fn has_come_to(&self, index: u64) {
+    /// Waits until the catalog here has what is at a log index, and the tables here are those of it, for a while. Returns whether
+    /// they are.
+    pub(crate) async fn has_come_to(&self, index: u64) -> bool {
         let mut known = self.index.subscribe();
         let wait = known.wait_for(|known| *known >= index);
         if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-            return tracing::warn!(
-                index,
-                "a change of the catalog that another node has carried out is not known here yet"
-            );
+            tracing::warn!(index, "a change of the catalog that another node has carried out is not known here yet");
+            return false;
         }
-        self.caught_up().await;
+        self.caught_up().await
     }
 }

@@ -12,6 +12,7 @@ mod answers;
 mod catalog_answer;
 mod catalog_changes;
 mod catalog_progress;
+mod catalog_told;
 mod change_capture;
 mod change_set;
 mod clear;

@@ -31,9 +31,11 @@ pub mod number {
     pub const COMPARE: u8 = 11;
     /// To ask the sender, which is about to go, nothing more. Answered when what it was asked has been answered.
     pub const ASK_NO_MORE: u8 = 12;
+    /// Whether the tables of a node are those of the catalog at a log index of the catalog's group. Answered when they are.
+    pub const FOLLOWS: u8 = 14;
 
-    pub(super) const ALL: [u8; 10] =
-        [CATALOG, JOIN, CLEAR, SNAPSHOT, COPY, HOT_KEYS, COMPACTION, TAKE_PART, COMPARE, ASK_NO_MORE];
+    pub(super) const ALL: [u8; 11] =
+        [CATALOG, JOIN, CLEAR, SNAPSHOT, COPY, HOT_KEYS, COMPACTION, TAKE_PART, COMPARE, ASK_NO_MORE, FOLLOWS];
 }
 
 /// Carries out what a client asked another node.

@@ -292,6 +292,9 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let dropped = call(node, "DELETE", &path(name, ""), None)?;
             show(node, &dropped, |dropped| {
                 println!("dropped table {name}; `tessera table recall {}` brings it back", dropped["number"]);
+                if let Some(warning) = nodes_behind(dropped) {
+                    eprintln!("{warning}");
+                }
             });
         }
         TableCommand::Recall { id, name } => {
@@ -351,6 +354,20 @@ fn show(node: &NodeArgs, value: &Value, print: impl FnOnce(&Value)) {
 pub fn describe_split(table: &Value) -> Option<String> {
     let into = table["split"]["into_partitions"].as_u64()?;
     Some(format!("into {into} partitions: {} of {} are copied", table["split"]["copied"], into / 2))
+}
+
+/// Which nodes may still serve a table that was dropped, if any may.
+fn nodes_behind(dropped: &Value) -> Option<String> {
+    let nodes: Vec<String> = dropped["nodes_behind"].as_array()?.iter().map(Value::to_string).collect();
+    let those = match nodes.as_slice() {
+        [] => return None,
+        [node] => format!("node {node} has"),
+        nodes => format!("nodes {} have", nodes.join(", ")),
+    };
+    Some(format!(
+        "{those} not confirmed this yet. Clients that reach a node that runs and is only cut off from this one may read and write \
+         the dropped table through it until it hears of this. What they write is in the table when it is recalled"
+    ))
 }
 
 fn text(value: &Value) -> &str {

@@ -8,6 +8,7 @@ mod checks;
 mod clock;
 mod comparison;
 mod damage;
+mod dropped_tables;
 mod expiry;
 mod linearizability;
 mod membership;

@@ -1,0 +1,169 @@
+//! Tables that are dropped or renamed while nodes are away, are cut off, or are about to learn of it.
+
+use super::net::Net;
+use super::{Cluster, WHOLE};
+use crate::resp_client::{Client, Value};
+use crate::server::wait_for;
+use crate::skipped::skip;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Whoever is told that a table was dropped may rely on it: nobody's writes that begin later are acknowledged, on any node.
+#[test]
+fn a_dropped_table_takes_no_writes_on_any_node() {
+    let cluster = Cluster::start(3);
+    for round in 0..12 {
+        let create = "table create gone --engine memory --durability soft --partitions 8 --replicas 3";
+        cluster.cli(0, create).unwrap();
+        let (stop, tries, dropped_at) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::new(None));
+        let wait_for_tries = |more: u64| {
+            let before = tries.load(Ordering::Relaxed);
+            wait_for("clients write", WHOLE, || (tries.load(Ordering::Relaxed) >= before + more).then_some(()));
+        };
+        let write = |writer: usize| {
+            let mut client = cluster.client(writer % 3);
+            assert_eq!(client.run("TABLE gone"), Value::Simple("OK".into()));
+            let mut latest = None;
+            for number in 0.. {
+                let began = Instant::now();
+                if client.run(&format!("SET w{writer}n{number} v")) == Value::Simple("OK".into()) {
+                    latest = Some(began);
+                }
+                tries.fetch_add(1, Ordering::Relaxed);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            let dropped_at: Instant = dropped_at.lock().unwrap().expect("it was dropped");
+            latest.and_then(|latest| latest.checked_duration_since(dropped_at)).map(|late| (writer % 3, late))
+        };
+        let write = &write;
+        let late: Vec<(usize, Duration)> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..6).map(|writer| scope.spawn(move || write(writer))).collect();
+            wait_for_tries(500);
+            cluster.cli(round % 3, "table drop gone").unwrap();
+            *dropped_at.lock().unwrap() = Some(Instant::now());
+            wait_for_tries(500);
+            stop.store(true, Ordering::Relaxed);
+            writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect()
+        });
+        assert!(late.is_empty(), "round {round}: writes through these nodes began so long after the drop: {late:?}");
+    }
+}
+
+/// A node that runs, and is cut off from those that keep the catalog, cannot know that a table was dropped. Whoever drops it is told
+/// so, and what such a node acknowledges is not lost: it is in the table that was dropped.
+#[test]
+fn writes_to_a_dropped_table_on_the_other_side_of_a_cut_are_in_it_when_it_is_recalled() {
+    let Some(net) = Net::new(5) else {
+        return skip("network namespaces need root and iproute2");
+    };
+    net.enter();
+    let cluster = Cluster { net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 5) }.started();
+    let net = cluster.net.as_ref().unwrap();
+    let create = "table create again --engine memory --durability hard --partitions 16 --replicas 1";
+    cluster.cli(0, create).unwrap();
+    cluster.wait_until_whole();
+    for (one, other) in (0..3).flat_map(|one| [(one, 3), (one, 4)]) {
+        net.cut(one, other);
+        net.cut(other, one);
+    }
+    let dropped = wait_for("the larger side has a leader of the catalog, and drops the table", WHOLE, || {
+        cluster.cli(0, "table drop again --json").ok()
+    });
+    let dropped: serde_json::Value = serde_json::from_str(&dropped).unwrap();
+    assert_eq!(dropped["nodes_behind"], serde_json::json!([4, 5]), "{dropped}");
+    cluster.cli(0, create).unwrap();
+    // What the other side leads is waited for in vain, so all are asked at once.
+    let write = |number: usize| {
+        let mut client = cluster.client(3);
+        assert_eq!(client.run("TABLE again"), Value::Simple("OK".into()));
+        (client.run(&format!("SET cut{number} {number}")) == Value::Simple("OK".into())).then_some(number)
+    };
+    let write = &write;
+    let written: Vec<usize> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..40).map(|number| scope.spawn(move || write(number))).collect();
+        writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert!(!written.is_empty(), "a node that is cut off serves what it leads");
+    net.heal();
+    cluster.wait_until_whole();
+    let dropped: serde_json::Value =
+        serde_json::from_str(&cluster.cli(0, "table list --dropped --json").unwrap()).unwrap();
+    let number = dropped.as_array().unwrap().iter().find(|table| table["name"] == "again").unwrap()["number"].clone();
+    cluster.cli(0, &format!("table recall {number} --name before")).unwrap();
+    cluster.wait_until_whole();
+    for (table, has) in [("again", false), ("before", true)] {
+        let mut client = cluster.client(0);
+        assert_eq!(client.run(&format!("TABLE {table}")), Value::Simple("OK".into()));
+        for number in &written {
+            let expected = if has { Value::Bulk(number.to_string().into_bytes()) } else { Value::Null };
+            assert_eq!(client.run(&format!("GET cut{number}")), expected, "cut{number} in {table}");
+        }
+    }
+}
+
+/// Names that change hands: a write under a name goes into no table that had the name before.
+#[test]
+fn a_renamed_table_is_known_by_its_new_name_on_all_nodes() {
+    let cluster = Cluster::start(3);
+    let create = "table create name --engine memory --partitions 4 --replicas 3";
+    for round in 0..6 {
+        cluster.cli(0, create).unwrap();
+        cluster.cli(round % 3, &format!("table rename name older{round}")).unwrap();
+        for at in 0..3 {
+            let answer = cluster.client(at).run("TABLE name");
+            assert!(
+                matches!(answer, Value::Error(_)),
+                "node {at} finds it under its old name in round {round}: {answer}"
+            );
+        }
+    }
+}
+
+/// While a node is away, a table is dropped and made anew under the same name. The node knew the old one when it came back, and for a
+/// second or more acknowledged writes to it, which nobody found again.
+#[test]
+fn a_node_that_was_away_serves_no_table_that_was_dropped_meanwhile() {
+    let mut cluster = Cluster::start(3);
+    let create = "table create again --engine memory --durability hard --partitions 4 --replicas 3";
+    cluster.cli(0, create).unwrap();
+    cluster.wait_until_whole();
+    for round in 0..2 {
+        let mut client = cluster.client(0);
+        client.run("TABLE again");
+        assert_eq!(client.run(&format!("SET old{round} old")), Value::Simple("OK".into()));
+        cluster.kill(2);
+        cluster.cli(0, "table drop again").unwrap();
+        cluster.cli(0, create).unwrap();
+        // With the second node away, too, the one that was away soon leads partitions of the table that was dropped.
+        cluster.kill(1);
+        cluster.start_node(2);
+        let began = Instant::now();
+        let mut written = Vec::new();
+        for number in 0.. {
+            let mut client = wait_for("the node takes connections", WHOLE, || Client::connect(cluster.ports[2].0).ok());
+            if client.run("TABLE again") == Value::Simple("OK".into()) {
+                let old = client.run(&format!("GET old{round}"));
+                assert!(!matches!(old, Value::Bulk(_)), "a record of the table that was dropped: {old}");
+                if client.run(&format!("SET n{number} {number}")) == Value::Simple("OK".into()) {
+                    written.push(number);
+                }
+            }
+            if written.len() >= 200 || began.elapsed() > Duration::from_secs(60) {
+                break;
+            }
+        }
+        assert!(!written.is_empty(), "the new table serves");
+        cluster.start_node(1);
+        cluster.wait_until_whole();
+        let mut client = cluster.client(0);
+        client.run("TABLE again");
+        for number in written {
+            let value = client.run(&format!("GET n{number}"));
+            assert_eq!(value, Value::Bulk(number.to_string().into_bytes()), "n{number} in round {round}");
+        }
+    }
+}
