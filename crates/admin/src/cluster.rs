@@ -16,8 +16,6 @@ use tessera_node::{Node, PartitionTraffic, Progress};
 use tessera_store::Store;
 use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
-/// A node not heard of for so long is called silent.
-const SILENT_SECONDS: f64 = 5.0;
 /// A node that has heard nothing of the catalog for so long may tell of an old one.
 const OLD_SECONDS: f64 = 2.0;
 
@@ -118,7 +116,7 @@ struct Fetch {
 }
 
 pub(crate) fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
-    store.table(table)?.known_leader(partition)
+    store.live_leader(&*store.table(table)?, partition)
 }
 
 fn fetches(node: &Node, table: TableId, partition: u32) -> Vec<Fetch> {
@@ -130,7 +128,6 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
     let store = node.store();
     let catalog = store.catalog();
     let silence = |node: NodeId| store.silence(node).map(|silence| silence.as_secs_f64());
-    let is_silent = |node: NodeId| node != store.node() && silence(node).is_none_or(|silence| silence > SILENT_SECONDS);
     let mut leaders: BTreeMap<NodeId, usize> = BTreeMap::new();
     // Bytes, and capacity units a second.
     let mut held: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
@@ -156,8 +153,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
             for replica in placement.current.iter().filter(|replica| !replica.is_witness()) {
                 held.entry(replica.node).or_default().0 += bytes;
             }
-            // What is known of a leader stays known when its node falls silent.
-            match info.leader.filter(|leader| !is_silent(*leader)) {
+            match info.leader {
                 Some(leader) => {
                     *leaders.entry(leader).or_default() += 1;
                     held.entry(leader).or_default().1 += per_second.units();
@@ -169,7 +165,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
             // Another replica on its node is to take the place of one that has forgotten its votes, and has not yet.
             let is_replaced = |replica: &ReplicaId| placement.on(replica.node) != Some(*replica);
             let is_out = |replica: &ReplicaId| {
-                is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica)
+                store.is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica)
             };
             table.under_replicated += usize::from(is_short || placement.current.iter().any(is_out));
             table.awaiting_word += usize::from(placement.awaits_word());
@@ -186,7 +182,7 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
         is_draining: node.is_draining,
         is_expected: node.is_expected,
         silent_seconds: silence(node.id).filter(|_| node.id != store.node()),
-        is_silent: is_silent(node.id),
+        is_silent: store.is_silent(node.id),
         trouble: store.trouble(node.id),
         replicas: catalog.replicas_on(node.id),
         leaders: leaders.get(&node.id).copied().unwrap_or_default(),

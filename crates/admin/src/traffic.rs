@@ -44,7 +44,7 @@ pub(crate) fn of_table(node: &Node, entry: &TableEntry) -> Vec<PartitionInfo> {
         .zip(reads.into_iter().zip(writes))
         .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
             partition,
-            leader: node.store().table(entry.id).and_then(|table| table.known_leader(partition)),
+            leader: crate::cluster::leader(node.store(), entry.id, partition),
             traffic: *traffic,
             is_hot_for_reads,
             is_hot_for_writes,

@@ -8,6 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+/// How long what a client still sends is read after the last reply to it.
+const LINGER: Duration = Duration::from_secs(5);
+
 /// A connection's bytes, over TLS or as they are.
 pub enum Stream {
     /// As they are.
@@ -76,6 +79,22 @@ impl Stream {
             }
         }
         flush(stream, patience).await
+    }
+
+    /// Ends the connection in a way that lets the client read what was written, even if it has not sent everything yet: nothing more is
+    /// written, and what the client sends is read and thrown away until it closes, for [`LINGER`] at most. If a socket is closed
+    /// while bytes are on their way to it, the client is told that the connection was reset, and loses what it has not read.
+    pub async fn linger(&mut self) {
+        let client_closes = async {
+            self.shutdown().await?;
+            let mut thrown_away = Vec::new();
+            while self.read(&mut thrown_away).await? > 0 {
+                thrown_away.clear();
+            }
+            Ok::<(), io::Error>(())
+        };
+        // Whether the client closes, breaks the connection or takes too long, it is over.
+        let _ = tokio::time::timeout(LINGER, client_closes).await;
     }
 }
 

@@ -66,7 +66,7 @@ impl Store {
             tables: tables
                 .active()
                 .map(|table| {
-                    let led = |partition: &u32| table.known_leader(*partition).is_some();
+                    let led = |partition: &u32| self.live_leader(table, *partition).is_some();
                     let serving = (0..table.schema.partitions).filter(led).count();
                     TableStatistics {
                         number: table.number,

@@ -22,6 +22,8 @@ use tokio::sync::Notify;
 const CATALOG_SILENCE: Duration = Duration::from_secs(10);
 /// A node not heard of for so long is not asked for anything. One that lives is heard of four times as often.
 pub const QUIET: Duration = Duration::from_secs(2);
+/// A node not heard of for so long is called silent.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// What a store consists of. The node that opens it keeps these too, and writes what it knows into them.
 pub struct StoreParts {
@@ -125,17 +127,23 @@ impl Store {
         tokio::time::timeout(timeout, all).await.is_ok()
     }
 
-    /// Whether every partition of every table has a leader, here or on another node.
+    /// Whether every partition of every table has a leader, here or on another node that is not silent.
     pub fn is_serving(&self) -> bool {
         let tables = self.registry().tables();
-        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| table.known_leader(at).is_some());
+        let led = |table: &Arc<Table>| (0..table.schema.partitions).all(|at| self.live_leader(table, at).is_some());
         !self.is_removed() && tables.active().next().is_some() && tables.active().all(led)
     }
 
     /// Partitions without a leader, of any table that is open here, one that takes what another is split into among them.
     pub fn leaderless(&self, id: TableId) -> usize {
         let Some(table) = self.registry().any(id) else { return 0 };
-        (0..table.schema.partitions).filter(|partition| table.known_leader(*partition).is_none()).count()
+        (0..table.schema.partitions).filter(|partition| self.live_leader(&table, *partition).is_none()).count()
+    }
+
+    /// The node that leads a partition, unless it is [silent](Self::is_silent): what is known of a leader stays known when its node
+    /// is lost.
+    pub fn live_leader(&self, table: &Table, partition: u32) -> Option<NodeId> {
+        table.known_leader(partition).filter(|leader| !self.is_silent(*leader))
     }
 
     /// The active table with this identifier.
@@ -224,6 +232,11 @@ impl Store {
     /// Whether a node is this one, or was heard of within the last seconds.
     pub fn is_heard(&self, node: NodeId) -> bool {
         node == self.node() || self.silence(node).is_some_and(|silence| silence < QUIET)
+    }
+
+    /// Whether a node is another one, and was not heard of for five seconds, or never.
+    pub fn is_silent(&self, node: NodeId) -> bool {
+        node != self.node() && self.silence(node).is_none_or(|silence| silence > SILENT)
     }
 
     /// Has requests that clients made to other nodes carried out here, as long as the face's server is there. The face has a service

@@ -37,6 +37,19 @@ fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
     TlsConnector::trusting(certificates).map_err(|error| usage(error.to_string()))
 }
 
+/// What to say of a request that got no answer.
+fn unanswered(url: &str, error: &ureq::Error) -> String {
+    let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
+    let advice = match url.strip_prefix("http://") {
+        Some(rest) if !is_refused => {
+            let address = rest.split('/').next().unwrap_or_default();
+            format!("something listens there; if the node has a certificate (`[tls]`), say --admin https://{address}")
+        }
+        _ => "is it running? --port-offset or --admin name another".into(),
+    };
+    format!("no node answers at {url}: {error}; {advice}")
+}
+
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
 ///
 /// # Errors
@@ -65,11 +78,7 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         }
         None => config.into(),
     };
-    let mut response = agent.run(request).map_err(|error| {
-        ExitError::Other(format!(
-            "no node answers at {url}: {error}. Is it running? --port-offset or --admin name another"
-        ))
-    })?;
+    let mut response = agent.run(request).map_err(|error| ExitError::Other(unanswered(&url, &error)))?;
     let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
     let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     if response.status().is_success() {

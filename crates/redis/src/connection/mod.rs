@@ -272,11 +272,16 @@ impl Connection {
         }
     }
 
+    /// Says what is wrong with the input, and ends the connection: where the next command begins is not known.
     async fn refuse_input(&mut self, input: &[u8], error: &ParseError, now: UnixMillis) -> io::Result<()> {
         self.run_gets(input, now, Begun::default()).await?;
         self.settle().await;
         self.reply().error(&format!("ERR {error}"));
         self.closing = true;
+        self.write_out().await?;
+        if let Some(stream) = &mut self.stream {
+            stream.linger().await;
+        }
         Ok(())
     }
 

@@ -308,3 +308,26 @@ fn fields_of_a_hash_expire_on_their_own() {
     assert_eq!(client.run("EXISTS h"), Value::Integer(0));
     assert!(matches!(client.run("HEXPIRE h 1 FIELDS 2 a"), Value::Error(_)));
 }
+
+/// The connection was once closed while the rest of the value was on its way, so that the client got a reset instead of the reason.
+#[test]
+fn a_client_that_sends_too_much_reads_why_it_is_refused() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    for bytes in [16 * MIB + 1, 100 * MIB] {
+        let mut client = node.client();
+        let commands = [
+            vec![b"SET".to_vec(), b"before".to_vec(), b"v".to_vec()],
+            vec![b"SET".to_vec(), b"k".to_vec(), vec![b'v'; bytes]],
+        ];
+        let replies = client.pipeline(&commands).unwrap();
+        assert_eq!(replies[0], Value::Simple("OK".into()));
+        let Value::Error(reason) = &replies[1] else { panic!("{}", replies[1]) };
+        assert!(
+            reason.contains(&format!("a bulk string of {bytes} bytes is longer than the limit of {}", 16 * MIB)),
+            "{reason}"
+        );
+        let end = client.read().unwrap_err();
+        assert_eq!(end.kind(), std::io::ErrorKind::UnexpectedEof);
+    }
+}

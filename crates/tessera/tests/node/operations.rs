@@ -381,6 +381,9 @@ fn the_cli_takes_a_nodes_own_certificate() {
     let refused = || status(admin_port, "misnamed").err().filter(|error| !error.contains("refused"));
     let error = crate::server::wait_for("the node answers", limit, refused);
     assert!(error.contains("not valid for name"), "{error}");
+    let output = tessera().args(["status", "--admin", &format!("http://127.0.0.1:{admin_port}")]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains(&format!("say --admin https://127.0.0.1:{admin_port}")), "{error}");
 }
 
 #[test]
