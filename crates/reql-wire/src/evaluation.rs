@@ -5,7 +5,6 @@
 //! very long is left to the node that was asked, which knows whether its query is still wanted.
 
 use crate::server::Shared;
-use crate::source::Tables;
 use crate::work::{self, Reply, ScanWork, put, put_option, take, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
@@ -166,8 +165,7 @@ fn slice(
     loop {
         let began = Instant::now();
         let patience = Arc::new(Patience { until: began + SLOW, shared: shared.clone() });
-        let source = Arc::new(Tables(shared.clone()));
-        let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, source, patience) {
+        let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, patience) {
             Ok(read) => read,
             Err(error) => return Ok(Reply::Refused(error.to_string())),
         };
