@@ -6,7 +6,7 @@ use crate::memory::{self, Held, Kept};
 use crate::point;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::source::Tables;
 use bytes::{Buf, BufMut as _};
 use parking_lot::Mutex;

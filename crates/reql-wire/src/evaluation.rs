@@ -4,7 +4,7 @@
 //! leads the partition then can go on, nothing is held between two slices, and queries take turns. A document whose functions take
 //! very long is left to the node that was asked, which knows whether its query is still wanted.
 
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::work::{self, Reply, ScanWork, put, put_option, take, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;

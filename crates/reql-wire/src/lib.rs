@@ -18,7 +18,9 @@ mod respond;
 mod route;
 mod rows;
 mod server;
+mod shared;
 mod source;
 mod work;
 
-pub use server::{ReqlConfig, ReqlServer, ReqlStatistics};
+pub use server::{ReqlServer, ReqlStatistics};
+pub use shared::ReqlConfig;

@@ -2,7 +2,7 @@
 //! thread, and without decoding them. Everything unusual goes the way that all queries go, so that it ends in the same answers.
 
 use crate::respond::{self, Reply};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::source::{key_of, mode};
 use crate::work;
 use std::sync::Arc;

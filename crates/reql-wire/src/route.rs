@@ -7,12 +7,15 @@
 //! nobody finds it.
 
 use crate::evaluation::{self, EvaluateWork};
-use crate::server::{SERVICE, Shared};
+use crate::shared::Shared;
 use crate::work::{self, Reply, Work, Writes};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
 use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
 use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableId};
+
+/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
+pub(crate) const SERVICE: u8 = 13;
 
 /// Most parts of a request between nodes.
 const MAX_PARTS: usize = 1 << 20;

@@ -4,7 +4,7 @@
 use crate::indexes::{IndexList, definition_of, read_definition, value_at};
 use crate::pushdown::Question;
 use crate::route::{Place, reach};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::work::{self, Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
