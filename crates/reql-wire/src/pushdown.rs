@@ -4,10 +4,9 @@
 //! what comes is put together as it comes; with an order, rows are merged by the keys of their documents. A position says for each
 //! partition that was begun behind which document it is.
 
-use crate::evaluation::{EvaluateWork, Slice, SliceEnd};
 use crate::route::Place;
 use crate::source::{Tables, damaged, mode, not_built, split};
-use crate::work::{Reply, ScanWork, Work};
+use crate::work::{EvaluateWork, Reply, ScanWork, Slice, SliceEnd, Work, put_option, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -51,7 +50,7 @@ impl Progress {
             progress.next = input.try_get_u32_le().ok()?;
             while !input.is_empty() {
                 let partition = input.try_get_u32_le().ok()?;
-                progress.under_way.push_back((partition, crate::work::take_option(&mut input)?));
+                progress.under_way.push_back((partition, take_option(&mut input)?));
             }
             Some(progress)
         };
@@ -68,7 +67,7 @@ impl Progress {
         out.put_u32_le(self.next);
         for (partition, last) in &self.under_way {
             out.put_u32_le(*partition);
-            crate::work::put_option(&mut out, last.as_ref());
+            put_option(&mut out, last.as_ref());
         }
         Some(Position(out))
     }

@@ -2,10 +2,11 @@
 //! lead the partitions answer.
 
 use crate::indexes::{IndexList, definition_of, read_definition, value_at};
+use crate::partition;
 use crate::pushdown::Question;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
-use crate::work::{self, Reply, ScanWork, Work, WriteWork};
+use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -187,8 +188,8 @@ impl Tables {
     fn read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> Option<Reply> {
         let partition = place.partition_in(table);
         match work {
-            Work::Get { key } => work::get(&self.0.store, table, partition, reads, key).ok(),
-            Work::Scan(scan) => work::scan(&self.0.store, table, partition, reads, scan).ok(),
+            Work::Get { key } => partition::get(&self.0.store, table, partition, reads, key).ok(),
+            Work::Scan(scan) => partition::scan(&self.0.store, table, partition, reads, scan).ok(),
             _ => None,
         }
     }

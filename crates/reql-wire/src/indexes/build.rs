@@ -8,7 +8,7 @@
 use super::cache::entries;
 use super::list::{IndexList, ListedIndex, progress_key};
 use super::{LIST_KEY, stamp_of};
-use crate::work;
+use crate::partition;
 use base64::Engine as _;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -218,7 +218,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn list(&self) -> Result<IndexList, BuildError> {
-        let bytes = work::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
+        let bytes = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
             transaction.get_in(Space::INDEXES, LIST_KEY)
         })?;
         IndexList::decode(bytes.unwrap_or_default()).ok_or(BuildError::Damaged)
@@ -226,7 +226,7 @@ impl Place<'_> {
 
     /// The next documents that an index is to hold, and whether they are the last ones.
     fn page(&self, space: Space) -> Result<(Vec<(Bytes, Bytes)>, bool), BuildError> {
-        let page = work::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
+        let page = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
             let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
             let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)
