@@ -4,7 +4,7 @@
 use crate::partition;
 use crate::respond::{self, Reply};
 use crate::shared::Shared;
-use crate::source::{key_of, mode};
+use crate::tables::{key_of, mode};
 use crate::work;
 use std::sync::Arc;
 use tessera_document::EncodedValue;

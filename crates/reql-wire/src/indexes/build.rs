@@ -6,10 +6,10 @@
 //! the index is built.
 
 use super::cache::entries;
+use super::definition::source_of;
 use super::list::{IndexList, ListedIndex, progress_key};
 use super::{LIST_KEY, stamp_of};
 use crate::partition;
-use base64::Engine as _;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -174,26 +174,6 @@ impl Building {
             }
         }
     }
-}
-
-/// The definition of an index as the catalog has it, from what `tessera_reql` writes.
-pub(crate) fn definition_of(source: &[u8], query: &str) -> String {
-    let source = base64::engine::general_purpose::STANDARD.encode(source);
-    serde_json::json!({ "function": source, "query": query }).to_string()
-}
-
-fn source_of(definition: &str) -> Option<Bytes> {
-    let definition: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let source = definition.get("function")?.as_str()?;
-    Some(base64::engine::general_purpose::STANDARD.decode(source).ok()?.into())
-}
-
-/// What [`definition_of`] has written down.
-pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
-    let source = source_of(definition)?;
-    let json: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let query = json.get("query").and_then(serde_json::Value::as_str).unwrap_or_default();
-    IndexDefinition::from_source(source.to_vec().into(), query.into())
 }
 
 #[derive(Debug, thiserror::Error)]
