@@ -13,7 +13,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use tessera_cluster::{CatalogCommand, CopyState, Placement, RecoveryNote, Split, TableState};
 use tessera_node::{Node, PartitionTraffic, Progress};
-use tessera_store::Store;
 use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
 /// A node that has heard nothing of the catalog for so long may tell of an old one.
@@ -113,10 +112,6 @@ struct Fetch {
     node: NodeId,
     bytes: u64,
     of_bytes: u64,
-}
-
-pub(crate) fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
-    store.live_leader(&*store.table(table)?, partition)
 }
 
 fn fetches(node: &Node, table: TableId, partition: u32) -> Vec<Fetch> {
@@ -351,7 +346,7 @@ pub(crate) async fn placement(
     let entry = catalog.by_name(&name).ok_or(RequestError::NoSuchTable(name))?;
     let partitions = (0..).zip(&entry.placement).map(|(partition, placement)| PartitionPlacement {
         partition,
-        leader: leader(server.store(), entry.id, partition),
+        leader: traffic::leader(server.store(), entry.id, partition),
         placement: placement.clone(),
         is_moving: placement.is_moving(),
         fetches: fetches(&server.node, entry.id, partition),

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tessera_cluster::TableEntry;
 use tessera_node::{Node, PartitionTraffic, hot_partitions};
-use tessera_store::{HotKeysFound, LONGEST_COUNT};
-use tessera_types::{NodeId, Outcome, RequestError};
+use tessera_store::{HotKeysFound, LONGEST_COUNT, Store};
+use tessera_types::{NodeId, Outcome, RequestError, TableId};
 
 /// What a partition is asked, as its leader told lately.
 #[derive(Serialize)]
@@ -31,6 +31,11 @@ impl PartitionInfo {
     }
 }
 
+/// The node that leads a partition, unless it is silent.
+pub(crate) fn leader(store: &Store, table: TableId, partition: u32) -> Option<NodeId> {
+    store.live_leader(&*store.table(table)?, partition)
+}
+
 pub(crate) fn of_table(node: &Node, entry: &TableEntry) -> Vec<PartitionInfo> {
     let partitions = 0..entry.schema.partitions;
     let traffic: Vec<_> = partitions.map(|partition| node.traffic_of(entry.id, partition)).collect();
@@ -44,7 +49,7 @@ pub(crate) fn of_table(node: &Node, entry: &TableEntry) -> Vec<PartitionInfo> {
         .zip(reads.into_iter().zip(writes))
         .map(|((partition, traffic), (is_hot_for_reads, is_hot_for_writes))| PartitionInfo {
             partition,
-            leader: crate::cluster::leader(node.store(), entry.id, partition),
+            leader: leader(node.store(), entry.id, partition),
             traffic: *traffic,
             is_hot_for_reads,
             is_hot_for_writes,

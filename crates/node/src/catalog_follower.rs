@@ -306,7 +306,7 @@ mod tests {
         let rename = CatalogCommand::Rename { name: "before".into(), to: "after".into() };
         let change = tokio::spawn(async move { changing.change_catalog(rename).await });
         node.wait_for("the change is committed", |_| (handed_over() > before).then_some(())).await;
-        for inbox in &host.inboxes {
+        for inbox in host.inboxes.all() {
             let (sender, views) = tokio::sync::oneshot::channel();
             inbox.query_status(Box::new(move |views| _ = sender.send(views)));
             let views = tokio::time::timeout(Duration::from_secs(20), views).await.expect("the loop goes on");

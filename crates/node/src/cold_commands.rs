@@ -11,6 +11,7 @@
 use crate::host::Host;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tessera_consensus::{GroupId, Inbox};
 use tessera_store::Table;
 use tessera_store::hosting::{Missing, WriteCommand, group_of};
 
@@ -53,13 +54,13 @@ impl Tries {
 
 /// Tells the loop when it is dropped, however the read ended: the command finds out.
 struct HasRead {
-    table: Arc<Table>,
-    partition: u32,
+    inbox: Arc<Inbox<WriteCommand>>,
+    group: GroupId,
 }
 
 impl Drop for HasRead {
     fn drop(&mut self) {
-        self.table.partition(self.partition).inbox().has_read(group_of(self.table.id(), self.partition));
+        self.inbox.has_read(self.group);
     }
 }
 
@@ -95,10 +96,12 @@ impl ColdCommands {
         command: WriteCommand,
     ) -> Result<(), WriteCommand> {
         self.tries.note(&missing);
-        let has_read = HasRead { table: table.clone(), partition };
+        let inbox = host.inbox_of(table.id(), partition).clone();
+        let has_read = HasRead { inbox, group: group_of(table.id(), partition) };
+        let table = table.clone();
         let read = move || {
-            let HasRead { table, partition } = &has_read;
-            if let Err(error) = missing.read(table, *partition) {
+            let _has_read = has_read;
+            if let Err(error) = missing.read(&table, partition) {
                 tracing::debug!(%error, "what a command needs cannot be read; the command finds out");
             }
         };

@@ -112,7 +112,7 @@ impl Reconciler {
         }
         let presence = self.watch.look(&self.host);
         let (mut done, mut led, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for inbox in &self.host.inboxes.clone() {
+        for inbox in self.host.inboxes.clone().all() {
             for view in query_status(inbox).await {
                 if view.is_serving {
                     if self.host.view.knows_catalog() {
@@ -274,7 +274,7 @@ impl Host {
     }
 
     async fn owes_answers(&self) -> bool {
-        for inbox in &self.inboxes {
+        for inbox in self.inboxes.all() {
             if query_status(inbox).await.iter().any(|view| view.owes_answers) {
                 return true;
             }
@@ -298,7 +298,7 @@ impl Host {
     /// Returns whether there was something that another node could lead.
     async fn hand_over_once(&self, asked: &mut BTreeSet<GroupId>) -> bool {
         let mut views = query_status(&self.catalog_inbox).await;
-        for inbox in &self.inboxes {
+        for inbox in self.inboxes.all() {
             views.extend(query_status(inbox).await);
         }
         let mut waits = false;
@@ -328,7 +328,7 @@ impl Host {
         for node in self.view.catalog().nodes().filter(|node| node.id != self.identity.node) {
             let is_silent = self.transport.silence(node.id).is_none_or(|silence| silence >= SILENT);
             if is_silent || self.generations.was_started_within(node.id, STARTED) {
-                self.inboxes.iter().for_each(|inbox| inbox.wake_led_by(node.id));
+                self.inboxes.all().iter().for_each(|inbox| inbox.wake_led_by(node.id));
                 self.catalog_inbox.wake_led_by(node.id);
             }
         }

@@ -19,7 +19,8 @@ use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
 use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksEngine, RocksStore};
 use tessera_store::hosting::{
-    ClusterClock, ClusterView, HeardClock, Partition, Registry, Tables, WriteCommand, group_of, partition_of_group,
+    ClusterClock, ClusterView, HeardClock, Inboxes, Partition, Registry, Tables, WriteCommand, group_of,
+    partition_of_group,
 };
 use tessera_store::{DiskReaders, Store, Table};
 use tessera_transport::{Identity, NodeClock, Transport};
@@ -35,7 +36,7 @@ pub(crate) struct Host {
     pub(crate) registry: Arc<Registry>,
     /// The cluster's time.
     pub(crate) clock: Arc<ClusterClock>,
-    pub(crate) inboxes: Vec<Arc<Inbox<WriteCommand>>>,
+    pub(crate) inboxes: Arc<Inboxes>,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) rocks: Arc<RocksStore>,
     /// What the log held at the start of groups that are not open yet.
@@ -142,12 +143,8 @@ impl Host {
         self.addresses.dial(&self.view.catalog(), &self.transport);
     }
 
-    pub(crate) fn worker_of(&self, table: TableId, partition: u32) -> usize {
-        (table.0 as usize + partition as usize) % self.inboxes.len()
-    }
-
     pub(crate) fn inbox_of(&self, table: TableId, partition: u32) -> &Arc<Inbox<WriteCommand>> {
-        &self.inboxes[self.worker_of(table, partition)]
+        self.inboxes.of(table, partition)
     }
 
     fn purge(&self, id: TableId, table: &Arc<Table>) {

@@ -187,7 +187,7 @@ impl StateMachine for PartitionsMachine {
                 stalled_writes.push(StalledWrite::new(table, entries));
             }
         }
-        self.stalled_writes.begin(&self.host.threads, stalled_writes);
+        self.stalled_writes.begin(&self.host, stalled_writes);
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
@@ -303,7 +303,7 @@ impl StateMachine for PartitionsMachine {
         let write = move || {
             match host.write_snapshot(&table, partition) {
                 Ok((index, file)) => {
-                    table.partition(partition).inbox().offer_snapshot(group, index, file.encode());
+                    host.inbox_of(table.id(), partition).offer_snapshot(group, index, file.encode());
                 }
                 Err(error) => {
                     tracing::warn!(table = %table.name(), partition, %error, "no snapshot can be written")
@@ -349,7 +349,7 @@ impl StateMachine for PartitionsMachine {
                 Some(file) => snapshot::replace_records(&host, &table, partition, index, file),
                 None => snapshot::keep_records(&host, &table, partition, index),
             }
-            table.partition(partition).inbox().prepared(group, index);
+            host.inbox_of(table.id(), partition).prepared(group, index);
         };
         // It takes as long as the partition is large.
         self.host.threads.run("restore", replace);

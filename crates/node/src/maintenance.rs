@@ -121,7 +121,7 @@ impl Housekeeping {
                         pending_reply,
                     };
                     // A full inbox has writes, which tell it.
-                    let _ = table.submit(partition, command);
+                    let _ = self.host.inboxes.submit(table, partition, command);
                 }
             }
         }
@@ -152,7 +152,7 @@ impl Housekeeping {
                     }
                 }
                 if self.durable.insert(address, durable) != Some(durable) && durable > 0 {
-                    table.partition(partition).inbox().durable(group_of(table.id(), partition), durable);
+                    self.host.inbox_of(table.id(), partition).durable(group_of(table.id(), partition), durable);
                 }
             }
         }

@@ -125,7 +125,7 @@ impl Node {
     pub fn shut_down(&self) {
         self.maintenance.stop();
         self.catalog_follower.stop();
-        for inbox in &self.host.inboxes {
+        for inbox in self.host.inboxes.all() {
             inbox.stop();
         }
         self.host.catalog_inbox.stop();

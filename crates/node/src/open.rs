@@ -26,7 +26,7 @@ use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catal
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, SharedLog, Worker};
 use tessera_engine::{MemoryBudget, RocksStore};
-use tessera_store::hosting::{ClusterClock, ClusterView, Registry, StoreParts};
+use tessera_store::hosting::{ClusterClock, ClusterView, Inboxes, Registry, StoreParts};
 use tessera_store::{DiskReaders, Store};
 use tessera_transport::Transport;
 use tokio::sync::Notify;
@@ -106,6 +106,7 @@ impl Node {
         let memory = Arc::new(MemoryBudget::new(&config.memory));
         let catalog_inbox = Inbox::new(10_000);
         let disk_readers = Arc::new(DiskReaders::new(config.rocksdb.read_threads));
+        let inboxes = Arc::new(Inboxes::new(config.workers, config.queued_writes));
         let store = Store::new(StoreParts {
             identity,
             registry: registry.clone(),
@@ -117,13 +118,14 @@ impl Node {
             rocks: rocks.clone(),
             disk_readers: disk_readers.clone(),
             catalog_inbox: catalog_inbox.clone(),
+            inboxes: inboxes.clone(),
             leader_news: leader_news.clone(),
             drop_retention: config.drop_retention,
         });
         let host = Arc::new(Host {
             store,
             memory,
-            inboxes: (0..config.workers).map(|_| Inbox::new(config.queued_writes)).collect(),
+            inboxes,
             registry,
             clock,
             recovered: Mutex::new(recovered),
@@ -169,6 +171,7 @@ impl Node {
         let messages = Arc::new(GroupMessages(transport.clone()));
         let mut workers: Vec<_> = host
             .inboxes
+            .all()
             .iter()
             .map(|inbox| {
                 let machine = PartitionsMachine::new(host.clone());

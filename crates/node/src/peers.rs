@@ -136,16 +136,16 @@ async fn welcome(store: &Store, request: &[u8]) -> Result<Welcome, String> {
 impl Host {
     /// Hands messages to the workers of their groups, all of a worker's at once.
     fn deliver(&self, messages: Vec<PeerMessage>) {
-        let (mut catalog, mut by_worker) = (Vec::new(), vec![Vec::new(); self.inboxes.len()]);
+        let (mut catalog, mut by_worker) = (Vec::new(), vec![Vec::new(); self.inboxes.all().len()]);
         for message in messages {
             if message.group == CATALOG_GROUP {
                 catalog.push(message);
             } else if let Some((table, partition)) = partition_of_group(message.group) {
-                by_worker[self.worker_of(table, partition)].push(message);
+                by_worker[self.inboxes.worker_of(table, partition)].push(message);
             }
         }
         self.catalog_inbox.deliver(catalog);
-        for (inbox, messages) in self.inboxes.iter().zip(by_worker) {
+        for (inbox, messages) in self.inboxes.all().iter().zip(by_worker) {
             inbox.deliver(messages);
         }
     }

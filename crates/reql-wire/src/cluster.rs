@@ -1,7 +1,9 @@
 //! The nodes of the cluster, and how tables are spread over them, as ReQL tells and changes it.
 
+use crate::identity::server_id;
 use crate::route::Place;
-use crate::source::{Tables, catalog_outcome, damaged, failed, scan_work};
+use crate::scan::scan_work;
+use crate::tables::{Tables, catalog_outcome, damaged, failed};
 use crate::work::{Reply, Work};
 use std::time::UNIX_EPOCH;
 use tessera_cluster::{CatalogCommand, CatalogError, Placement};
@@ -23,7 +25,7 @@ fn version(of_tessera: &str) -> String {
 }
 
 fn server(node: NodeId) -> Server {
-    Server { id: crate::source::server_id(node), name: format!("node-{node}") }
+    Server { id: server_id(node), name: format!("node-{node}") }
 }
 
 /// Replicas that hold records.

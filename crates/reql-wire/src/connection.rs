@@ -2,12 +2,13 @@
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
 use crate::handshake;
+use crate::identity::server_id;
 use crate::memory::{self, Held, Kept};
 use crate::point;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
-use crate::server::Shared;
-use crate::source::Tables;
+use crate::shared::Shared;
+use crate::tables::Tables;
 use bytes::{Buf, BufMut as _};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,7 +204,7 @@ impl Connection {
             Ok(Request::ServerInfo) => {
                 let node = self.shared.store.node();
                 let info = serde_json::json!({
-                    "id": format!("00000000-0000-4000-8003-{:012x}", node.0), "name": format!("node-{node}"), "proxy": false
+                    "id": server_id(node), "name": format!("node-{node}"), "proxy": false
                 });
                 let text = serde_json::json!({"t": 5, "r": [info]}).to_string().into_bytes();
                 self.answer(token, Reply::good(text)).await;

@@ -4,10 +4,10 @@
 //! leads the partition then can go on, nothing is held between two slices, and queries take turns. A document whose functions take
 //! very long is left to the node that was asked, which knows whether its query is still wanted.
 
-use crate::server::Shared;
-use crate::source::Tables;
-use crate::work::{self, Reply, ScanWork, put, put_option, take, take_option};
-use bytes::{Buf as _, BufMut as _, Bytes};
+use crate::partition;
+use crate::shared::Shared;
+use crate::work::{EvaluateWork, Reply, ScanWork, Slice, SliceEnd};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::Document;
@@ -29,92 +29,6 @@ const DOCUMENTS_PER_LOOK: u32 = 64;
 /// Documents that take less than this together are more than one to a look at the clock.
 const SHORT: Duration = Duration::from_micros(500);
 
-/// Which documents, and what is to be made of them.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct EvaluateWork {
-    /// Its limit is for the rows that are made, if these are not brought to a value.
-    pub(crate) scan: ScanWork,
-    pub(crate) pipeline: Bytes,
-    /// Whether the rows are to be merged in the order of the keys.
-    pub(crate) wants_keys: bool,
-}
-
-/// What was made of a slice.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Slice {
-    pub(crate) partial: Bytes,
-    /// The keys of documents, with the number of rows that were made of each, if the keys are wanted.
-    pub(crate) keys: Vec<(Bytes, u32)>,
-    /// The last document of the slice; none if there is no document in it.
-    pub(crate) last: Option<Bytes>,
-    pub(crate) end: SliceEnd,
-}
-
-/// Why a slice has ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum SliceEnd {
-    /// There are no more documents.
-    All,
-    /// It was time for others.
-    Turn,
-    /// The functions for the next document, which has this key, take too long.
-    Slow(Bytes),
-    /// The pipeline complained about the next document: its key, and the error as bytes.
-    Failed(Bytes, Bytes),
-}
-
-impl EvaluateWork {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.scan.encode(out);
-        put(out, &self.pipeline);
-        out.put_u8(u8::from(self.wants_keys));
-    }
-
-    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
-        let scan = ScanWork::decode(input)?;
-        Some(Self { scan, pipeline: take(input)?, wants_keys: input.try_get_u8().ok()? != 0 })
-    }
-}
-
-impl Slice {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match &self.end {
-            SliceEnd::All => out.put_u8(0),
-            SliceEnd::Turn => out.put_u8(1),
-            SliceEnd::Slow(next) => {
-                out.put_u8(2);
-                put(out, next);
-            }
-            SliceEnd::Failed(next, error) => {
-                out.put_u8(3);
-                put(out, next);
-                put(out, error);
-            }
-        }
-        put(out, &self.partial);
-        put_option(out, self.last.as_ref());
-        out.put_u32_le(u32::try_from(self.keys.len()).expect("a slice has few documents"));
-        for (key, rows) in &self.keys {
-            put(out, key);
-            out.put_u32_le(*rows);
-        }
-    }
-
-    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
-        let end = match input.try_get_u8().ok()? {
-            0 => SliceEnd::All,
-            1 => SliceEnd::Turn,
-            2 => SliceEnd::Slow(take(input)?),
-            3 => SliceEnd::Failed(take(input)?, take(input)?),
-            _ => return None,
-        };
-        let (partial, last) = (take(input)?, take_option(input)?);
-        let count = input.try_get_u32_le().ok()?;
-        let keys = (0..count).map(|_| Some((take(input)?, input.try_get_u32_le().ok()?))).collect::<Option<_>>()?;
-        Some(Self { partial, keys, last, end })
-    }
-}
-
 /// Lets the functions for a document run for a while.
 struct Patience {
     until: Instant,
@@ -135,7 +49,7 @@ pub(crate) fn evaluate(
     reads: ReadMode,
     evaluate: &EvaluateWork,
 ) -> Result<Reply, RequestError> {
-    let page = |scan: &ScanWork| work::scan(&shared.store, table, partition, reads, scan);
+    let page = |scan: &ScanWork| partition::scan(&shared.store, table, partition, reads, scan);
     slice(shared, evaluate, page)
 }
 
@@ -166,8 +80,7 @@ fn slice(
     loop {
         let began = Instant::now();
         let patience = Arc::new(Patience { until: began + SLOW, shared: shared.clone() });
-        let source = Arc::new(Tables(shared.clone()));
-        let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, source, patience) {
+        let (pipeline, env) = match Pipeline::from_bytes(&evaluate.pipeline, patience) {
             Ok(read) => read,
             Err(error) => return Ok(Reply::Refused(error.to_string())),
         };

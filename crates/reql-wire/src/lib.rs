@@ -1,7 +1,7 @@
 //! The ReQL face: what drivers of RethinkDB speak, JSON in frames over TCP, on tables of documents.
 //!
-//! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
-//! tables), [`work`] (what is done to one partition, by the node that leads it), [`evaluation`] (parts of queries, done there).
+//! Read first: [`server`] (threads), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at tables),
+//! [`route`] (which node does the work), [`partition`] (how it is done there), [`evaluation`] (parts of queries, done there).
 
 #![warn(missing_docs)]
 
@@ -9,16 +9,23 @@ mod cluster;
 mod connection;
 mod evaluation;
 mod handshake;
+mod identity;
 mod indexes;
 mod logins;
 mod memory;
+mod partition;
 mod point;
 mod pushdown;
 mod respond;
 mod route;
 mod rows;
+mod scan;
 mod server;
+mod shared;
 mod source;
+mod tables;
 mod work;
+mod write;
 
-pub use server::{ReqlConfig, ReqlServer, ReqlStatistics};
+pub use server::{ReqlServer, ReqlStatistics};
+pub use shared::ReqlConfig;

@@ -1,9 +1,10 @@
 //! Documents that are asked for by their keys and are here are answered where the connection lives: without a plan, without another
 //! thread, and without decoding them. Everything unusual goes the way that all queries go, so that it ends in the same answers.
 
+use crate::partition;
 use crate::respond::{self, Reply};
-use crate::server::Shared;
-use crate::source::{key_of, mode};
+use crate::shared::Shared;
+use crate::tables::{key_of, mode};
 use crate::work;
 use std::sync::Arc;
 use tessera_document::EncodedValue;
@@ -26,7 +27,7 @@ pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
         return None;
     }
     // What only the disk has is left to a thread for queries, which may wait.
-    let found = from_caches(|| work::get(&shared.store, &table, partition, reads, &key)).ok()?;
+    let found = from_caches(|| partition::get(&shared.store, &table, partition, reads, &key)).ok()?;
     let work::Reply::Document(found) = found else { return None };
     respond::document(found.as_deref().map(EncodedValue::trusted))
 }

@@ -4,10 +4,10 @@
 //! what comes is put together as it comes; with an order, rows are merged by the keys of their documents. A position says for each
 //! partition that was begun behind which document it is.
 
-use crate::evaluation::{EvaluateWork, Slice, SliceEnd};
 use crate::route::Place;
-use crate::source::{Tables, damaged, mode, not_built, split};
-use crate::work::{Reply, ScanWork, Work};
+use crate::scan::{document_range, index_range, key_order, not_built, only_key, scan_work, split};
+use crate::tables::{Tables, damaged, mode};
+use crate::work::{EvaluateWork, Reply, ScanWork, Slice, SliceEnd, Work, put_option, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use tessera_reql::{
     Env, Error, Evaluated, Lazy, Order, Page, Partial, Pipeline, Position, Result, Scan, TableInfo, evaluate_page,
 };
 use tessera_store::Table;
+use tessera_types::Space;
 
 /// Partitions that are asked at one time.
 const WINDOW: usize = 16;
@@ -24,12 +25,12 @@ const WINDOW: usize = 16;
 const SLOW_DOCUMENTS: u32 = 1;
 
 /// What is to be evaluated.
-pub(crate) struct Question<'a> {
-    pub(crate) table: &'a Arc<Table>,
-    pub(crate) info: &'a TableInfo,
-    pub(crate) scan: &'a Scan,
-    pub(crate) keys: ScanWork,
-    pub(crate) pipeline: &'a Arc<Pipeline>,
+struct Question<'a> {
+    table: &'a Arc<Table>,
+    info: &'a TableInfo,
+    scan: &'a Scan,
+    keys: ScanWork,
+    pipeline: &'a Arc<Pipeline>,
 }
 
 /// Partitions under way, each with the last document that was evaluated, and the first one that was not begun.
@@ -51,7 +52,7 @@ impl Progress {
             progress.next = input.try_get_u32_le().ok()?;
             while !input.is_empty() {
                 let partition = input.try_get_u32_le().ok()?;
-                progress.under_way.push_back((partition, crate::work::take_option(&mut input)?));
+                progress.under_way.push_back((partition, take_option(&mut input)?));
             }
             Some(progress)
         };
@@ -68,7 +69,7 @@ impl Progress {
         out.put_u32_le(self.next);
         for (partition, last) in &self.under_way {
             out.put_u32_le(*partition);
-            crate::work::put_option(&mut out, last.as_ref());
+            put_option(&mut out, last.as_ref());
         }
         Some(Position(out))
     }
@@ -82,6 +83,39 @@ impl Progress {
 }
 
 impl Tables {
+    /// What a pipeline makes of a page of documents, or, if it has a terminal, of all.
+    pub(crate) fn evaluated(
+        &self,
+        env: &Env,
+        info: &TableInfo,
+        scan: &Scan,
+        pipeline: &Arc<Pipeline>,
+    ) -> Result<Evaluated> {
+        let table = &self.open(info)?;
+        if only_key(scan).is_some() {
+            return evaluate_page(env, pipeline, self.page(env, info, scan)?);
+        }
+        let (space, keys) = match &scan.index {
+            None => (Space::DOCUMENTS, document_range(scan)?),
+            Some(name) => {
+                let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
+                let range = index_range(scan)?;
+                if range.has_doubts() {
+                    // The index's function decides here which documents belong to it.
+                    return evaluate_page(env, pipeline, self.page(env, info, scan)?);
+                }
+                (Space(index.space), range.keys)
+            }
+        };
+        let keys = scan_work(space, &keys, key_order(scan.order), None, scan.limit);
+        let question = Question { table, info, scan, keys, pipeline };
+        if scan.order == Order::Any || pipeline.terminal.is_some() {
+            self.evaluate_in_any_order(env, &question)
+        } else {
+            self.evaluate_in_order(env, &question)
+        }
+    }
+
     /// The slices of partitions, each behind a document.
     fn slices<'a>(
         &self,
@@ -121,7 +155,7 @@ impl Tables {
     }
 
     /// What a pipeline makes of documents in any order: of all, if it has a terminal.
-    pub(crate) fn evaluate_in_any_order(&self, env: &Env, question: &Question<'_>) -> Result<Evaluated> {
+    fn evaluate_in_any_order(&self, env: &Env, question: &Question<'_>) -> Result<Evaluated> {
         let partitions = question.table.schema().partitions;
         let has_terminal = question.pipeline.terminal.is_some();
         let mut progress = match &question.scan.after {
@@ -171,7 +205,7 @@ impl Tables {
     }
 
     /// The rows that a pipeline without a terminal makes of a page of documents, in the order of their keys.
-    pub(crate) fn evaluate_in_order(&self, env: &Env, question: &Question<'_>) -> Result<Evaluated> {
+    fn evaluate_in_order(&self, env: &Env, question: &Question<'_>) -> Result<Evaluated> {
         let partitions = question.table.schema().partitions;
         let order = question.keys.order;
         let mut after = question.scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));

@@ -6,13 +6,17 @@
 //! work for a partition of the old table must not be done in the new one: the document would be looked for, or written, where
 //! nobody finds it.
 
-use crate::evaluation::{self, EvaluateWork};
-use crate::server::{SERVICE, Shared};
-use crate::work::{self, Reply, Work, Writes};
+use crate::evaluation;
+use crate::partition::{self, Writes};
+use crate::shared::Shared;
+use crate::work::{EvaluateWork, Reply, Work};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
 use tessera_store::{Envelope, Leader, Operation, Outcomes, PATIENCE, Part, PartOutcome, Route, Table, WriteOptions};
 use tessera_types::{Durability, Outcome, ReadMode, RecordKey, RequestError, TableId};
+
+/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
+pub(crate) const SERVICE: u8 = 13;
 
 /// Most parts of a request between nodes.
 const MAX_PARTS: usize = 1 << 20;
@@ -109,23 +113,23 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                     outcomes.push(outcome(slice.await.unwrap_or(Err(RequestError::NotReady))));
                 }
             }
-            Work::Sync => outcomes.push(outcome(work::sync(&shared.store, &table, partition).await)),
+            Work::Sync => outcomes.push(outcome(partition::sync(&shared.store, &table, partition).await)),
             work if reads == ReadMode::Majority && work.is_read() => {
-                outcomes.push(outcome(work::read_confirmed(&shared.store, &table, partition, work).await));
+                outcomes.push(outcome(partition::read_confirmed(&shared.store, &table, partition, work).await));
             }
             Work::Get { key } => {
                 let (store, table) = (shared.store.clone(), table.clone());
-                let read = move || work::get(&store, &table, partition, reads, &key);
+                let read = move || partition::get(&store, &table, partition, reads, &key);
                 outcomes.push(outcome(shared.store.disk_readers().read(read).await));
             }
             Work::List => {
                 let (store, table) = (shared.store.clone(), table.clone());
-                let read = move || work::list(&store, &table, partition);
+                let read = move || partition::list(&store, &table, partition);
                 outcomes.push(outcome(shared.store.disk_readers().read(read).await));
             }
             Work::Scan(scan) => {
                 let (store, table) = (shared.store.clone(), table.clone());
-                let page = move || work::scan(&store, &table, partition, reads, &scan);
+                let page = move || partition::scan(&store, &table, partition, reads, &scan);
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
@@ -162,7 +166,7 @@ async fn slice(
     let mut page = None;
     if reads == ReadMode::Majority {
         let first = Work::Scan(evaluation::first_page(&evaluate));
-        page = Some(work::read_confirmed(&shared.store, &table, partition, first).await?);
+        page = Some(partition::read_confirmed(&shared.store, &table, partition, first).await?);
     }
     let _turn = shared.evaluators.acquire().await.map_err(|_| RequestError::ShuttingDown)?;
     let of = shared.clone();

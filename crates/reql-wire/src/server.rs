@@ -1,29 +1,23 @@
-//! What all connections share: the threads on which they and their queries run, and limits.
+//! The start and the end of the face, the threads on which its connections and their queries run, and who may connect.
 //!
 //! Connections have a thread of their own, and queries run on a bounded number of others, since evaluation may wait and may take
 //! long: the threads of the partitions never evaluate queries.
 
 use crate::connection::Connection;
-use crate::indexes::{IndexBuilder, ListCache};
-use crate::logins::Logins;
-use crate::respond::{Class, Reply};
+use crate::indexes::IndexBuilder;
+use crate::respond::Class;
 use crate::route;
+use crate::shared::{ReqlConfig, Shared};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
-use tessera_access::Authenticator;
-use tessera_face::{ClientMemory, ClientShare, Handshakes, Tls};
-use tessera_reql::{ErrorKind, Failure, Stage};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tessera_face::{ClientShare, Tls};
 use tessera_store::Store;
-use tessera_types::RequestError;
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
-/// How long is waited for this node to know what it has changed.
-const NEWS: Duration = Duration::from_secs(10);
-const NEWS_PAUSE: Duration = Duration::from_millis(5);
 /// After a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The fewest threads that page through partitions, and evaluate there, for the queries of all nodes. Queries wait for these, so they
@@ -31,110 +25,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LEAST_SCANNERS: usize = 2;
 /// How long queries may take to end when the node stops.
 const LAST_QUERIES: Duration = Duration::from_secs(1);
-/// Clients at one time that have not said yet who they are.
-const HANDSHAKES: usize = 1024;
-
-/// The number of the service by which nodes hand each other what clients of this face ask. Nodes of other versions know it.
-pub(crate) const SERVICE: u8 = 13;
-
-/// Settings of the face.
-#[derive(Clone, Debug)]
-pub struct ReqlConfig {
-    /// Connections at one time; more are closed.
-    pub max_clients: usize,
-    /// Queries that run at one time; more wait.
-    pub query_threads: usize,
-    /// The longest query.
-    pub query_bytes: usize,
-    /// How long a client may take to greet.
-    pub greeting_timeout: Duration,
-    /// How long a client may take to read a part of its answers before it is dropped.
-    pub write_timeout: Duration,
-    /// What the clients of all faces may cost together.
-    pub client_memory: Arc<ClientMemory>,
-    /// After this time without a CONTINUE a stream is closed.
-    pub cursor_timeout: Duration,
-    /// Who may come in.
-    pub authenticator: Arc<Authenticator>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) store: Store,
-    pub(crate) config: ReqlConfig,
-    pub(crate) runtime: Handle,
-    /// One for each query that may run.
-    pub(crate) turns: Arc<Semaphore>,
-    /// One for each slice that may be evaluated at one time.
-    pub(crate) evaluators: Semaphore,
-    pub(crate) handshakes: Handshakes,
-    pub(crate) tls: Option<Tls>,
-    pub(crate) logins: Logins,
-    pub(crate) counts: Counts,
-    /// Which indexes partitions keep.
-    pub(crate) lists: ListCache,
-    /// When the face was started.
-    pub(crate) started: SystemTime,
-    connections: AtomicUsize,
-    is_stopping: AtomicBool,
-}
-
-/// What has happened so far.
-#[derive(Default)]
-pub(crate) struct Counts {
-    connections: AtomicU64,
-    refused: AtomicU64,
-    pub(crate) queries: AtomicU64,
-    failed: [AtomicU64; Class::NAMES.len()],
-}
-
-impl Counts {
-    pub(crate) fn note(&self, reply: &Reply) {
-        if let Some(class) = reply.class {
-            self.failed[class as usize].fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Relaxed)
-    }
-
-    /// Why no query is carried out here any more.
-    pub(crate) fn refusal(&self) -> Option<Failure> {
-        let reason = match () {
-            () if self.store.is_removed() => RequestError::Removed,
-            () if self.is_stopping() => RequestError::ShuttingDown,
-            () => return None,
-        };
-        Some(failure(ErrorKind::OpFailed, format!("Cannot perform the operation: {reason}.")))
-    }
-
-    /// A query's failure, or what is behind it.
-    pub(crate) fn explained(&self, failed: Failure) -> Failure {
-        match failed.kind {
-            ErrorKind::OpFailed if self.store.is_removed() => self.refusal().unwrap_or(failed),
-            ErrorKind::Interrupted if self.is_stopping() => {
-                let reason = RequestError::ShuttingDown;
-                let message = format!("The operation may or may not have been performed: {reason}.");
-                failure(ErrorKind::OpIndeterminate, message)
-            }
-            _ => failed,
-        }
-    }
-
-    /// Waits until this node knows something that was changed, for a while.
-    pub(crate) async fn until(&self, is_known: impl Fn(&Store) -> bool) {
-        let began = Instant::now();
-        while !is_known(&self.store) && began.elapsed() < NEWS {
-            tokio::time::sleep(NEWS_PAUSE).await;
-        }
-    }
-}
-
-fn failure(kind: ErrorKind, message: String) -> Failure {
-    Failure { stage: Stage::Run, kind, message, backtrace: Vec::new() }
-}
 
 /// The ReQL face of a node.
 pub struct ReqlServer {
@@ -162,26 +52,8 @@ impl ReqlServer {
             .thread_name("reql-query")
             .enable_all()
             .build()?;
-        let turns = Arc::new(Semaphore::new(config.query_threads));
-        let handle = runtime.handle().clone();
-        let handshakes = Handshakes::new(HANDSHAKES, config.greeting_timeout);
-        let logins = Logins::new(config.authenticator.clone());
-        let shared = Arc::new(Shared {
-            store,
-            config,
-            runtime: handle,
-            turns,
-            evaluators: Semaphore::new(scanners),
-            handshakes,
-            tls,
-            logins,
-            counts: Counts::default(),
-            lists: ListCache::default(),
-            started: SystemTime::now(),
-            connections: AtomicUsize::new(0),
-            is_stopping: AtomicBool::new(false),
-        });
-        shared.store.serve_face(SERVICE, &shared, |shared, request| {
+        let shared = Arc::new(Shared::new(store, config, tls, runtime.handle().clone(), scanners));
+        shared.store.serve_face(route::SERVICE, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
         if let Some(listener) = listener {
@@ -194,12 +66,12 @@ impl ReqlServer {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { _builder: IndexBuilder::start(&shared)?, _running: running, shared })
+        Ok(Self { _builder: IndexBuilder::start(shared.store.clone())?, _running: running, shared })
     }
 
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.
     pub async fn stop(&self) {
-        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.stop();
         let all = u32::try_from(self.shared.config.query_threads).unwrap_or(u32::MAX);
         let ended = self.shared.turns.acquire_many(all);
         let _ = tokio::time::timeout(LAST_QUERIES, ended).await;

@@ -94,14 +94,14 @@ pub(crate) trait Evaluator: Send + Sync {
 
 /// What a query is evaluated with.
 pub struct Env {
-    /// The tables.
-    pub source: Arc<dyn Source>,
     /// The most elements that an array or a group may have.
     pub array_limit: usize,
     /// The time at which the query began, which `r.now` gives.
     pub now: Value,
     /// Whether functions do the same elsewhere: they heed options of the query, which do not travel with them.
     pub is_portable: bool,
+    /// The tables; `None` where nothing asks for any.
+    source: Option<Arc<dyn Source>>,
     evaluator: &'static dyn Evaluator,
     pacer: Arc<dyn Pacer>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
@@ -114,15 +114,15 @@ impl Env {
     /// An environment with the default options, in which terms mean what the evaluator says.
     pub(crate) fn with_evaluator(
         evaluator: &'static dyn Evaluator,
-        source: Arc<dyn Source>,
+        source: Option<Arc<dyn Source>>,
         pacer: Arc<dyn Pacer>,
         now: Value,
     ) -> Self {
         Self {
-            source,
             array_limit: DEFAULT_ARRAY_LIMIT,
             now,
             is_portable: true,
+            source,
             evaluator,
             pacer,
             globals: Vec::new(),
@@ -135,6 +135,15 @@ impl Env {
     #[must_use]
     pub fn without_options(&self) -> Self {
         Self::with_evaluator(self.evaluator, self.source.clone(), self.pacer.clone(), Value::Null)
+    }
+
+    /// The tables.
+    ///
+    /// # Errors
+    /// If there are none, since this is [for functions](Self::for_functions) that ask for none.
+    pub(crate) fn source(&self) -> Result<&dyn Source> {
+        let missing = || Error::new(ErrorKind::Internal, "A function asks for tables that must ask for none.");
+        self.source.as_deref().ok_or_else(missing)
     }
 
     /// As [`Evaluator::evaluate`].

@@ -40,7 +40,13 @@ impl Evaluator for ByDefinitions {
 impl Env {
     /// An environment with the default options.
     pub fn new(source: Arc<dyn Source>, pacer: Arc<dyn Pacer>, now: Value) -> Self {
-        Self::with_evaluator(&ByDefinitions, source, pacer, now)
+        Self::with_evaluator(&ByDefinitions, Some(source), pacer, now)
+    }
+
+    /// An environment without tables, for functions that ask for none: those that are [portable](crate::Function::is_portable),
+    /// and those of indexes.
+    pub fn for_functions(pacer: Arc<dyn Pacer>, now: Value) -> Self {
+        Self::with_evaluator(&ByDefinitions, None, pacer, now)
     }
 }
 

@@ -314,12 +314,11 @@ mod tests {
     use crate::env::{Env, Stop};
     use crate::error::Frames;
     use crate::json;
-    use crate::memory::MemorySource;
     use crate::terms;
     use crate::val::Shortcut;
 
     fn env() -> Env {
-        Env::new(Arc::new(MemorySource::new("server")), Arc::new(Stop::default()), Value::Null)
+        Env::for_functions(Arc::new(Stop::default()), Value::Null)
     }
 
     fn value(text: &str) -> Value {

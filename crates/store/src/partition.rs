@@ -5,15 +5,26 @@ use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
 use crate::lease::Lease;
 use crate::meter::Meter;
-use crate::operation::WriteCommand;
 use crate::watch::WatchList;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tessera_consensus::{Inbox, Moment};
+use tessera_consensus::{GroupId, Inbox, Moment};
+
+/// What can be told that somebody wants to read from a group, which may rest.
+pub trait WakesGroups: Send + Sync {
+    /// Has the group get a lease, if the replica here leads.
+    fn wake(&self, group: GroupId);
+}
+
+impl<C: Send> WakesGroups for Inbox<C> {
+    fn wake(&self, group: GroupId) {
+        self.wake(group);
+    }
+}
 
 /// A partition of a table on this node.
 pub struct Partition {
-    pub(crate) inbox: Arc<Inbox<WriteCommand>>,
+    pub(crate) waker: Arc<dyn WakesGroups>,
     pub(crate) watched: Arc<WatchList>,
     /// Whether the replica here leads.
     is_leading: AtomicBool,
@@ -49,10 +60,10 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// A partition whose writes go to this inbox, with no leader known yet.
-    pub fn new(inbox: Arc<Inbox<WriteCommand>>) -> Self {
+    /// A partition whose group is woken by `waker`, with no leader known yet.
+    pub fn new(waker: Arc<dyn WakesGroups>) -> Self {
         Self {
-            inbox,
+            waker,
             watched: Arc::default(),
             is_leading: AtomicBool::new(false),
             is_serving: AtomicBool::new(false),
@@ -71,11 +82,6 @@ impl Partition {
             hot_keys: HotKeys::default(),
             version: AtomicU64::new(0),
         }
-    }
-
-    /// Where requests for the partition's loop go.
-    pub fn inbox(&self) -> &Arc<Inbox<WriteCommand>> {
-        &self.inbox
     }
 
     /// The hash keys that connections watch.

@@ -3,6 +3,7 @@
 use crate::clock::ClusterClock;
 use crate::cluster_view::ClusterView;
 use crate::disk_readers::DiskReaders;
+use crate::inboxes::Inboxes;
 use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
 use crate::registry::Registry;
 use crate::router::Outcomes;
@@ -47,6 +48,8 @@ pub struct StoreParts {
     pub disk_readers: Arc<DiskReaders>,
     /// The queue of the worker that drives the catalog's group.
     pub catalog_inbox: Arc<Inbox<CatalogRequest>>,
+    /// Where writes go.
+    pub inboxes: Arc<Inboxes>,
     /// Told whenever a partition gets a leader, here or elsewhere.
     pub leader_news: Arc<Notify>,
     /// How long the records of a dropped table are kept.
@@ -178,7 +181,7 @@ impl Store {
             let pending_reply = PendingReply::new(operation.clone(), part);
             let command =
                 WriteCommand { sync: false, leader_acked: false, begins_entry: false, confirm: true, pending_reply };
-            if let Err((command, error)) = table.submit(partition, command) {
+            if let Err((command, error)) = self.parts.inboxes.submit(table, partition, command) {
                 command.pending_reply.answer(Err(error));
             }
         }
@@ -276,7 +279,7 @@ impl Store {
                 Ok(sync) => {
                     let command =
                         WriteCommand { sync: *sync, leader_acked, begins_entry: false, confirm: false, pending_reply };
-                    if let Err((command, error)) = table.submit(partition, command) {
+                    if let Err((command, error)) = self.parts.inboxes.submit(table, partition, command) {
                         command.pending_reply.answer(Err(error));
                     }
                 }

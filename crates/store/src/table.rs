@@ -5,7 +5,6 @@ mod hosting;
 use crate::admission::{Admissions, Gate, LeadsAShare};
 use crate::clock::ClusterClock;
 use crate::compaction_state::CompactionState;
-use crate::operation::WriteCommand;
 use crate::partition::Partition;
 use crate::watch::Watch;
 use arc_swap::ArcSwap;
@@ -208,7 +207,7 @@ impl Table {
     fn wake(&self, partition: u32) {
         let state = &self.partitions[partition as usize];
         if state.begins_to_wake() {
-            state.inbox.wake(group_of(self.id, partition));
+            state.waker.wake(group_of(self.id, partition));
         }
     }
 
@@ -484,20 +483,6 @@ impl Table {
             return Err(RequestError::DurabilityUnavailable(durability));
         }
         Ok(durability == Durability::Hard)
-    }
-
-    /// Queues a write for the partition's owner.
-    ///
-    /// # Errors
-    /// Gives the command back with the reason when it was not even queued.
-    pub fn submit(&self, partition: u32, command: WriteCommand) -> Result<(), (WriteCommand, RequestError)> {
-        let state = &self.partitions[partition as usize];
-        if self.is_dropped.load(Ordering::Acquire) {
-            let error = self.not_serving();
-            return Err((command, error));
-        }
-        state.meter.begin_write();
-        state.inbox.submit(group_of(self.id, partition), command).map_err(|full| (full.0, RequestError::Busy))
     }
 }
 

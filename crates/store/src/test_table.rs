@@ -48,7 +48,7 @@ impl TestTable {
                 (Box::new(RocksEngine::open(&rocks, "t", 1).unwrap()), Some((rocks, directory)))
             }
         };
-        let partition = Partition::new(Inbox::new(1));
+        let partition = Partition::new(Inbox::<()>::new(1));
         partition.start_replica(0, true);
         partition.lead();
         partition.serve();

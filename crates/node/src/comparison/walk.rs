@@ -73,7 +73,7 @@ pub(super) async fn walk(host: &Host, table: &Arc<Table>, partition: u32, bytes_
         return end(found.lacks(reason.into()), BTreeSet::new(), None);
     }
     let group = group_of(table.id(), partition);
-    let views = query_status(table.partition(partition).inbox()).await;
+    let views = query_status(host.inbox_of(table.id(), partition)).await;
     let Some(view) = views.into_iter().find(|view| view.id == group && view.is_serving) else {
         let found = found.lacks("the node does not lead the partition".into());
         return end(PartitionComparison { leads_no_longer: true, ..found }, BTreeSet::new(), None);
@@ -231,7 +231,7 @@ impl Walk<'_> {
         // It need not be durable: nobody waits for it after a restart.
         let command =
             WriteCommand { sync: false, leader_acked: false, begins_entry: true, confirm: false, pending_reply };
-        if let Err((command, error)) = self.table.submit(self.partition, command) {
+        if let Err((command, error)) = self.host.inboxes.submit(self.table, self.partition, command) {
             command.pending_reply.answer(Err(error));
         }
         match tokio::time::timeout(2 * PATIENCE, outcome).await {

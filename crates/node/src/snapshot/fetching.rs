@@ -43,7 +43,7 @@ impl Host {
         self.stop_fetching(group);
         let progress = Progress { bytes: 0, of: file.bytes };
         self.incoming.by_group.lock().insert(group, Fetch { number: file.number, progress, task: None });
-        let (host, inbox) = (self.clone(), table.partition(partition).inbox().clone());
+        let (host, inbox) = (self.clone(), self.inbox_of(table.id(), partition).clone());
         let name = table.name();
         let task = tokio::spawn(async move {
             let outcome = host.fetch(group, file).await;

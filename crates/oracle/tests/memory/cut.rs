@@ -32,9 +32,8 @@ fn part_of(row: &Lazy, table: &TableInfo) -> usize {
 
 /// What a part answers for some of its documents.
 fn evaluate_part(pipeline: &[u8], rows: Vec<Lazy>) -> Result<Vec<u8>, Vec<u8>> {
-    let source = Arc::new(MemorySource::new("part"));
     let (pipeline, env) =
-        Pipeline::from_bytes(pipeline, source, Arc::new(Stop::default())).map_err(|error| error.to_bytes())?;
+        Pipeline::from_bytes(pipeline, Arc::new(Stop::default())).map_err(|error| error.to_bytes())?;
     let mut run = pipeline.run();
     rows.into_iter().try_for_each(|row| run.add(&env, row)).map_err(|error| error.to_bytes())?;
     Ok(run.finish().to_bytes())

@@ -64,7 +64,8 @@ impl Connection {
 
     fn cluster_info(&mut self, table: &Table) {
         let partitions = table.schema().partitions;
-        let led = (0..partitions).filter(|partition| self.server.store.live_leader(table, *partition).is_some()).count();
+        let led =
+            (0..partitions).filter(|partition| self.server.store.live_leader(table, *partition).is_some()).count();
         let state = if led == partitions as usize { "ok" } else { "fail" };
         let nodes = self.server.store.catalog().nodes().count();
         let text = format!(

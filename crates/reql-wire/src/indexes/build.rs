@@ -6,26 +6,24 @@
 //! the index is built.
 
 use super::cache::entries;
+use super::definition::source_of;
 use super::list::{IndexList, ListedIndex, progress_key};
 use super::{LIST_KEY, stamp_of};
-use crate::server::Shared;
-use crate::source::Tables;
-use crate::work;
-use base64::Engine as _;
+use crate::partition;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::Indexes;
 use tessera_document::{EncodedValue, Value};
 use tessera_engine::{Order, PageLimit};
 use tessera_reql::{Env, IndexDefinition, Pacer};
-use tessera_store::{Leader, Operation, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Leader, Operation, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Acks, Durability, Model, ReadMode, RequestError, Space, TableId};
 
 /// Between two looks at what there is to do.
@@ -50,9 +48,9 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    pub(crate) fn start(store: Store) -> std::io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
-        let work = Building { shared: Arc::downgrade(shared), ending: ending.clone(), due: HashMap::new() };
+        let work = Building { store, ending: ending.clone(), due: HashMap::new() };
         let thread = std::thread::Builder::new().name("reql-index".into()).spawn(move || work.run())?;
         Ok(Self { ending, thread: Some(thread) })
     }
@@ -81,7 +79,7 @@ impl Pacer for Deadline {
 }
 
 struct Building {
-    shared: Weak<Shared>,
+    store: Store,
     ending: Arc<AtomicBool>,
     /// When a table is to be looked at again, unless the catalog says something new of it.
     due: HashMap<TableId, (Arc<Indexes>, Instant)>,
@@ -90,8 +88,7 @@ struct Building {
 impl Building {
     fn run(mut self) {
         while !self.ending.load(Ordering::Acquire) {
-            let Some(shared) = self.shared.upgrade() else { return };
-            let tables = shared.store.tables();
+            let tables = self.store.tables();
             self.due.retain(|id, _| tables.iter().any(|table| table.id() == *id));
             for table in tables {
                 let indexes = table.indexes();
@@ -101,7 +98,7 @@ impl Building {
                 let is_due =
                     self.due.get(&table.id()).is_none_or(|(known, due)| *known != indexes || Instant::now() >= *due);
                 if is_due {
-                    let pause = match self.follow(&shared, &table, &indexes) {
+                    let pause = match self.follow(&table, &indexes) {
                         Ok(()) => SETTLED_PAUSE,
                         Err(error) => {
                             tracing::warn!(table = %table.name(), %error, "an index cannot be built now");
@@ -111,19 +108,18 @@ impl Building {
                     self.due.insert(table.id(), (indexes, Instant::now() + pause));
                 }
             }
-            drop(shared);
             std::thread::park_timeout(PAUSE);
         }
     }
 
     /// Does what there is to do for a table's partitions here.
-    fn follow(&self, shared: &Arc<Shared>, table: &Arc<Table>, indexes: &Indexes) -> Result<(), BuildError> {
+    fn follow(&self, table: &Arc<Table>, indexes: &Indexes) -> Result<(), BuildError> {
         let mut outcome = Ok(());
         for partition in 0..table.schema().partitions {
             if table.leader_of(partition) != Leader::Here || self.ending.load(Ordering::Acquire) {
                 continue;
             }
-            let done = self.follow_partition(shared, table, indexes, partition);
+            let done = self.follow_partition(table, indexes, partition);
             // Who leads now goes on.
             if table.leader_of(partition) == Leader::Here {
                 outcome = outcome.and(done);
@@ -132,14 +128,8 @@ impl Building {
         outcome
     }
 
-    fn follow_partition(
-        &self,
-        shared: &Arc<Shared>,
-        table: &Arc<Table>,
-        indexes: &Indexes,
-        partition: u32,
-    ) -> Result<(), BuildError> {
-        let place = Place { shared, table, partition, ending: &self.ending };
+    fn follow_partition(&self, table: &Arc<Table>, indexes: &Indexes, partition: u32) -> Result<(), BuildError> {
+        let place = Place { store: &self.store, table, partition, ending: &self.ending };
         let mut list = place.list()?;
         for index in list.0.clone() {
             if indexes.is_dropped(index.space) {
@@ -163,7 +153,7 @@ impl Building {
         loop {
             let (page, is_last) = place.page(index.space)?;
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
-            let env = Env::new(Arc::new(Tables(place.shared.clone())), Arc::new(deadline), Value::Null);
+            let env = Env::for_functions(Arc::new(deadline), Value::Null);
             let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(page.len()), 0);
             for (key, bytes) in page {
                 let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
@@ -186,26 +176,6 @@ impl Building {
     }
 }
 
-/// The definition of an index as the catalog has it, from what `tessera_reql` writes.
-pub(crate) fn definition_of(source: &[u8], query: &str) -> String {
-    let source = base64::engine::general_purpose::STANDARD.encode(source);
-    serde_json::json!({ "function": source, "query": query }).to_string()
-}
-
-fn source_of(definition: &str) -> Option<Bytes> {
-    let definition: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let source = definition.get("function")?.as_str()?;
-    Some(base64::engine::general_purpose::STANDARD.decode(source).ok()?.into())
-}
-
-/// What [`definition_of`] has written down.
-pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
-    let source = source_of(definition)?;
-    let json: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let query = json.get("query").and_then(serde_json::Value::as_str).unwrap_or_default();
-    IndexDefinition::from_source(source.to_vec().into(), query.into())
-}
-
 #[derive(Debug, thiserror::Error)]
 enum BuildError {
     #[error(transparent)]
@@ -220,7 +190,7 @@ enum BuildError {
 
 /// A partition that this node leads.
 struct Place<'a> {
-    shared: &'a Arc<Shared>,
+    store: &'a Store,
     table: &'a Arc<Table>,
     partition: u32,
     ending: &'a AtomicBool,
@@ -228,7 +198,7 @@ struct Place<'a> {
 
 impl Place<'_> {
     fn list(&self) -> Result<IndexList, BuildError> {
-        let bytes = work::read(&self.shared.store, self.table, self.partition, ReadMode::Single, |transaction| {
+        let bytes = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
             transaction.get_in(Space::INDEXES, LIST_KEY)
         })?;
         IndexList::decode(bytes.unwrap_or_default()).ok_or(BuildError::Damaged)
@@ -236,7 +206,7 @@ impl Place<'_> {
 
     /// The next documents that an index is to hold, and whether they are the last ones.
     fn page(&self, space: Space) -> Result<(Vec<(Bytes, Bytes)>, bool), BuildError> {
-        let page = work::read(&self.shared.store, self.table, self.partition, ReadMode::Single, |transaction| {
+        let page = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
             let behind = transaction.get_in(Space::INDEXES, &progress_key(space))?;
             let start = behind.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             transaction.scan_in(Space::DOCUMENTS, (start, Bound::Unbounded), Order::Ascending, PAGE)
@@ -252,7 +222,7 @@ impl Place<'_> {
         // applied, so it must not be answered before.
         let durability = self.table.schema().is_persistent().then_some(Durability::Soft);
         let options = WriteOptions { durability, acks: Some(Acks::Majority) };
-        self.shared.store.write(self.table, options, &operation, [self.partition]);
+        self.store.write(self.table, options, &operation, [self.partition]);
         // A node that is stopping may answer no more.
         let outcome = loop {
             match receiver.recv_timeout(PAUSE) {

@@ -161,7 +161,7 @@ impl ListCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tessera_reql::{MemorySource, Stop};
+    use tessera_reql::Stop;
 
     /// A list with one index, of the field `n`.
     fn list(is_built: bool) -> Bytes {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_write_relies_on_entries_only_of_an_index_that_is_built() {
-        let env = Env::new(Arc::new(MemorySource::new("server")), Arc::new(Stop::default()), Value::Null);
+        let env = Env::for_functions(Arc::new(Stop::default()), Value::Null);
         let changes = |is_built, old: &Value, new: &Value| {
             let made = Keeper::of(&list(is_built)).unwrap().changes(&env, old, new, b"primary").unwrap();
             assert_eq!(made.stamp, stamp_of(&list(is_built)));

@@ -9,8 +9,10 @@
 
 mod build;
 mod cache;
+mod definition;
 mod list;
 
-pub(crate) use build::{IndexBuilder, definition_of, read_definition};
+pub(crate) use build::IndexBuilder;
 pub(crate) use cache::{ListCache, NewEntries, value_at};
+pub(crate) use definition::{definition_of, read_definition};
 pub(crate) use list::{IndexList, LIST_KEY, stamp_of};

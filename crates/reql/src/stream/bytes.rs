@@ -17,7 +17,6 @@ use crate::env::{Env, Pacer};
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::Function;
 use crate::lazy::Lazy;
-use crate::source::Source;
 use crate::stored::{Reader, Writer};
 
 fn unreadable() -> Error {
@@ -283,10 +282,10 @@ impl Pipeline {
     ///
     /// # Errors
     /// If the bytes are no pipeline.
-    pub fn from_bytes(bytes: &[u8], source: Arc<dyn Source>, pacer: Arc<dyn Pacer>) -> Result<(Arc<Self>, Env)> {
+    pub fn from_bytes(bytes: &[u8], pacer: Arc<dyn Pacer>) -> Result<(Arc<Self>, Env)> {
         let mut reader = Reader::new(bytes);
         let array_limit = reader.size()?;
-        let mut env = Env::new(source, pacer, reader.value()?);
+        let mut env = Env::for_functions(pacer, reader.value()?);
         env.array_limit = array_limit;
         let operations = (0..reader.length()?).map(|_| reader.operation()).collect::<Result<_>>()?;
         let terminal = reader.option(|reader| {

@@ -300,7 +300,7 @@ pub struct EqualityJoinRows {
 impl EqualityJoinRows {
     fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
         if self.index.is_none() {
-            return Ok(env.source.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
+            return Ok(env.source()?.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
         }
         let mut scan = Scan {
             index: self.index.clone(),
@@ -312,7 +312,7 @@ impl EqualityJoinRows {
         };
         let mut rows = Vec::new();
         loop {
-            let page = env.source.scan(env, &self.table.info, &scan)?;
+            let page = env.source()?.scan(env, &self.table.info, &scan)?;
             rows.extend(lazy::values(page.rows)?);
             match page.next {
                 None => return Ok(rows),

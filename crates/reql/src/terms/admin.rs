@@ -57,7 +57,7 @@ fn config(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         kind => {
             let table = Val { frame: target.frame, kind }.into_table()?;
-            let row = config_row(&table.info, &env.source.table_config(&table.info)?)?;
+            let row = config_row(&table.info, &env.source()?.table_config(&table.info)?)?;
             row_of(call.frame(), SystemTable::TableConfig, row)?
         }
     };
@@ -66,7 +66,7 @@ fn config(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn status(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
-    let row = status_row(&table.info, &env.source.table_status(&table.info)?)?;
+    let row = status_row(&table.info, &env.source()?.table_status(&table.info)?)?;
     let row = row_of(call.frame(), SystemTable::TableStatus, row)?;
     Ok(call.result(row))
 }
@@ -97,7 +97,7 @@ impl Target {
         };
         match self {
             _ if is_system => Err(special(refusal)),
-            Self::Database(database) => env.source.tables(database),
+            Self::Database(database) => env.source()?.tables(database),
             Self::Table(table) => Ok(vec![table.info.clone()]),
         }
     }
@@ -136,10 +136,10 @@ fn wait(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             if patience.is_some_and(|patience| began.elapsed() >= patience) {
                 return Err(Error::failed("Timed out while waiting for tables."));
             }
-            if readiness(&env.source.table_status(table)?) >= wanted {
+            if readiness(&env.source()?.table_status(table)?) >= wanted {
                 break;
             }
-            env.source.pause();
+            env.source()?.pause();
             env.check()?;
         }
     }
@@ -179,16 +179,16 @@ fn reconfigure(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let shape = Shape { shards, replicas };
     let (mut configs, mut statuses) = (Vec::new(), Vec::new());
     for table in &tables {
-        let config = env.source.table_config(table)?;
+        let config = env.source()?.table_config(table)?;
         let old = config_row(table, &config)?;
         if is_dry_run {
             configs.push(change(old, config_row(table, &planned(env, &config, &shape)?)?)?);
             continue;
         }
-        let old_status = status_row(table, &env.source.table_status(table)?)?;
-        env.source.reconfigure(env, table, &shape)?;
-        configs.push(change(old, config_row(table, &env.source.table_config(table)?)?)?);
-        statuses.push(change(old_status, status_row(table, &env.source.table_status(table)?)?)?);
+        let old_status = status_row(table, &env.source()?.table_status(table)?)?;
+        env.source()?.reconfigure(env, table, &shape)?;
+        configs.push(change(old, config_row(table, &env.source()?.table_config(table)?)?)?);
+        statuses.push(change(old_status, status_row(table, &env.source()?.table_status(table)?)?)?);
     }
     let configs = ("config_changes", Value::array(configs)?);
     let reconfigured = ("reconfigured", value::integer(statuses.len()));
@@ -210,7 +210,7 @@ fn repair_refused(env: &Env, target: &Target) -> Result<Error> {
              individually.",
         ));
     };
-    let is_available = readiness(&env.source.table_status(&table.info)?) >= Readiness::Writes;
+    let is_available = readiness(&env.source()?.table_status(&table.info)?) >= Readiness::Writes;
     Ok(Error::failed(match is_available {
         true => "This table doesn't need to be repaired.",
         false => {
@@ -222,7 +222,7 @@ fn repair_refused(env: &Env, target: &Target) -> Result<Error> {
 
 /// How a table would be spread. Where the shards that are made by splitting lie is that of the shards that they are made of.
 fn planned(env: &Env, config: &TableConfig, shape: &Shape) -> Result<TableConfig> {
-    let servers: Vec<_> = env.source.servers()?.into_iter().map(|status| status.server).collect();
+    let servers: Vec<_> = env.source()?.servers()?.into_iter().map(|status| status.server).collect();
     let shard = |at: usize| {
         let mut shard = match config.shards.get(at % config.shards.len().max(1)) {
             Some(shard) => shard.clone(),
@@ -247,7 +247,7 @@ fn rebalance(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let tables = target.tables(env, "you can't rebalance the tables in it.")?;
     let mut statuses = Vec::new();
     for table in &tables {
-        let status = status_row(table, &env.source.table_status(table)?)?;
+        let status = status_row(table, &env.source()?.table_status(table)?)?;
         statuses.push(change(status.clone(), status)?);
     }
     call.value(value::object([
@@ -258,7 +258,7 @@ fn rebalance(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn sync(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
-    env.source.sync(&table.info)?;
+    env.source()?.sync(&table.info)?;
     call.value(value::object([("synced", Value::from(1))])?)
 }
 

@@ -90,20 +90,20 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         multi,
         geo,
     };
-    env.source.create_index(env, &table.info, &name, definition)?;
+    env.source()?.create_index(env, &table.info, &name, definition)?;
     call.value(value::object([("created", Value::from(1))])?)
 }
 
 fn index_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let name = call.datum(env, 1)?;
-    env.source.drop_index(&table.info, name.to_text()?)?;
+    env.source()?.drop_index(&table.info, name.to_text()?)?;
     call.value(value::object([("dropped", Value::from(1))])?)
 }
 
 fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
-    let mut names: Vec<String> = env.source.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    let mut names: Vec<String> = env.source()?.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
     names.sort();
     call.value(Value::array(names.into_iter().map(Value::from).collect())?)
 }
@@ -140,11 +140,11 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
         names.push(call.string(env, at)?);
     }
     if waits {
-        env.source.learn();
+        env.source()?.learn();
     }
     let wanted = |index: &&IndexInfo| names.is_empty() || names.iter().any(|name| **name == *index.name);
     loop {
-        let mut indexes = env.source.indexes(&table.info)?;
+        let mut indexes = env.source()?.indexes(&table.info)?;
         indexes.sort_by(|left, right| left.name.cmp(&right.name));
         for name in &names {
             if !indexes.iter().any(|index| *index.name == **name) {
@@ -155,7 +155,7 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
             let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
             return call.value(env.array(rows)?);
         }
-        env.source.pause();
+        env.source()?.pause();
         env.check()?;
     }
 }
@@ -167,6 +167,6 @@ fn index_rename(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     is_primary_key(&table, &from)?;
     is_primary_key(&table, &to)?;
     let overwrite = call.optarg_bool(env, "overwrite")?.unwrap_or(false);
-    env.source.rename_index(&table.info, &from, &to, overwrite)?;
+    env.source()?.rename_index(&table.info, &from, &to, overwrite)?;
     call.value(value::object([("renamed", Value::from(i32::from(from != to)))])?)
 }

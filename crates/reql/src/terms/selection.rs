@@ -50,7 +50,7 @@ pub fn index_keys(env: &Env, slice: &TableSlice) -> Result<Vec<(Value, Value)>> 
     let definition = match slice.secondary() {
         None => None,
         Some(name) => env
-            .source
+            .source()?
             .indexes(&slice.table.info)?
             .into_iter()
             .find(|index| *index.name == *name)
@@ -83,11 +83,11 @@ fn get(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?;
     let key = call.datum(env, 1)?;
     let table = table.into_table()?;
-    let (value, error) = match env.source.get(&table.info, &key, table.reads).map(|found| found.unwrap_or(Value::Null))
-    {
-        Ok(value) => (value, None),
-        Err(error) => (Value::Null, Some(error)),
-    };
+    let (value, error) =
+        match env.source()?.get(&table.info, &key, table.reads).map(|found| found.unwrap_or(Value::Null)) {
+            Ok(value) => (value, None),
+            Err(error) => (Value::Null, Some(error)),
+        };
     Ok(call.result(Kind::Row(Row { error, table, key, value })))
 }
 

@@ -50,7 +50,7 @@ pub fn name(value: &Val, kind: &str) -> Result<Arc<str>> {
 }
 
 fn find_database(env: &Env, name: &str) -> Result<Database> {
-    let found = env.source.databases()?.into_iter().find(|database| database.name == name);
+    let found = env.source()?.databases()?.into_iter().find(|database| database.name == name);
     found.ok_or_else(|| Error::failed(format!("Database `{name}` does not exist.")))
 }
 
@@ -98,7 +98,7 @@ fn table(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
     }
     let (database, name) = database_and_name(call, env)?;
-    match env.source.table(&database, &name)? {
+    match env.source()?.table(&database, &name)? {
         Some(info) => Ok(call.result(Kind::Table(Arc::new(Table { info, frame: call.frame(), reads })))),
         None => Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name))),
     }
@@ -127,7 +127,7 @@ fn changes(old: Value, new: Value) -> Result<Value> {
 
 fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
-    let database = env.source.create_database(&name)?;
+    let database = env.source()?.create_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(Value::Null, describe(&database)?)?),
         ("dbs_created", Value::from(1)),
@@ -136,7 +136,7 @@ fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn db_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
-    let (database, tables) = env.source.drop_database(&name)?;
+    let (database, tables) = env.source()?.drop_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(describe(&database)?, Value::Null)?),
         ("dbs_dropped", Value::from(1)),
@@ -150,13 +150,13 @@ fn sorted_names(mut names: Vec<String>) -> Result<Value> {
 }
 
 fn db_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let names = env.source.databases()?.into_iter().map(|database| database.name).collect();
+    let names = env.source()?.databases()?.into_iter().map(|database| database.name).collect();
     call.value(sorted_names(names)?)
 }
 
 fn table_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let database = if call.count() == 0 { default_database(env)? } else { call.arg(env, 0)?.into_database()? };
-    let names = env.source.tables(&database)?.into_iter().map(|table| table.name).collect();
+    let names = env.source()?.tables(&database)?.into_iter().map(|table| table.name).collect();
     call.value(sorted_names(names)?)
 }
 
@@ -285,7 +285,7 @@ impl Replicas {
                  replicas, there is nowhere to put the data.",
             ));
         }
-        let servers = env.source.servers()?.len();
+        let servers = env.source()?.servers()?.len();
         for (tag, count) in &self.counts {
             if tag != DEFAULT_TAG {
                 return Err(Error::failed(format!("Could not find any servers with server tag `{tag}`.")));
@@ -313,7 +313,7 @@ pub fn check_shards(shards: usize) -> Result<()> {
 }
 
 fn config_of(env: &Env, table: &TableInfo) -> Result<Value> {
-    system::config_row(table, &env.source.table_config(table)?)
+    system::config_row(table, &env.source()?.table_config(table)?)
 }
 
 fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -324,25 +324,25 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let is_hard = durability(call, env)?.unwrap_or(true);
     let (database, name) = database_and_name(call, env)?;
-    if env.source.table(&database, &name)?.is_none() && database.name != system::DATABASE {
+    if env.source()?.table(&database, &name)?.is_none() && database.name != system::DATABASE {
         check_shards(shards.unwrap_or(1))?;
     }
     let replicas = replicas.map_or(Ok(None), |replicas| replicas.count(env))?;
     let options = TableOptions { primary_key, shards: shards.unwrap_or(1), replicas, is_hard };
-    let table = env.source.create_table(&database, &name, &options)?;
+    let table = env.source()?.create_table(&database, &name, &options)?;
     let config = config_of(env, &table)?;
     call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)
 }
 
 fn table_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (database, name) = database_and_name(call, env)?;
-    let Some(table) = env.source.table(&database, &name)? else {
+    let Some(table) = env.source()?.table(&database, &name)? else {
         return Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name)));
     };
     if table.is_system() {
-        env.source.drop_table(&database, &name)?;
+        env.source()?.drop_table(&database, &name)?;
     }
     let config = config_of(env, &table)?;
-    env.source.drop_table(&database, &name)?;
+    env.source()?.drop_table(&database, &name)?;
     call.value(value::object([("config_changes", changes(config, Value::Null)?), ("tables_dropped", Value::from(1))])?)
 }

@@ -261,9 +261,9 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
 }
 
 fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {
-    let mut names: Vec<String> = env.source.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
+    let mut names: Vec<String> = env.source()?.indexes(&table.info)?.into_iter().map(|index| index.name).collect();
     names.sort();
-    let counts = env.source.document_counts(&table.info)?;
+    let counts = env.source()?.document_counts(&table.info)?;
     let counts = counts.into_iter().map(|count| value::number(count as f64)).collect::<Result<_>>()?;
     let database = &table.info.database;
     value::object([

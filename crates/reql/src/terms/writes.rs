@@ -223,7 +223,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 }
             }
         }
-        for written in env.source.write(env, &table.info, writes, durability)? {
+        for written in env.source()?.write(env, &table.info, writes, durability)? {
             counts.take(written, changes)?;
         }
     }
@@ -257,7 +257,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         match change_of(&row.value) {
             Ok(change) => {
                 let write = Write { key: row.key, change };
-                for written in env.source.write(env, &row.table.info, vec![write], durability)? {
+                for written in env.source()?.write(env, &row.table.info, vec![write], durability)? {
                     counts.take(written, changes)?;
                 }
             }
@@ -283,7 +283,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 }
             }
         }
-        for written in env.source.write(env, &table.info, writes, durability)? {
+        for written in env.source()?.write(env, &table.info, writes, durability)? {
             counts.take(written, changes)?;
         }
     }

@@ -1,0 +1,145 @@
+//! What the connections, and the work that they and other nodes ask for, have in common: the store, the settings, turns, and counts.
+
+use crate::indexes::ListCache;
+use crate::logins::Logins;
+use crate::respond::{Class, Reply};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tessera_access::Authenticator;
+use tessera_face::{ClientMemory, Handshakes, Tls};
+use tessera_reql::{ErrorKind, Failure, Stage};
+use tessera_store::Store;
+use tessera_types::RequestError;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// How long is waited for this node to know what it has changed.
+const NEWS: Duration = Duration::from_secs(10);
+const NEWS_PAUSE: Duration = Duration::from_millis(5);
+/// Clients at one time that have not said yet who they are.
+const HANDSHAKES: usize = 1024;
+
+/// Settings of the face.
+#[derive(Clone, Debug)]
+pub struct ReqlConfig {
+    /// Connections at one time; more are closed.
+    pub max_clients: usize,
+    /// Queries that run at one time; more wait.
+    pub query_threads: usize,
+    /// The longest query.
+    pub query_bytes: usize,
+    /// How long a client may take to greet.
+    pub greeting_timeout: Duration,
+    /// How long a client may take to read a part of its answers before it is dropped.
+    pub write_timeout: Duration,
+    /// What the clients of all faces may cost together.
+    pub client_memory: Arc<ClientMemory>,
+    /// After this time without a CONTINUE a stream is closed.
+    pub cursor_timeout: Duration,
+    /// Who may come in.
+    pub authenticator: Arc<Authenticator>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) config: ReqlConfig,
+    pub(crate) runtime: Handle,
+    /// One for each query that may run.
+    pub(crate) turns: Arc<Semaphore>,
+    /// One for each slice that may be evaluated at one time.
+    pub(crate) evaluators: Semaphore,
+    pub(crate) handshakes: Handshakes,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) logins: Logins,
+    pub(crate) counts: Counts,
+    /// Which indexes partitions keep.
+    pub(crate) lists: ListCache,
+    /// When the face was started.
+    pub(crate) started: SystemTime,
+    /// Connections now.
+    pub(crate) connections: AtomicUsize,
+    is_stopping: AtomicBool,
+}
+
+/// What has happened so far.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) queries: AtomicU64,
+    pub(crate) failed: [AtomicU64; Class::NAMES.len()],
+}
+
+impl Counts {
+    pub(crate) fn note(&self, reply: &Reply) {
+        if let Some(class) = reply.class {
+            self.failed[class as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    /// `runtime` runs the connections and the queries; `scanners` is how many of its threads may evaluate slices at one time.
+    pub(crate) fn new(store: Store, config: ReqlConfig, tls: Option<Tls>, runtime: Handle, scanners: usize) -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(config.query_threads)),
+            evaluators: Semaphore::new(scanners),
+            handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),
+            logins: Logins::new(config.authenticator.clone()),
+            store,
+            config,
+            runtime,
+            tls,
+            counts: Counts::default(),
+            lists: ListCache::default(),
+            started: SystemTime::now(),
+            connections: AtomicUsize::new(0),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Has queries end, and no more be carried out.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Why no query is carried out here any more.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        let reason = match () {
+            () if self.store.is_removed() => RequestError::Removed,
+            () if self.is_stopping() => RequestError::ShuttingDown,
+            () => return None,
+        };
+        Some(failure(ErrorKind::OpFailed, format!("Cannot perform the operation: {reason}.")))
+    }
+
+    /// A query's failure, or what is behind it.
+    pub(crate) fn explained(&self, failed: Failure) -> Failure {
+        match failed.kind {
+            ErrorKind::OpFailed if self.store.is_removed() => self.refusal().unwrap_or(failed),
+            ErrorKind::Interrupted if self.is_stopping() => {
+                let reason = RequestError::ShuttingDown;
+                let message = format!("The operation may or may not have been performed: {reason}.");
+                failure(ErrorKind::OpIndeterminate, message)
+            }
+            _ => failed,
+        }
+    }
+
+    /// Waits until this node knows something that was changed, for a while.
+    pub(crate) async fn until(&self, is_known: impl Fn(&Store) -> bool) {
+        let began = Instant::now();
+        while !is_known(&self.store) && began.elapsed() < NEWS {
+            tokio::time::sleep(NEWS_PAUSE).await;
+        }
+    }
+}
+
+fn failure(kind: ErrorKind, message: String) -> Failure {
+    Failure { stage: Stage::Run, kind, message, backtrace: Vec::new() }
+}

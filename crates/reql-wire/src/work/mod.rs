@@ -1,0 +1,233 @@
+//! What can be asked of one partition, and the form in which one node asks another for it: a byte that names the work, and its
+//! fields. Texts of bytes follow their `u32` length; numbers are little-endian. [`crate::partition`] does it.
+//!
+//! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from, and
+//! if the asking node knew which indexes the partition keeps. See docs/decisions/0039 and 0041.
+
+mod fields;
+mod reply;
+
+pub(crate) use fields::{put_option, take_option};
+pub(crate) use reply::{Reply, Slice, SliceEnd};
+
+use crate::indexes::NewEntries;
+use bytes::{Buf as _, BufMut as _, Bytes};
+use fields::{put, take};
+use tessera_document::EntryChanges;
+use tessera_engine::Order;
+use tessera_types::Space;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Work {
+    Get {
+        key: Bytes,
+    },
+    Scan(ScanWork),
+    Evaluate(EvaluateWork),
+    Write(WriteWork),
+    /// Tell which indexes the partition keeps.
+    List,
+    /// Make durable what was written before.
+    Sync,
+}
+
+/// Documents by the keys of a space from `start` on, up to but without `end`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ScanWork {
+    /// That of the documents, or of an index.
+    pub(crate) space: Space,
+    pub(crate) start: Bytes,
+    pub(crate) end: Option<Bytes>,
+    pub(crate) order: Order,
+    pub(crate) after: Option<Bytes>,
+    pub(crate) limit: u32,
+}
+
+/// Which documents, and what is to be made of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EvaluateWork {
+    /// Its limit is for the rows that are made, if these are not brought to a value.
+    pub(crate) scan: ScanWork,
+    pub(crate) pipeline: Bytes,
+    /// Whether the rows are to be merged in the order of the keys.
+    pub(crate) wants_keys: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WriteWork {
+    pub(crate) key: Bytes,
+    /// What the document must still be.
+    pub(crate) old: Option<Bytes>,
+    pub(crate) new: Option<Bytes>,
+    pub(crate) entries: NewEntries,
+    /// Whether the write need not wait for the disk.
+    pub(crate) is_soft: bool,
+    pub(crate) is_hard: bool,
+}
+
+fn put_entries(out: &mut Vec<u8>, entries: &NewEntries) {
+    out.put_u64_le(entries.stamp);
+    out.put_u32_le(u32::try_from(entries.changes.len()).expect("indexes are few"));
+    for (space, changes) in &entries.changes {
+        out.put_u32_le(space.0);
+        for keys in [&changes.removed, &changes.added] {
+            out.put_u32_le(u32::try_from(keys.len()).expect("an array has fewer elements"));
+            keys.iter().for_each(|key| put(out, key));
+        }
+    }
+}
+
+fn take_entries(input: &mut Bytes) -> Option<NewEntries> {
+    let mut entries = NewEntries { stamp: input.try_get_u64_le().ok()?, ..NewEntries::default() };
+    for _ in 0..input.try_get_u32_le().ok()? {
+        let space = Space(input.try_get_u32_le().ok()?);
+        let mut keys = || -> Option<Vec<Vec<u8>>> {
+            let count = input.try_get_u32_le().ok()?;
+            (0..count).map(|_| take(input).map(|key| key.to_vec())).collect()
+        };
+        let changes = EntryChanges { removed: keys()?, added: keys()? };
+        entries.changes.push((space, changes));
+    }
+    Some(entries)
+}
+
+impl Work {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Get { key } => {
+                out.put_u8(0);
+                put(out, key);
+            }
+            Self::Scan(scan) => {
+                out.put_u8(1);
+                scan.encode(out);
+            }
+            Self::Write(write) => {
+                out.put_slice(&[2, u8::from(write.is_soft), u8::from(write.is_hard)]);
+                put(out, &write.key);
+                put_option(out, write.old.as_ref());
+                put_option(out, write.new.as_ref());
+                put_entries(out, &write.entries);
+            }
+            Self::List => out.put_u8(3),
+            Self::Sync => out.put_u8(4),
+            Self::Evaluate(evaluate) => {
+                out.put_u8(5);
+                evaluate.encode(out);
+            }
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        Some(match input.try_get_u8().ok()? {
+            0 => Self::Get { key: take(input)? },
+            1 => Self::Scan(ScanWork::decode(input)?),
+            2 => {
+                let (is_soft, is_hard) = (input.try_get_u8().ok()? != 0, input.try_get_u8().ok()? != 0);
+                let (key, old, new) = (take(input)?, take_option(input)?, take_option(input)?);
+                Self::Write(WriteWork { key, old, new, entries: take_entries(input)?, is_soft, is_hard })
+            }
+            3 => Self::List,
+            4 => Self::Sync,
+            5 => Self::Evaluate(EvaluateWork::decode(input)?),
+            _ => return None,
+        })
+    }
+
+    /// Whether it does no harm twice.
+    pub(crate) fn is_read(&self) -> bool {
+        !matches!(self, Self::Write(_))
+    }
+}
+
+impl ScanWork {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.order == Order::Descending));
+        out.put_u32_le(self.space.0);
+        put(out, &self.start);
+        put_option(out, self.end.as_ref());
+        put_option(out, self.after.as_ref());
+        out.put_u32_le(self.limit);
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        Some(Self {
+            order: if input.try_get_u8().ok()? == 0 { Order::Ascending } else { Order::Descending },
+            space: Space(input.try_get_u32_le().ok()?),
+            start: take(input)?,
+            end: take_option(input)?,
+            after: take_option(input)?,
+            limit: input.try_get_u32_le().ok()?,
+        })
+    }
+}
+
+impl EvaluateWork {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.scan.encode(out);
+        put(out, &self.pipeline);
+        out.put_u8(u8::from(self.wants_keys));
+    }
+
+    pub(crate) fn decode(input: &mut Bytes) -> Option<Self> {
+        let scan = ScanWork::decode(input)?;
+        Some(Self { scan, pipeline: take(input)?, wants_keys: input.try_get_u8().ok()? != 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_travels() {
+        let key = Bytes::from_static(b"key");
+        let some = [
+            Work::Get { key: key.clone() },
+            Work::Scan(ScanWork {
+                space: Space(17),
+                start: key.clone(),
+                end: None,
+                order: Order::Descending,
+                after: Some(key.clone()),
+                limit: 7,
+            }),
+            Work::List,
+            Work::Sync,
+            Work::Evaluate(EvaluateWork {
+                scan: ScanWork {
+                    space: Space::DOCUMENTS,
+                    start: Bytes::new(),
+                    end: Some(key.clone()),
+                    order: Order::Ascending,
+                    after: None,
+                    limit: 3,
+                },
+                pipeline: key.clone(),
+                wants_keys: true,
+            }),
+            Work::Write(WriteWork {
+                key: key.clone(),
+                old: None,
+                new: Some(key.clone()),
+                entries: NewEntries {
+                    stamp: 77,
+                    changes: vec![(
+                        Space(16),
+                        EntryChanges { removed: vec![b"one".to_vec()], added: vec![b"two".to_vec(), b"3".to_vec()] },
+                    )],
+                },
+                is_soft: true,
+                is_hard: false,
+            }),
+        ];
+        for work in some {
+            let mut out = Vec::new();
+            work.encode(&mut out);
+            assert_eq!(Work::decode(&mut Bytes::from(out.clone())), Some(work));
+            for length in 0..out.len() {
+                assert_eq!(Work::decode(&mut Bytes::copy_from_slice(&out[..length])), None, "cut at {length}");
+            }
+        }
+    }
+}
