@@ -4,7 +4,7 @@
 use crate::handshake;
 use crate::identity::server_id;
 use crate::memory::{self, Held, Kept};
-use crate::point;
+use crate::point::{self, Asked};
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
 use crate::shared::Shared;
@@ -174,7 +174,8 @@ impl Connection {
     }
 
     async fn take(&mut self, token: i64, text: Vec<u8>, kept: Kept) {
-        let understood = if text.len() <= SHORT_BYTES {
+        let is_short = text.len() <= SHORT_BYTES;
+        let understood = if is_short {
             understand(text)
         } else {
             // Whoever holds too much is told before its query is read.
@@ -184,7 +185,7 @@ impl Connection {
         };
         match understood {
             Err(refusal) => self.answer(token, refusal).await,
-            Ok(Request::Start(query)) => self.start(token, *query, kept).await,
+            Ok(Request::Start(query)) => self.start(token, *query, is_short, kept).await,
             Ok(Request::Continue) => self.go_on(token).await,
             Ok(Request::Stop) => self.stop(token).await,
             Ok(Request::NoreplyWait) => {
@@ -226,7 +227,7 @@ impl Connection {
         Running(self.queries.clone(), self.count)
     }
 
-    async fn start(&mut self, token: i64, query: Query, kept: Kept) {
+    async fn start(&mut self, token: i64, query: Query, is_short: bool, kept: Kept) {
         let is_open = self.queries.open.lock().contains_key(&token);
         if !is_open {
             self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
@@ -267,8 +268,9 @@ impl Connection {
         let running = self.begin().await;
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let is_noreply = query.flag("noreply");
+        let asked = if is_short { Asked::of(&self.shared, &query) } else { None };
         let work = move || run(&shared, &queries, token, query);
-        self.spawn(token, running, kept, !is_noreply, work).await;
+        self.spawn(token, running, kept, !is_noreply, asked, work).await;
     }
 
     async fn go_on(&mut self, token: i64) {
@@ -286,31 +288,42 @@ impl Connection {
         };
         let running = self.begin().await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        self.spawn(token, running, kept, true, move || batch(&shared, &queries, token, rows, false)).await;
+        self.spawn(token, running, kept, true, None, move || batch(&shared, &queries, token, rows, false)).await;
     }
 
-    /// Runs work on a thread for queries, and has its answer sent.
+    /// Has a partition answer what it is `asked`; otherwise, and if it does not, runs work on a thread for queries. Sends the answer.
     async fn spawn(
         &self,
         token: i64,
         running: Running,
         mut kept: Kept,
         is_answered: bool,
+        asked: Option<Asked>,
         work: impl FnOnce() -> Reply + Send + 'static,
     ) {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
         let task = tokio::spawn(async move {
-            let turn = tokio::select! {
-                turn = shared.turns.clone().acquire_owned() => turn,
-                // Nobody waits for the answer any more.
-                () = answers.closed() => return,
+            let answered = match asked {
+                Some(asked) => asked.answer(&shared).await,
+                None => None,
             };
-            let outcome = tokio::task::spawn_blocking(work).await;
-            drop(turn);
-            let reply = outcome.unwrap_or_else(|_| {
-                queries.open.lock().remove(&token);
-                respond::client_error(FAULT.into())
-            });
+            let reply = if let Some(reply) = answered {
+                let query = queries.open.lock().remove(&token);
+                let is_stopped = query.is_some_and(|query| query.is_stopped);
+                if is_stopped && reply.class.is_some() { Reply::no_more() } else { reply }
+            } else {
+                let turn = tokio::select! {
+                    turn = shared.turns.clone().acquire_owned() => turn,
+                    // Nobody waits for the answer any more.
+                    () = answers.closed() => return,
+                };
+                let outcome = tokio::task::spawn_blocking(work).await;
+                drop(turn);
+                outcome.unwrap_or_else(|_| {
+                    queries.open.lock().remove(&token);
+                    respond::client_error(FAULT.into())
+                })
+            };
             shared.counts.note(&reply);
             if is_answered {
                 kept.change(reply.text.capacity());

@@ -48,7 +48,7 @@ pub use json::{Json, JsonError, parse as parse_json};
 pub use key::{MAX_PRIMARY_KEY_BYTES, primary_bound, primary_key, secondary_key};
 pub use lazy::Lazy;
 pub use memory::MemorySource;
-pub use point::Point;
+pub use point::{Point, PointWrite};
 pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stage, write_answer, write_row};
 pub use scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,
@@ -57,3 +57,4 @@ pub use source::{Change, Conflict, Durability, Evaluated, Source, Write, Written
 pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;
+pub use terms::writes::answer_of_one;

@@ -54,6 +54,11 @@ pub enum Change {
         /// A function from the old document to the new one; `null` deletes the document.
         function: Arc<Function>,
     },
+    /// Puts the fields of an object into the document, and into the objects in it. A document that is not there stays so.
+    Update {
+        /// The fields that change.
+        document: Value,
+    },
     /// The new document, computed before from an older state of it.
     Set {
         /// The document to write; `null` deletes it.
@@ -103,6 +108,8 @@ impl Change {
     pub fn apply(&self, env: &Env, primary_key: &str, key: &Value, old: &Value) -> Result<Value> {
         let new = match self {
             Self::Replace { function } => function.call(env, std::slice::from_ref(old), true)?.into_datum()?,
+            Self::Update { .. } if old.is_null() => Value::Null,
+            Self::Update { document } => old.merge(document)?,
             Self::Set { document } => document.clone(),
             Self::Insert { document, .. } if old.is_null() => document.clone(),
             Self::Insert { document, conflict } => match conflict {

@@ -23,7 +23,7 @@ mod strings;
 mod tables;
 mod times;
 mod types;
-mod writes;
+pub(crate) mod writes;
 
 use std::sync::OnceLock;
 

@@ -108,6 +108,16 @@ impl Counts {
     }
 }
 
+/// What is answered to a query that has written one document and is to list no changes.
+///
+/// # Errors
+/// None that is known of.
+pub fn answer_of_one(written: Written) -> Result<Value> {
+    let mut counts = Counts::default();
+    counts.take(written, Changes::None)?;
+    counts.finish(Changes::None)
+}
+
 fn return_changes(call: &Call<'_>, env: &Env) -> Result<Changes> {
     if call.optarg(env, "return_vals")?.is_some() {
         return Err(Error::logic("Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead."));
