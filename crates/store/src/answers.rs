@@ -20,6 +20,7 @@ impl Store {
             },
             number::COMPACTION => json(&compaction_query::answer(self, &request)),
             number::FOLLOWS => Bytes::from_static(self.answer_whether_it_follows(&request).await),
+            number::CATALOG_INDEX => self.answer_catalog_index(),
             number::HOT_KEYS => json(&hot_key_search::answer(self, &request).await),
             face => match self.services().ask(face, request) {
                 Some(outcomes) => outcomes.await.encode(),

@@ -44,12 +44,20 @@ pub enum AlterError<E> {
 
 impl Store {
     /// A table that `find` finds, now or once news of it has come: another node may just have created it. There is none if this node
-    /// leads the catalog, or has heard from the leader since.
+    /// knows all that the catalog's leader knows when it is asked. If the leader cannot say so, there is none if this node leads the
+    /// catalog, or has heard from the leader since.
     pub async fn find_table(&self, find: impl Fn(&Self) -> Option<Arc<Table>>) -> Option<Arc<Table>> {
         let began = Instant::now();
+        let found = find(self);
+        if found.is_some() || self.is_alone() {
+            return found;
+        }
+        if self.learns_from_leader(NEWS).await {
+            return find(self);
+        }
         loop {
             let found = find(self);
-            if found.is_some() || self.is_alone() || began.elapsed() >= NEWS || self.knows_the_catalog_of(began) {
+            if found.is_some() || began.elapsed() >= NEWS || self.knows_the_catalog_of(began) {
                 return found;
             }
             tokio::time::sleep(CATALOG_PAUSE).await;
@@ -64,8 +72,12 @@ impl Store {
 
     /// Whether what was in the catalog at a time is known here, as far as messages between nodes take no longer than [`UNDER_WAY`].
     fn knows_the_catalog_of(&self, time: Instant) -> bool {
-        let leads = self.catalog_leader() == Some(self.node());
-        self.catalog_age().is_some_and(|age| (leads && age.is_zero()) || age + UNDER_WAY <= time.elapsed())
+        self.leads_catalog() || self.catalog_age().is_some_and(|age| age + UNDER_WAY <= time.elapsed())
+    }
+
+    /// Whether this node leads the catalog, and no other one can.
+    pub(crate) fn leads_catalog(&self) -> bool {
+        self.catalog_leader() == Some(self.node()) && self.catalog_age().is_some_and(|age| age.is_zero())
     }
 
     /// Waits until a table that was created is known here and its partitions serve, for a while.

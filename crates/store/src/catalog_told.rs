@@ -1,4 +1,4 @@
-//! Waiting until other nodes know a change of the catalog, for changes that take a name away from a table.
+//! Waiting until other nodes know a change of the catalog, or until this one knows what others have changed.
 //!
 //! A node that does not know yet that a table was dropped goes on serving it, and a node that does not know yet that a table was
 //! renamed takes the old name for it, which another table may have by then. So whoever makes such a change is answered when the
@@ -6,6 +6,7 @@
 
 use crate::services::number;
 use crate::store::Store;
+use bytes::Bytes;
 use std::time::Duration;
 use tessera_cluster::CatalogCommand;
 use tessera_types::NodeId;
@@ -41,6 +42,30 @@ impl Store {
         let mut behind: Vec<NodeId> = asked.join_all().await.into_iter().flatten().collect();
         behind.sort_unstable();
         behind
+    }
+
+    /// Waits, for `patience` at most, until this node knows what the catalog's leader knew when it was asked. Returns whether it does: it
+    /// does not if the leader cannot be reached, may not be the leader any more, or is an older node, which does not know the question.
+    pub(crate) async fn learns_from_leader(&self, patience: Duration) -> bool {
+        let learns = async {
+            let leader = self.catalog_leader()?;
+            let index = if leader == self.node() {
+                self.answer_catalog_index()
+            } else {
+                self.transport().request(leader, number::CATALOG_INDEX, &[]).await.ok()?
+            };
+            let index = u64::from_le_bytes(index.as_ref().try_into().ok()?);
+            Some(self.view().progress().has_come_to(index).await)
+        };
+        tokio::time::timeout(patience, learns).await == Ok(Some(true))
+    }
+
+    /// What another node is answered that asks how far this one knows the catalog; empty if this one is not sure to lead it.
+    pub(crate) fn answer_catalog_index(&self) -> Bytes {
+        match self.leads_catalog() {
+            true => Bytes::copy_from_slice(&self.view().progress().index().to_le_bytes()),
+            false => Bytes::new(),
+        }
     }
 
     /// What another node is answered that asks whether the tables here are those of the catalog at a log index: it is answered when

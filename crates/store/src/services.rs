@@ -33,9 +33,23 @@ pub mod number {
     pub const ASK_NO_MORE: u8 = 12;
     /// Whether the tables of a node are those of the catalog at a log index of the catalog's group. Answered when they are.
     pub const FOLLOWS: u8 = 14;
+    /// Up to which log index of the catalog's group the node that leads it knows the catalog.
+    pub const CATALOG_INDEX: u8 = 15;
 
-    pub(super) const ALL: [u8; 11] =
-        [CATALOG, JOIN, CLEAR, SNAPSHOT, COPY, HOT_KEYS, COMPACTION, TAKE_PART, COMPARE, ASK_NO_MORE, FOLLOWS];
+    pub(super) const ALL: [u8; 12] = [
+        CATALOG,
+        JOIN,
+        CLEAR,
+        SNAPSHOT,
+        COPY,
+        HOT_KEYS,
+        COMPACTION,
+        TAKE_PART,
+        COMPARE,
+        ASK_NO_MORE,
+        FOLLOWS,
+        CATALOG_INDEX,
+    ];
 }
 
 /// Carries out what a client asked another node.
