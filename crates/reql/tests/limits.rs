@@ -77,6 +77,15 @@ fn a_hundred_thousand_nested_terms_are_refused() {
 }
 
 #[test]
+fn a_function_may_have_any_number_of_parameters() {
+    with_usual_stack(|| {
+        let numbers = (1..=200_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+        let query = format!("[1,[64,[[69,[[2,[{numbers}]],[10,[7]]]],{numbers}]],{{\"array_limit\":1000000}}]");
+        assert_eq!(answer(&query, &Arc::new(Stop::default())).unwrap(), 1);
+    });
+}
+
+#[test]
 fn terms_that_double_their_arguments_are_bounded() {
     // `with_fields` has its paths twice, so that of forty ones in each other there are a million millions.
     let many = failure(&nested("[96,[{\"a\":1},", "\"a\"", "]]", 40));
