@@ -86,6 +86,16 @@ fn a_function_may_have_any_number_of_parameters() {
 }
 
 #[test]
+fn many_variables_are_found_in_time() {
+    let numbers = (1..=200_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let mentions = vec!["[10,[200000]]"; 200_000].join(",");
+    let query = format!("[1,[64,[[69,[[2,[{numbers}]],[2,[{mentions}]]]],{numbers}]],{{\"array_limit\":1000000}}]");
+    let began = Instant::now();
+    assert_eq!(answer(&query, &Arc::new(Stop::default())).unwrap(), 1);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
 fn terms_that_double_their_arguments_are_bounded() {
     // `with_fields` has its paths twice, so that of forty ones in each other there are a million millions.
     let many = failure(&nested("[96,[{\"a\":1},", "\"a\"", "]]", 40));
