@@ -1,8 +1,9 @@
 //! The life of a connection: queries come in frames with a token, run beside each other, and are answered as they finish. A
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
+use crate::frame::{Frames, HEAD_BYTES, Incoming};
 use crate::handshake;
-use crate::memory::{self, Held, Kept};
+use crate::memory::{Held, Kept};
 use crate::point;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, ReadHalf, WriteHalf};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
@@ -27,10 +28,6 @@ use tokio::sync::{Notify, mpsc};
 const MAX_QUERIES: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
-/// A token and a length.
-const HEAD_BYTES: usize = 12;
-/// Read at once: a short query with its head. Each connection has as much.
-const READ_BYTES: usize = 1024;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
 const FAULT: &str = "The query ended by a fault of the server.";
@@ -114,7 +111,7 @@ impl Connection {
         // The handshake of TLS and that of the driver have one time limit together.
         let come_in = async {
             let mut stream = Stream::accept(stream, shared.tls.as_ref()).await?;
-            let agreed = handshake::greet(&mut stream, &shared.logins).await?;
+            let agreed = handshake::greet(&mut stream, &shared.logins, tessera_access::scram_nonce).await?;
             Ok(agreed.map(|agreed| (stream, agreed)))
         };
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
@@ -137,32 +134,18 @@ impl Connection {
     }
 
     async fn read(&mut self, reader: ReadHalf<Stream>) -> io::Result<End> {
-        let mut reader = BufReader::with_capacity(READ_BYTES, reader);
+        let limit = self.shared.config.query_bytes;
+        let mut frames = Frames::new(reader, self.held.clone(), limit);
         loop {
-            let mut head = [0; HEAD_BYTES];
-            if reader.read_exact(&mut head).await.is_err() {
-                return Ok(End::ClientLeft);
-            }
-            let mut fields = &head[..];
-            let (token, length) = (fields.get_i64_le(), fields.get_u32_le() as usize);
-            let limit = self.shared.config.query_bytes;
-            if length > limit {
-                let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
-                self.answer(token, respond::client_error(message)).await;
-                // What follows on the connection is that query.
-                return Ok(End::Told);
-            }
-            // Room is made as it comes: what is only announced takes no memory.
-            let (mut text, mut kept) = (Vec::with_capacity(length.min(SHORT_BYTES)), self.held.keep(0));
-            let mut rest = (&mut reader).take(length as u64);
-            while text.len() < length {
-                if rest.read_buf(&mut text).await? == 0 {
-                    return Ok(End::ClientLeft);
+            match frames.next().await? {
+                Incoming::Query { token, text, kept } => self.take(token, text, kept).await,
+                Incoming::TooLong { token, length } => {
+                    let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
+                    self.answer(token, respond::client_error(message)).await;
+                    return Ok(End::Told);
                 }
-                kept.change(text.capacity());
+                Incoming::End => return Ok(End::ClientLeft),
             }
-            kept.change(memory::cost(&text));
-            self.take(token, text, kept).await;
         }
     }
 
@@ -356,7 +339,7 @@ fn now() -> Value {
 }
 
 /// Reads a request.
-fn understand(text: Vec<u8>) -> Result<Request, Reply> {
+pub(crate) fn understand(text: Vec<u8>) -> Result<Request, Reply> {
     let buggy = |_| respond::client_error("Client is buggy (failed to deserialize query).".into());
     Request::read(&String::from_utf8(text).map_err(buggy)?).map_err(|failure| respond::failure(&failure))
 }

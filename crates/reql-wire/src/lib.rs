@@ -1,6 +1,7 @@
 //! The ReQL face: what drivers of RethinkDB speak, JSON in frames over TCP, on tables of documents.
 //!
-//! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at
+//! Read first: [`server`] (threads and limits), [`connection`] (the life of a connection), [`frame`] (how queries
+//! come in), [`source`] (how the evaluator gets at
 //! tables), [`work`] (what is done to one partition, by the node that leads it), [`evaluation`] (parts of queries, done there).
 
 #![warn(missing_docs)]
@@ -8,6 +9,8 @@
 mod cluster;
 mod connection;
 mod evaluation;
+mod frame;
+pub mod fuzzing;
 mod handshake;
 mod indexes;
 mod logins;
