@@ -96,6 +96,16 @@ fn many_variables_are_found_in_time() {
 }
 
 #[test]
+fn many_fields_are_read_in_time() {
+    let fields = (0..200_000).map(|number| format!("\"field{number}\":1")).collect::<Vec<_>>().join(",");
+    let began = Instant::now();
+    assert_eq!(answer(&format!("[1,{{{fields}}}]"), &Arc::new(Stop::default())).unwrap(), 1);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let twice = failure(&format!("[1,{{{fields},\"field7\":1}}]"));
+    assert_eq!(twice.message, "Duplicate object key: field7.");
+}
+
+#[test]
 fn terms_that_double_their_arguments_are_bounded() {
     // `with_fields` has its paths twice, so that of forty ones in each other there are a million millions.
     let many = failure(&nested("[96,[{\"a\":1},", "\"a\"", "]]", 40));
