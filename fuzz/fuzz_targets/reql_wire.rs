@@ -6,10 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How often a connection is served for one input, about, each with its buffers and the threads that check its key.
+/// What a client takes however little it says: buffers, and threads that check keys.
 const FIXED_BYTES: usize = 1 << 20;
 /// A value of a query takes so much more than its text: the tree of the query, its terms, their plan, and messages about them.
-const BYTES_PER_BYTE: usize = 2048;
+const BYTES_PER_BYTE: usize = 256;
 
 /// Knows how much memory was taken at most.
 struct Counting {
