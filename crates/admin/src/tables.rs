@@ -224,9 +224,12 @@ pub(crate) async fn rename(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
     Body(rename): Body<Rename>,
-) -> Reply<TableInfo> {
-    server.change(CatalogCommand::Rename { name, to: rename.to.clone() }).await?;
-    Ok(Json(server.table_statistics(&rename.to)?.into()))
+) -> Reply<serde_json::Value> {
+    let command = CatalogCommand::Rename { name, to: rename.to.clone() };
+    let (_, behind) = server.store().change_catalog_and_tell(command).await??;
+    let mut answer = json!(TableInfo::from(server.table_statistics(&rename.to)?));
+    answer["nodes_behind"] = json!(behind);
+    Ok(Json(answer))
 }
 
 pub(crate) async fn truncate(

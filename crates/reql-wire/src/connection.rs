@@ -1,9 +1,10 @@
 //! The life of a connection: queries come in frames with a token, run beside each other, and are answered as they finish. A
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
+use crate::frame::{Frames, HEAD_BYTES, Incoming};
 use crate::handshake;
 use crate::identity::server_id;
-use crate::memory::{self, Held, Kept};
+use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::Rows;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader, ReadHalf, WriteHalf};
+use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 
@@ -28,10 +29,6 @@ use tokio::sync::{Notify, mpsc};
 const MAX_QUERIES: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
-/// A token and a length.
-const HEAD_BYTES: usize = 12;
-/// Read at once: a short query with its head. Each connection has as much.
-const READ_BYTES: usize = 1024;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
 const FAULT: &str = "The query ended by a fault of the server.";
@@ -115,7 +112,7 @@ impl Connection {
         // The handshake of TLS and that of the driver have one time limit together.
         let come_in = async {
             let mut stream = Stream::accept(stream, shared.tls.as_ref()).await?;
-            let agreed = handshake::greet(&mut stream, &shared.logins).await?;
+            let agreed = handshake::greet(&mut stream, &shared.logins, tessera_access::scram_nonce).await?;
             Ok(agreed.map(|agreed| (stream, agreed)))
         };
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
@@ -126,44 +123,34 @@ impl Connection {
         let ended = Ended(queries.clone());
         let one_by_one = agreed.one_by_one;
         let mut connection = Self { shared, queries, held: Held::new(share), answers, count: 0, one_by_one };
+        let limit = connection.shared.config.query_bytes;
+        let mut frames = Frames::new(reader, connection.held.clone(), limit);
         let end = tokio::select! {
-            end = connection.read(reader) => end?,
-            outcome = &mut writing => return outcome,
+            end = connection.read(&mut frames, limit) => end?,
+            outcome = &mut writing => return outcome.map(drop),
         };
         drop((connection, ended));
         match end {
             End::ClientLeft => Ok(()),
-            End::Told => writing.await,
+            End::Told => {
+                let writer = writing.await?;
+                frames.into_inner().unsplit(writer).linger().await;
+                Ok(())
+            }
         }
     }
 
-    async fn read(&mut self, reader: ReadHalf<Stream>) -> io::Result<End> {
-        let mut reader = BufReader::with_capacity(READ_BYTES, reader);
+    async fn read(&mut self, frames: &mut Frames<ReadHalf<Stream>>, limit: usize) -> io::Result<End> {
         loop {
-            let mut head = [0; HEAD_BYTES];
-            if reader.read_exact(&mut head).await.is_err() {
-                return Ok(End::ClientLeft);
-            }
-            let mut fields = &head[..];
-            let (token, length) = (fields.get_i64_le(), fields.get_u32_le() as usize);
-            let limit = self.shared.config.query_bytes;
-            if length > limit {
-                let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
-                self.answer(token, respond::client_error(message)).await;
-                // What follows on the connection is that query.
-                return Ok(End::Told);
-            }
-            // Room is made as it comes: what is only announced takes no memory.
-            let (mut text, mut kept) = (Vec::with_capacity(length.min(SHORT_BYTES)), self.held.keep(0));
-            let mut rest = (&mut reader).take(length as u64);
-            while text.len() < length {
-                if rest.read_buf(&mut text).await? == 0 {
-                    return Ok(End::ClientLeft);
+            match frames.next().await? {
+                Incoming::Query { token, text, kept } => self.take(token, text, kept).await,
+                Incoming::TooLong { token, length } => {
+                    let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
+                    self.answer(token, respond::client_error(message)).await;
+                    return Ok(End::Told);
                 }
-                kept.change(text.capacity());
+                Incoming::End => return Ok(End::ClientLeft),
             }
-            kept.change(memory::cost(&text));
-            self.take(token, text, kept).await;
         }
     }
 
@@ -370,17 +357,17 @@ fn now() -> Value {
 }
 
 /// Reads a request.
-fn understand(text: Vec<u8>) -> Result<Request, Reply> {
+pub(crate) fn understand(text: Vec<u8>) -> Result<Request, Reply> {
     let buggy = |_| respond::client_error("Client is buggy (failed to deserialize query).".into());
     Request::read(&String::from_utf8(text).map_err(buggy)?).map_err(|failure| respond::failure(&failure))
 }
 
-/// Writes answers until there will be no more; fails if the client takes none of one for too long.
+/// Writes answers until there will be no more, and gives the stream back; fails if the client takes none of one for too long.
 async fn write(
     mut writer: WriteHalf<Stream>,
     mut waiting: mpsc::Receiver<Outgoing>,
     patience: Duration,
-) -> io::Result<()> {
+) -> io::Result<WriteHalf<Stream>> {
     while let Some(answer) = waiting.recv().await {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.put_i64_le(answer.token);
@@ -394,7 +381,7 @@ async fn write(
         }
         tessera_face::flush(&mut writer, patience).await?;
     }
-    Ok(())
+    Ok(writer)
 }
 
 /// Runs a query to its first answer.

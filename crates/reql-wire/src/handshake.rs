@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use std::io;
 use tessera_access::ScramPassword;
-use tessera_face::{Stream, begins_tls};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tessera_face::begins_tls;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 const V0_1: u32 = 0x3f61_ba36;
 const V0_2: u32 = 0x7230_81e1;
@@ -27,14 +27,23 @@ pub(crate) struct Agreed {
     pub(crate) one_by_one: bool,
 }
 
-/// Takes a client's greeting. `None` if it was refused, and told why.
+/// Where a client's greeting comes from, and where the answers go.
+pub(crate) trait Line: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Line for S {}
+
+/// Takes a client's greeting. `None` if it was refused, and told why. `nonce` is what the server adds to a client's own, never the same.
 ///
 /// # Errors
 /// Those of the stream; [`io::ErrorKind::InvalidData`] if the client speaks TLS and this node has no certificate.
-pub(crate) async fn greet(stream: &mut Stream, logins: &Logins) -> io::Result<Option<Agreed>> {
+pub(crate) async fn greet(
+    stream: &mut impl Line,
+    logins: &Logins,
+    nonce: fn() -> String,
+) -> io::Result<Option<Agreed>> {
     let magic = stream.read_u32_le().await?;
     let refusal = match magic {
-        V1_0 => return Ok(scram_login(stream, logins).await?.then_some(Agreed { one_by_one: false })),
+        V1_0 => return Ok(scram_login(stream, logins, nonce).await?.then_some(Agreed { one_by_one: false })),
         V0_3 | V0_4 => key_login(stream, logins).await?,
         V0_1 | V0_2 => Some(NO_PROTOBUF.into()),
         // It could not read why.
@@ -63,7 +72,7 @@ pub(crate) async fn greet(stream: &mut Stream, logins: &Logins) -> io::Result<Op
 }
 
 /// The key is the password of the user `admin`. Returns why it is refused.
-async fn key_login(stream: &mut Stream, logins: &Logins) -> io::Result<Option<String>> {
+async fn key_login(stream: &mut impl Line, logins: &Logins) -> io::Result<Option<String>> {
     let length = stream.read_u32_le().await? as usize;
     if length > MESSAGE_BYTES {
         return Ok(Some("Client provided an authorization key that is too long.".into()));
@@ -78,7 +87,7 @@ async fn key_login(stream: &mut Stream, logins: &Logins) -> io::Result<Option<St
 }
 
 /// A message that ends with a zero byte; `None` if it is too long.
-async fn message(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
+async fn message(stream: &mut impl Line) -> io::Result<Option<Vec<u8>>> {
     let mut message = Vec::new();
     loop {
         match stream.read_u8().await? {
@@ -89,7 +98,7 @@ async fn message(stream: &mut Stream) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-async fn say(stream: &mut Stream, message: &Value) -> io::Result<()> {
+async fn say(stream: &mut impl Line, message: &Value) -> io::Result<()> {
     let mut text = message.to_string().into_bytes();
     text.push(0);
     stream.write_all(&text).await?;
@@ -103,13 +112,13 @@ const WRONG_PASSWORD: Refused = (12, "Wrong password");
 const NO_USER: Refused = (17, "Unknown user");
 const OTHER: Refused = (20, "Other error");
 
-async fn scram_login(stream: &mut Stream, logins: &Logins) -> io::Result<bool> {
+async fn scram_login(stream: &mut impl Line, logins: &Logins, nonce: fn() -> String) -> io::Result<bool> {
     let version = concat!("2.4.4-tessera-", env!("CARGO_PKG_VERSION"));
     let hello = json!({
         "success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": version
     });
     say(stream, &hello).await?;
-    match exchange(stream, logins).await? {
+    match exchange(stream, logins, nonce).await? {
         Ok(signature) => {
             say(stream, &json!({"success": true, "authentication": format!("v={signature}")})).await?;
             Ok(true)
@@ -121,7 +130,11 @@ async fn scram_login(stream: &mut Stream, logins: &Logins) -> io::Result<bool> {
     }
 }
 
-async fn exchange(stream: &mut Stream, logins: &Logins) -> io::Result<Result<String, Refused>> {
+async fn exchange(
+    stream: &mut impl Line,
+    logins: &Logins,
+    nonce: fn() -> String,
+) -> io::Result<Result<String, Refused>> {
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
     let first = match First::read(&text) {
         Ok(first) => first,
@@ -131,7 +144,7 @@ async fn exchange(stream: &mut Stream, logins: &Logins) -> io::Result<Result<Str
         return Ok(Err(closed));
     }
     let (password, rights) = logins.provable(&first.user);
-    let nonce = format!("{}{}", first.nonce, tessera_access::scram_nonce());
+    let nonce = format!("{}{}", first.nonce, nonce());
     let (salt, iterations) = password.challenge();
     let challenge = format!("r={nonce},s={salt},i={iterations}");
     say(stream, &json!({"success": true, "authentication": challenge})).await?;

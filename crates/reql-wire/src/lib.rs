@@ -1,13 +1,16 @@
 //! The ReQL face: what drivers of RethinkDB speak, JSON in frames over TCP, on tables of documents.
 //!
-//! Read first: [`server`] (threads), [`connection`] (the life of a connection), [`source`] (how the evaluator gets at tables),
-//! [`route`] (which node does the work), [`partition`] (how it is done there), [`evaluation`] (parts of queries, done there).
+//! Read first: [`server`] (threads), [`connection`] (the life of a connection), [`frame`] (how queries come in), [`source`] (how the
+//! evaluator gets at tables), [`route`] (which node does the work), [`partition`] (how it is done there), [`evaluation`] (parts of
+//! queries, done there).
 
 #![warn(missing_docs)]
 
 mod cluster;
 mod connection;
 mod evaluation;
+mod frame;
+pub mod fuzzing;
 mod handshake;
 mod identity;
 mod indexes;

@@ -24,6 +24,16 @@ struct Binding {
     outer: Scope,
 }
 
+impl Drop for Scope {
+    /// One variable after the other: a function may have millions of them, more than a stack has room for.
+    fn drop(&mut self) {
+        let mut next = self.0.take();
+        while let Some(mut binding) = next.and_then(Arc::into_inner) {
+            next = binding.outer.0.take();
+        }
+    }
+}
+
 /// The value of a variable. A document is decoded once, when all of it is asked for.
 #[derive(Debug)]
 enum Bound {

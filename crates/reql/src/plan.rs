@@ -3,6 +3,8 @@
 //! Plans are data: a function that goes to where documents are is a [`Function`](crate::function::Function) with the
 //! values of the variables that it mentions.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 pub use crate::definition::Definition;
@@ -19,7 +21,7 @@ use crate::value::{self, Value};
 /// # Errors
 /// What RethinkDB calls compile errors: wrong numbers of arguments, unknown options and variables.
 pub fn compile(term: &Term) -> Result<Arc<Node>> {
-    Compiler { variables: Vec::new(), implicit_depth: 0, dummies: -1, rewrites: 0, depth: 0 }.node(term)
+    Compiler { variables: BTreeMap::new(), implicit_depth: 0, dummies: -1, rewrites: 0, depth: 0 }.node(term)
 }
 
 /// Makes the plan of a term that mentions variables from outside, whose values `scope` has.
@@ -27,9 +29,10 @@ pub fn compile(term: &Term) -> Result<Arc<Node>> {
 /// # Errors
 /// As [`compile`].
 pub(crate) fn compile_within(term: &Term, scope: &Scope) -> Result<Arc<Node>> {
-    let variables = scope.variables().map(|(id, _)| id).collect();
     let implicit_depth = scope.variables().filter(|(_, implicit)| *implicit).count();
-    Compiler { variables, implicit_depth, dummies: -1, rewrites: 0, depth: 0 }.node(term)
+    let mut compiler = Compiler { variables: BTreeMap::new(), implicit_depth, dummies: -1, rewrites: 0, depth: 0 };
+    scope.variables().for_each(|(id, _)| compiler.bind(id));
+    compiler.node(term)
 }
 
 /// Some terms are rewritten into others that have an argument twice, so that the plan of nested ones grows by powers of
@@ -42,7 +45,8 @@ const MAX_PLAN_DEPTH: usize = MAX_TERM_DEPTH + 100;
 
 /// Makes plans of terms.
 struct Compiler {
-    variables: Vec<i64>,
+    /// How many functions around a term have a variable of a number: a query may have millions of variables and mention each.
+    variables: BTreeMap<i64, usize>,
     implicit_depth: usize,
     /// The next number for a parameter of a function that the server makes.
     dummies: i64,
@@ -123,6 +127,19 @@ impl Compiler {
         Ok(Arc::new(Node { code: term.code, frame: term.frame, kind, deterministic }))
     }
 
+    fn bind(&mut self, id: i64) {
+        *self.variables.entry(id).or_default() += 1;
+    }
+
+    fn unbind(&mut self, id: i64) {
+        if let Entry::Occupied(mut count) = self.variables.entry(id) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     fn variable(&mut self, term: &Term) -> Result<NodeKind> {
         let [arg] = &term.args[..] else {
             return Err(Error::logic("A variable term has the wrong number of arguments."));
@@ -134,7 +151,7 @@ impl Compiler {
             return Err(Error::logic("A variable term has a non-numeric name datum."));
         };
         let id = value::checked_integer(number.get())?;
-        if !self.variables.contains(&id) {
+        if !self.variables.contains_key(&id) {
             return Err(Error::logic("Variable name not found."));
         }
         Ok(NodeKind::Variable(id))
@@ -160,13 +177,12 @@ impl Compiler {
             return Err(Error::logic(format!("FUNC takes exactly two arguments (got {count})")));
         };
         let parameters = parameters(variables)?;
-        let outer = self.variables.len();
-        self.variables.extend(&parameters);
+        parameters.iter().for_each(|id| self.bind(*id));
         let binds_implicit = matches!(parameters[..], [id] if id >= 0);
         self.implicit_depth += usize::from(binds_implicit);
         let body = self.node(body);
         self.implicit_depth -= usize::from(binds_implicit);
-        self.variables.truncate(outer);
+        parameters.iter().for_each(|id| self.unbind(*id));
         Ok(Template { frame: term.frame, parameters, body: body? })
     }
 }

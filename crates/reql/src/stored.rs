@@ -386,4 +386,16 @@ mod tests {
         }
         assert!(Function::from_bytes(&bytes).is_err());
     }
+
+    #[test]
+    fn a_stored_function_may_come_with_any_number_of_variables() {
+        let query = function("[69, [[2, [1]], [10, [1]]]]").to_bytes().unwrap();
+        let (head, term) = (&query[..2], &query[3..]);
+        let mut null = Writer::new();
+        null.put_value(&Value::Null);
+        let variable = [&[1; 9][..], &[0], &null.out].concat();
+        let bytes = [head, &variable.repeat(1_000_000), &[0], term].concat();
+        let function = Function::from_bytes(&bytes).unwrap();
+        assert_eq!(function.to_bytes().unwrap(), bytes);
+    }
 }

@@ -4,6 +4,7 @@
 //! terms at all, that writes do not stand inside of functions of streams, that `asc` and `desc` stand where they mean
 //! something. [`crate::plan`] makes of it what runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, FrameId, Frames, Result, Step};
@@ -200,8 +201,9 @@ impl Reader<'_> {
     }
 
     fn with_optargs(&mut self, mut term: Term, fields: &[(Arc<str>, Json)], context: Context) -> Result<Term> {
+        let mut names = BTreeSet::new();
         for (name, json) in fields {
-            if term.optargs.iter().any(|(earlier, _)| earlier == name) {
+            if !names.insert(name) {
                 let what = if term.code == code::MAKE_OBJ { "object key" } else { "optional argument" };
                 return Err(Error::logic(format!("Duplicate {what}: {name}.")).at(term.frame));
             }

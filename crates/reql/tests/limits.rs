@@ -77,6 +77,48 @@ fn a_hundred_thousand_nested_terms_are_refused() {
 }
 
 #[test]
+fn a_function_may_have_any_number_of_parameters() {
+    with_usual_stack(|| {
+        let numbers = (1..=200_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+        let query = format!("[1,[64,[[69,[[2,[{numbers}]],[10,[7]]]],{numbers}]],{{\"array_limit\":1000000}}]");
+        assert_eq!(answer(&query, &Arc::new(Stop::default())).unwrap(), 1);
+    });
+}
+
+#[test]
+fn many_variables_are_found_in_time() {
+    let numbers = (1..=200_000).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    let mentions = vec!["[10,[200000]]"; 200_000].join(",");
+    let query = format!("[1,[64,[[69,[[2,[{numbers}]],[2,[{mentions}]]]],{numbers}]],{{\"array_limit\":1000000}}]");
+    let began = Instant::now();
+    assert_eq!(answer(&query, &Arc::new(Stop::default())).unwrap(), 1);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn many_fields_are_read_in_time() {
+    let fields = (0..200_000).map(|number| format!("\"field{number}\":1")).collect::<Vec<_>>().join(",");
+    let began = Instant::now();
+    assert_eq!(answer(&format!("[1,{{{fields}}}]"), &Arc::new(Stop::default())).unwrap(), 1);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let twice = failure(&format!("[1,{{{fields},\"field7\":1}}]"));
+    assert_eq!(twice.message, "Duplicate object key: field7.");
+}
+
+#[test]
+fn many_names_are_found_in_time() {
+    let list = |part: fn(u32) -> String| (0..200_000).map(part).collect::<Vec<_>>().join(",");
+    let fields = list(|number| format!("\"field{number}\":1"));
+    let names = list(|number| format!("\"field{number}\""));
+    let pairs = list(|number| format!("\"field{number}\",1"));
+    for term in [format!("[143,[{pairs}]]"), format!("[34,[{{{fields}}},{names}]]")] {
+        let began = Instant::now();
+        assert_eq!(answer(&format!("[1,{term}]"), &Arc::new(Stop::default())).unwrap(), 1);
+        assert!(began.elapsed() < Duration::from_secs(5), "{}: {:?}", &term[..4], began.elapsed());
+    }
+}
+
+#[test]
 fn terms_that_double_their_arguments_are_bounded() {
     // `with_fields` has its paths twice, so that of forty ones in each other there are a million millions.
     let many = failure(&nested("[96,[{\"a\":1},", "\"a\"", "]]", 40));

@@ -292,9 +292,11 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
             let dropped = call(node, "DELETE", &path(name, ""), None)?;
             show(node, &dropped, |dropped| {
                 println!("dropped table {name}; `tessera table recall {}` brings it back", dropped["number"]);
-                if let Some(warning) = nodes_behind(dropped) {
-                    eprintln!("{warning}");
-                }
+                warn_of_nodes_behind(
+                    dropped,
+                    "read and write the dropped table through it until it hears of this. What they write is in the table when it is \
+                     recalled",
+                );
             });
         }
         TableCommand::Recall { id, name } => {
@@ -303,7 +305,13 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
         }
         TableCommand::Rename { name, to } => {
             let table = call(node, "POST", &path(name, "/rename"), Some(&json!({ "to": to })))?;
-            show(node, &table, |_| println!("renamed table {name} to {to}"));
+            show(node, &table, |table| {
+                println!("renamed table {name} to {to}");
+                warn_of_nodes_behind(
+                    table,
+                    "use the table by its old name through it until it hears of this, also if another table has that name by then",
+                );
+            });
         }
         TableCommand::Truncate { name, yes } => {
             if !yes {
@@ -356,18 +364,17 @@ pub fn describe_split(table: &Value) -> Option<String> {
     Some(format!("into {into} partitions: {} of {} are copied", table["split"]["copied"], into / 2))
 }
 
-/// Which nodes may still serve a table that was dropped, if any may.
-fn nodes_behind(dropped: &Value) -> Option<String> {
-    let nodes: Vec<String> = dropped["nodes_behind"].as_array()?.iter().map(Value::to_string).collect();
+/// Says which nodes have not confirmed that they know a change, if any have not, and what clients that reach them may do.
+fn warn_of_nodes_behind(changed: &Value, may: &str) {
+    let nodes: Vec<String> = changed["nodes_behind"].as_array().into_iter().flatten().map(Value::to_string).collect();
     let those = match nodes.as_slice() {
-        [] => return None,
+        [] => return,
         [node] => format!("node {node} has"),
         nodes => format!("nodes {} have", nodes.join(", ")),
     };
-    Some(format!(
-        "{those} not confirmed this yet. Clients that reach a node that runs and is only cut off from this one may read and write \
-         the dropped table through it until it hears of this. What they write is in the table when it is recalled"
-    ))
+    eprintln!(
+        "{those} not confirmed this yet. Clients that reach a node that runs, and only stands still or is cut off from this one, may {may}"
+    );
 }
 
 fn text(value: &Value) -> &str {

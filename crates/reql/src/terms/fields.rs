@@ -1,5 +1,6 @@
 //! Fields of objects, and of all objects of a sequence.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::paths::Path;
@@ -264,18 +265,18 @@ fn object(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     if !count.is_multiple_of(2) {
         return Err(Error::logic(format!("OBJECT expects an even number of arguments (but found {count}).")));
     }
-    let mut seen: Vec<(Arc<str>, Value)> = Vec::new();
+    let mut seen: BTreeMap<Arc<str>, Value> = BTreeMap::new();
     for at in (0..count).step_by(2) {
         let name = call.string(env, at)?;
         let value = call.datum(env, at + 1)?;
-        if let Some((_, earlier)) = seen.iter().find(|(field, _)| *field == name) {
+        if let Some(earlier) = seen.get(&name) {
             return Err(Error::logic(format!(
                 "Duplicate key \"{name}\" in object.  (got {} and {} as values)",
                 earlier.print_truncated()?,
                 value.print_truncated()?
             )));
         }
-        seen.push((name, value));
+        seen.insert(name, value);
     }
     let mut builder = ObjectBuilder::with_capacity(seen.len());
     for (name, value) in seen {

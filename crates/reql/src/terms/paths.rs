@@ -109,18 +109,27 @@ impl Path {
     /// # Errors
     /// If the value is no object.
     pub fn remove_from(&self, value: &Value) -> Result<Value> {
-        let mut fields = value.to_fields()?.into_fields();
+        let fields = value.to_fields()?.into_fields().into_iter();
+        let mut fields: Vec<_> = fields.map(|(name, value)| (name, Some(value))).collect();
         self.remove_fields(&mut fields)?;
         let mut builder = ObjectBuilder::with_capacity(fields.len());
         for (name, value) in fields {
-            builder.insert(name, value);
+            if let Some(value) = value {
+                builder.insert(name, value);
+            }
         }
         Ok(builder.finish()?)
     }
 
-    fn remove_fields(&self, fields: &mut Vec<(Arc<str>, Value)>) -> Result<()> {
+    /// Takes values away from fields, which are in the order of their names.
+    fn remove_fields(&self, fields: &mut [(Arc<str>, Option<Value>)]) -> Result<()> {
+        let at = |fields: &[(Arc<str>, Option<Value>)], name| fields.binary_search_by(|(field, _)| field.cmp(name));
         match self {
-            Self::Field(name) => fields.retain(|(field, _)| field != name),
+            Self::Field(name) => {
+                if let Ok(at) = at(fields, name) {
+                    fields[at].1 = None;
+                }
+            }
             Self::All(paths) => {
                 for path in paths {
                     path.remove_fields(fields)?;
@@ -128,8 +137,10 @@ impl Path {
             }
             Self::Below(paths) => {
                 for (name, path) in paths {
-                    let Some((_, found)) = fields.iter_mut().find(|(field, _)| field == name) else { continue };
-                    if let Ok(part) = path.remove_below(found) {
+                    if let Ok(at) = at(fields, name)
+                        && let Some(found) = &mut fields[at].1
+                        && let Ok(part) = path.remove_below(found)
+                    {
                         *found = part;
                     }
                 }

@@ -1,4 +1,4 @@
-//! Tables that are dropped or renamed while nodes are away, are cut off, or are about to learn of it.
+//! Tables that are dropped, renamed or truncated while nodes are away, are cut off, or are about to learn of it.
 
 use super::net::Net;
 use super::{Cluster, WHOLE};
@@ -120,6 +120,47 @@ fn a_renamed_table_is_known_by_its_new_name_on_all_nodes() {
                 "node {at} finds it under its old name in round {round}: {answer}"
             );
         }
+    }
+}
+
+/// A node that stands still may go on with the old name when it wakes up. Whoever renames the table is told so.
+#[test]
+fn whoever_renames_a_table_is_told_of_nodes_that_stand_still() {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create name --engine memory --partitions 4 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let status: serde_json::Value = serde_json::from_str(&cluster.cli(0, "status --json").unwrap()).unwrap();
+    // Nodes have numbers from 1.
+    let still = if status["cluster"]["catalog_leader"] == 3 { 1 } else { 2 };
+    cluster.signal(still, "-STOP");
+    let renamed = cluster.cli(0, "table rename name older --json").unwrap();
+    cluster.signal(still, "-CONT");
+    let renamed: serde_json::Value = serde_json::from_str(&renamed).unwrap();
+    assert_eq!(
+        (&renamed["name"], &renamed["nodes_behind"]),
+        (&"older".into(), &serde_json::json!([still + 1])),
+        "{renamed}"
+    );
+}
+
+/// It was answered as not done when the leader of one partition had just ended and others were empty already.
+#[test]
+fn a_table_is_truncated_whole_when_a_leader_has_just_ended() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create full --engine memory --durability soft --partitions 6 --replicas 3").unwrap();
+    for killed in [1, 2] {
+        cluster.wait_until_whole();
+        let mut client = cluster.client(0);
+        client.run("TABLE full");
+        for number in 0..60 {
+            assert_eq!(client.run(&format!("SET k{number} v")), Value::Simple("OK".into()));
+        }
+        cluster.kill(killed);
+        cluster.cli(0, "table truncate full --yes").unwrap();
+        for number in 0..60 {
+            assert_eq!(client.run(&format!("GET k{number}")), Value::Null, "k{number}, without node {killed}");
+        }
+        cluster.start_node(killed);
     }
 }
 
