@@ -20,6 +20,8 @@ use tessera_types::{Model, ReadMode, RecordKey};
 
 /// A longer document is left to a thread for queries.
 const MOST_BYTES: usize = 64 << 10;
+/// How often a write is computed anew here because others were faster.
+const WRITE_TRIES: usize = 20;
 /// How long the functions of indexes may take here; those that take longer are left to a thread for queries.
 const BRIEF: Duration = Duration::from_millis(1);
 
@@ -65,77 +67,115 @@ fn find(shared: &Shared, table: &Table, reads: ReadMode, key: &[u8]) -> Option<O
 /// What a partition is asked for a query about one document.
 pub(crate) struct Asked {
     table: Arc<Table>,
-    reads: ReadMode,
     key: Bytes,
-    work: Work,
-    /// The document before and after the write, if it is one.
-    states: Option<(Value, Value)>,
+    job: Job,
+}
+
+enum Job {
+    Read(ReadMode),
+    Write(Box<Writing>),
+}
+
+struct Writing {
+    /// The primary key.
+    value: Value,
+    change: Change,
+    durability: Durability,
+    /// What the write makes of the document, if that was read here.
+    computed: Option<Computed>,
+}
+
+/// A write whose outcome is known if nobody else is faster.
+struct Computed {
+    work: WriteWork,
+    before: Value,
+    after: Value,
 }
 
 impl Asked {
-    /// What is to be asked for a query, if it is such a one.
+    /// What is to be asked for a query, if it is such a one, and could not be [answered](answer) at once.
     pub(crate) fn of(shared: &Arc<Shared>, query: &Query) -> Option<Self> {
         if let Some(point) = query.point() {
             let table = table_of(shared, point.database, point.table)?;
             let (key, reads) = (key_of(&point.key).ok()?, mode(point.reads));
-            let work = Work::Get { key: key.clone() };
-            return (reads == ReadMode::Majority).then_some(Self { table, reads, key, work, states: None });
+            let partition = table.partition_of(&RecordKey::new(&key, b""));
+            // What is here and could not be answered at once waits for the disk.
+            let waits_for_disk = reads != ReadMode::Majority && table.reader_of(partition, reads) == Leader::Here;
+            return (!waits_for_disk).then_some(Self { table, key, job: Job::Read(reads) });
         }
         let write = query.point_write()?;
+        let (change, durability) = (write.change, write.durability);
         let table = table_of(shared, write.database, write.table)?;
-        let primary_key = table.schema().primary_key();
-        let (key, old) = match (&write.change, write.key) {
-            (Change::Insert { document, .. }, None) => (document.get_field(primary_key)?, None),
-            (_, Some(key)) => {
-                let found = find(shared, &table, ReadMode::Single, &key_of(&key).ok()?)?;
-                (key, found)
-            }
+        let value = match (&change, write.key) {
+            (Change::Insert { document, .. }, None) => document.get_field(table.schema().primary_key())?,
+            (_, Some(key)) => key,
             _ => return None,
         };
-        if old.as_ref().is_some_and(|old| old.len() > MOST_BYTES) {
-            return None;
-        }
-        let bytes = key_of(&key).ok()?;
-        let env = Env::for_functions(Arc::new(Briefly(Instant::now() + BRIEF)), Value::Null);
-        // What is inserted is mostly not there; the partition tells if it is.
-        let before = decoded(old.as_ref()).ok()?;
-        let after = write.change.apply(&env, primary_key, &key, &before).ok()?;
-        let new = (!matches!(after, Value::Null)).then(|| Document::encode(&after).into_bytes());
-        if new == old {
-            return None;
-        }
-        let partition = table.partition_of(&RecordKey::new(&bytes, b""));
-        let keeper = shared.lists.keeper(table.id(), partition);
-        let work = WriteWork {
-            entries: keeper.changes(&env, &before, &after, &bytes).ok()?,
-            key: bytes.clone(),
-            old,
-            new,
-            is_soft: write.durability == Durability::Soft,
-            is_hard: write.durability == Durability::Hard,
+        let key = key_of(&value).ok()?;
+        let partition = table.partition_of(&RecordKey::new(&key, b""));
+        let old = match change {
+            // What is inserted is mostly not there; the partition tells if it is.
+            Change::Insert { .. } => Some(None),
+            _ if table.reader_of(partition, ReadMode::Single) == Leader::Here => {
+                Some(find(shared, &table, ReadMode::Single, &key)?)
+            }
+            _ => None,
         };
-        let (key, work) = (bytes, Work::Write(work));
-        Some(Self { table, reads: ReadMode::Single, key, work, states: Some((before, after)) })
+        let computed = match old {
+            Some(old) => Some(Computed::of(shared, &table, (&change, durability), &value, &key, old)?),
+            None => None,
+        };
+        let job = Job::Write(Box::new(Writing { value, change, durability, computed }));
+        Some(Self { table, key, job })
     }
 
     /// Asks, and makes the answer. `None` if nothing was done, and the query is to go the way that all queries go.
     pub(crate) async fn answer(self, shared: &Arc<Shared>) -> Option<Reply> {
-        let Self { table, reads, key, work, states } = self;
-        let mut replies = match reach(shared, &table, reads, vec![(Place::Key(key), work)]).await {
-            Ok(replies) => replies,
-            Err(error) => return Some(respond::failure(&shared.explained(failure(&failed(&error))))),
+        let Self { table, key, job } = self;
+        let ask = async |reads, work| {
+            let replies = reach(shared, &table, reads, vec![(Place::Key(key.clone()), work)]).await;
+            replies.map_err(|error| respond::failure(&shared.explained(failure(&failed(&error)))))
         };
-        let written = match (replies.pop()?, states) {
-            (work::Reply::Document(found), None) => {
-                return respond::document(found.as_deref().map(EncodedValue::trusted));
+        let read = async |reads| ask(reads, Work::Get { key: key.clone() }).await;
+        let Writing { value, change, durability, computed } = match job {
+            Job::Write(writing) => *writing,
+            Job::Read(reads) => {
+                return match read(reads).await.map(|mut replies| replies.pop()) {
+                    Ok(Some(work::Reply::Document(found))) => {
+                        respond::document(found.as_deref().map(EncodedValue::trusted))
+                    }
+                    Ok(_) => None,
+                    Err(refusal) => Some(refusal),
+                };
             }
-            (work::Reply::Written, Some((old, new))) => Written { old, new, error: None },
-            (work::Reply::Refused(reason), Some((old, _))) => {
-                let error = Error::failed(format!("Cannot perform write: {reason}."));
-                Written { old, new: Value::Null, error: Some(error) }
+        };
+        let compute = |old| Computed::of(shared, &table, (&change, durability), &value, &key, old);
+        let mut computed = match computed {
+            Some(computed) => computed,
+            None => match read(ReadMode::Single).await.map(|mut replies| replies.pop()) {
+                Ok(Some(work::Reply::Document(old))) => compute(old)?,
+                Ok(_) => return None,
+                Err(refusal) => return Some(refusal),
+            },
+        };
+        let mut tries = WRITE_TRIES;
+        let written = loop {
+            let Computed { work, before: old, after: new } = computed;
+            match ask(ReadMode::Single, Work::Write(work)).await.map(|mut replies| replies.pop()) {
+                Ok(Some(work::Reply::Written)) => break Written { old, new, error: None },
+                Ok(Some(work::Reply::Refused(reason))) => {
+                    let error = Error::failed(format!("Cannot perform write: {reason}."));
+                    break Written { old, new: Value::Null, error: Some(error) };
+                }
+                // Somebody else was faster.
+                Ok(Some(work::Reply::Differs(found))) if tries > 0 => {
+                    tries -= 1;
+                    computed = compute(found)?;
+                }
+                // The partition's indexes are others by now.
+                Ok(_) => return None,
+                Err(refusal) => return Some(refusal),
             }
-            // The document is another one by now, or the partition's indexes are.
-            _ => return None,
         };
         let text = tessera_reql::answer_of_one(written).map_err(|error| failure(&error)).and_then(|answer| {
             let mut values = Values::new();
@@ -143,6 +183,39 @@ impl Asked {
             Ok(values.finish(ATOM, false))
         });
         Some(text.map_or_else(|failure| respond::failure(&failure), Reply::good))
+    }
+}
+
+impl Computed {
+    /// What a write makes of a document. `None` if there is anything unusual about it, or nothing to write.
+    fn of(
+        shared: &Shared,
+        table: &Table,
+        (change, durability): (&Change, Durability),
+        value: &Value,
+        key: &Bytes,
+        old: Option<Bytes>,
+    ) -> Option<Self> {
+        if old.as_ref().is_some_and(|old| old.len() > MOST_BYTES) {
+            return None;
+        }
+        let env = Env::for_functions(Arc::new(Briefly(Instant::now() + BRIEF)), Value::Null);
+        let before = decoded(old.as_ref()).ok()?;
+        let after = change.apply(&env, table.schema().primary_key(), value, &before).ok()?;
+        let new = (!matches!(after, Value::Null)).then(|| Document::encode(&after).into_bytes());
+        if new == old {
+            return None;
+        }
+        let keeper = shared.lists.keeper(table.id(), table.partition_of(&RecordKey::new(key, b"")));
+        let work = WriteWork {
+            entries: keeper.changes(&env, &before, &after, key).ok()?,
+            key: key.clone(),
+            old,
+            new,
+            is_soft: durability == Durability::Soft,
+            is_hard: durability == Durability::Hard,
+        };
+        Some(Self { work, before, after })
     }
 }
 
