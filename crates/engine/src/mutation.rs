@@ -274,21 +274,23 @@ pub fn decode(payload: &[u8]) -> impl Iterator<Item = Result<Mutation<'_>, Engin
     })
 }
 
-/// The put of a payload that is one and nothing else, as that of most entries is. What is not recognised here, [`decode`] reads.
+/// A put that a payload begins with, as most begin, and what is behind it. What is not recognised here, [`decode`] reads: that makes
+/// one value of all kinds of mutations, which the processor has to write and read back before a put can begin.
 #[inline]
-pub(crate) fn as_one_put(payload: &[u8]) -> Option<(RecordKey<'_>, &[u8])> {
+pub(crate) fn split_put(payload: &[u8]) -> Option<(RecordKey<'_>, &[u8], &[u8])> {
     let (header, rest) = payload.split_first_chunk::<PUT_HEADER>()?;
     let [PUT, h0, h1, h2, h3, h4, h5, h6, h7, k0, k1, s0, s1, s2, s3, v0, v1, v2, v3] = *header else { return None };
     let hash_key_len = usize::from(u16::from_le_bytes([k0, k1]));
     let [sort_key_len, value_len] =
         [[s0, s1, s2, s3], [v0, v1, v2, v3]].map(|bytes| u32::from_le_bytes(bytes) as usize);
-    if rest.len() != hash_key_len + sort_key_len + value_len || hash_key_len == FORMER_SEAL.len() {
+    if hash_key_len == FORMER_SEAL.len() {
         return None;
     }
-    let (hash_key, rest) = rest.split_at(hash_key_len);
-    let (sort_key, value) = rest.split_at(sort_key_len);
+    let (hash_key, rest) = rest.split_at_checked(hash_key_len)?;
+    let (sort_key, rest) = rest.split_at_checked(sort_key_len)?;
+    let (value, rest) = rest.split_at_checked(value_len)?;
     let hash = u64::from_le_bytes([h0, h1, h2, h3, h4, h5, h6, h7]);
-    Some((RecordKey::with_hash(hash, hash_key, sort_key), value))
+    Some((RecordKey::with_hash(hash, hash_key, sort_key), value, rest))
 }
 
 /// Every write is decoded on every replica.
@@ -370,11 +372,14 @@ mod tests {
         assert_eq!((put.key(&payload), put.value(&payload)), (key, Some(&b"\0value"[..])));
         let one_put = &payload[..PUT_HEADER + "userfield\0value".len()];
         let decoded: Vec<_> = decode(one_put).map(Result::unwrap).collect();
-        let (its_key, its_value) = as_one_put(one_put).unwrap();
+        let (its_key, its_value, behind) = split_put(one_put).unwrap();
+        assert!(behind.is_empty());
         assert_eq!(decoded, [Mutation::Put { key: its_key, value: its_value }]);
         assert_eq!((its_key, its_value), (key, &b"\0value"[..]));
-        for others in [&payload[..], &payload[..one_put.len() - 1], &payload[one_put.len()..], b""] {
-            assert!(as_one_put(others).is_none());
+        let (first_key, first_value, behind) = split_put(&payload).unwrap();
+        assert_eq!((first_key, first_value, behind), (its_key, its_value, &payload[one_put.len()..]));
+        for others in [&payload[..one_put.len() - 1], &payload[..PUT_HEADER], &payload[one_put.len()..], b""] {
+            assert!(split_put(others).is_none());
         }
         assert_eq!((delete.key(&payload), delete.value(&payload)), (key, None));
         let whole = RecordKey::new(b"user", b"");

@@ -181,13 +181,13 @@ impl Partition {
         let before = state.bytes();
         let mut noted = None;
         for payload in applied.payloads {
-            // Its lines are not requested beforehand: alone they would be needed before they had arrived.
-            if let Some((key, value)) = mutation::as_one_put(payload) {
-                self.put(&mut state, &key, value, &mut noted)?;
-                continue;
-            }
             state.prefetch(payload);
-            for mutation in mutation::decode(payload) {
+            let mut rest = &payload[..];
+            while let Some((key, value, behind)) = mutation::split_put(rest) {
+                self.put(&mut state, &key, value, &mut noted)?;
+                rest = behind;
+            }
+            for mutation in mutation::decode(rest) {
                 match mutation? {
                     Mutation::Put { key, value } => self.put(&mut state, &key, value, &mut noted)?,
                     Mutation::Delete { key } => state.delete(&key),
@@ -508,20 +508,20 @@ impl State {
         }
     }
 
-    /// Requests the lines that the first mutations of a payload will need, all at once.
+    /// Requests the lines that the puts will need with which a payload begins, all at once.
     fn prefetch(&self, payload: &[u8]) {
         const WINDOW: usize = 16;
-        let keys = || {
-            mutation::decode(payload).take(WINDOW).filter_map(|mutation| match mutation {
-                Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => Some(key),
-                _ => None,
-            })
-        };
-        if keys().nth(1).is_none() {
-            return; // alone it would be needed before it had arrived
-        }
+        let mut rest = payload;
+        let puts = std::iter::from_fn(|| {
+            let (key, _, behind) = mutation::split_put(rest)?;
+            rest = behind;
+            Some((key, behind.is_empty()))
+        });
         let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
-        for (lookup, key) in lookups.iter_mut().zip(keys()) {
+        for (at, (lookup, (key, is_last))) in lookups.iter_mut().zip(puts).enumerate() {
+            if at == 0 && is_last {
+                return; // alone it would be needed before it had arrived
+            }
             *lookup = Some(self.index.begin(&key));
         }
         for lookup in lookups.iter().flatten() {
