@@ -263,19 +263,23 @@ pub fn leading_mark(payload: &[u8]) -> Option<&[u8]> {
 /// defect or a later format; it is reported once, then the iteration ends.
 pub fn decode(payload: &[u8]) -> impl Iterator<Item = Result<Mutation<'_>, EngineError>> {
     let mut rest = payload;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        Some(decode_one(&mut rest).ok_or_else(|| {
-            rest = &[];
-            EngineError::Corruption("a log entry's payload is not a sequence of mutations".into())
-        }))
-    })
+    std::iter::from_fn(move || decode_next(&mut rest))
 }
 
-/// A put that a payload begins with, as most begin, and what is behind it. What is not recognised here, [`decode`] reads: that makes
-/// one value of all kinds of mutations, which the processor has to write and read back before a put can begin.
+/// The mutation that the rest of a payload begins with, as [`decode`] gives it; `rest` is what is behind it then.
+pub(crate) fn decode_next<'a>(rest: &mut &'a [u8]) -> Option<Result<Mutation<'a>, EngineError>> {
+    if rest.is_empty() {
+        return None;
+    }
+    Some(decode_one(rest).ok_or_else(|| {
+        *rest = &[];
+        EngineError::Corruption("a log entry's payload is not a sequence of mutations".into())
+    }))
+}
+
+/// The put that the rest of a payload begins with, as it mostly does, and what is behind it. What is not recognised here,
+/// [`decode_next`] reads: that makes one value of all kinds of mutations, which the processor has to write and read back before a put
+/// can begin.
 #[inline]
 pub(crate) fn split_put(payload: &[u8]) -> Option<(RecordKey<'_>, &[u8], &[u8])> {
     let (header, rest) = payload.split_first_chunk::<PUT_HEADER>()?;

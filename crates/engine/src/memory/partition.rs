@@ -183,11 +183,12 @@ impl Partition {
         for payload in applied.payloads {
             state.prefetch(payload);
             let mut rest = &payload[..];
-            while let Some((key, value, behind)) = mutation::split_put(rest) {
-                self.put(&mut state, &key, value, &mut noted)?;
-                rest = behind;
-            }
-            for mutation in mutation::decode(rest) {
+            loop {
+                while let Some((key, value, behind)) = mutation::split_put(rest) {
+                    self.put(&mut state, &key, value, &mut noted)?;
+                    rest = behind;
+                }
+                let Some(mutation) = mutation::decode_next(&mut rest) else { break };
                 match mutation? {
                     Mutation::Put { key, value } => self.put(&mut state, &key, value, &mut noted)?,
                     Mutation::Delete { key } => state.delete(&key),
@@ -508,20 +509,26 @@ impl State {
         }
     }
 
-    /// Requests the lines that the puts will need with which a payload begins, all at once.
+    /// Requests the lines that the first mutations of a payload will need, all at once.
     fn prefetch(&self, payload: &[u8]) {
         const WINDOW: usize = 16;
         let mut rest = payload;
-        let puts = std::iter::from_fn(|| {
-            let (key, _, behind) = mutation::split_put(rest)?;
-            rest = behind;
-            Some((key, behind.is_empty()))
-        });
-        let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
-        for (at, (lookup, (key, is_last))) in lookups.iter_mut().zip(puts).enumerate() {
-            if at == 0 && is_last {
-                return; // alone it would be needed before it had arrived
+        let keys = std::iter::from_fn(|| {
+            if let Some((key, _, behind)) = mutation::split_put(rest) {
+                rest = behind;
+                return Some(Some(key));
             }
+            Some(match mutation::decode_next(&mut rest)? {
+                Ok(Mutation::Put { key, .. } | Mutation::Delete { key } | Mutation::DeleteHashKey { key }) => Some(key),
+                _ => None,
+            })
+        });
+        let mut keys = keys.take(WINDOW).flatten();
+        let (Some(first), Some(second)) = (keys.next(), keys.next()) else {
+            return; // alone it would be needed before it had arrived
+        };
+        let mut lookups: [Option<super::index::Lookup>; WINDOW] = [const { None }; WINDOW];
+        for (lookup, key) in lookups.iter_mut().zip([first, second].into_iter().chain(keys)) {
             *lookup = Some(self.index.begin(&key));
         }
         for lookup in lookups.iter().flatten() {
