@@ -9,10 +9,11 @@ use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{decoded, failed, key_of, mode};
 use crate::work::{self, Work, WriteWork};
+use crate::write::{encoded, refused, work_of};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_document::{Document, EncodedValue, Value};
+use tessera_document::{EncodedValue, Value};
 use tessera_engine::from_caches;
 use tessera_reql::{Change, Durability, Env, Error, Failure, Pacer, Query, Stage, Written};
 use tessera_store::{Leader, Table};
@@ -163,10 +164,7 @@ impl Asked {
             let Computed { work, before: old, after: new } = computed;
             match ask(ReadMode::Single, Work::Write(work)).await.map(|mut replies| replies.pop()) {
                 Ok(Some(work::Reply::Written)) => break Written { old, new, error: None },
-                Ok(Some(work::Reply::Refused(reason))) => {
-                    let error = Error::failed(format!("Cannot perform write: {reason}."));
-                    break Written { old, new: Value::Null, error: Some(error) };
-                }
+                Ok(Some(work::Reply::Refused(reason))) => break refused(old, &reason),
                 // Somebody else was faster.
                 Ok(Some(work::Reply::Differs(found))) if tries > 0 => {
                     tries -= 1;
@@ -202,19 +200,11 @@ impl Computed {
         let env = Env::for_functions(Arc::new(Briefly(Instant::now() + BRIEF)), Value::Null);
         let before = decoded(old.as_ref()).ok()?;
         let after = change.apply(&env, table.schema().primary_key(), value, &before).ok()?;
-        let new = (!matches!(after, Value::Null)).then(|| Document::encode(&after).into_bytes());
+        let new = encoded(&after);
         if new == old {
             return None;
         }
-        let keeper = shared.lists.keeper(table.id(), table.partition_of(&RecordKey::new(key, b"")));
-        let work = WriteWork {
-            entries: keeper.changes(&env, &before, &after, key).ok()?,
-            key: key.clone(),
-            old,
-            new,
-            is_soft: durability == Durability::Soft,
-            is_hard: durability == Durability::Hard,
-        };
+        let work = work_of(shared, table, &env, key, (&before, old), (&after, new), durability).ok()?;
         Some(Self { work, before, after })
     }
 }

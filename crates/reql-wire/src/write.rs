@@ -1,12 +1,14 @@
 //! Writes: what becomes of a document is computed here from what it was, and the partition compares.
 
 use crate::route::{Place, reach};
+use crate::shared::Shared;
 use crate::tables::{Tables, damaged, decoded, failed, key_of};
 use crate::work::{Reply, Work, WriteWork};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use tessera_document::{Document, Value};
 use tessera_reql::{Durability, Env, Error, ErrorKind, Result, TableInfo, Write, Written};
+use tessera_store::Table;
 use tessera_types::{ReadMode, RecordKey};
 
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
@@ -69,16 +71,8 @@ impl Tables {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }
-                let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
-                let keeper = self.0.lists.keeper(table.id(), partition);
-                let write = WriteWork {
-                    entries: keeper.changes(env, &old, &new, &keys[at])?,
-                    key: keys[at].clone(),
-                    old: there[at].clone(),
-                    new: new_bytes,
-                    is_soft: durability == Durability::Soft,
-                    is_hard: durability == Durability::Hard,
-                };
+                let (old_bytes, key) = (there[at].clone(), &keys[at]);
+                let write = work_of(&self.0, &table, env, key, (&old, old_bytes), (&new, new_bytes), durability)?;
                 work.push((Place::Key(keys[at].clone()), Work::Write(write)));
                 under_way.push((at, Some((old, new))));
             }
@@ -95,10 +89,7 @@ impl Tables {
                         there[at] = found;
                         is_known[at] = true;
                     }
-                    Reply::Refused(reason) => {
-                        let error = Error::failed(format!("Cannot perform write: {reason}."));
-                        written[at] = Some(Written { old, new: Value::Null, error: Some(error) });
-                    }
+                    Reply::Refused(reason) => written[at] = Some(refused(old, &reason)),
                     Reply::List(list) => {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
@@ -119,6 +110,37 @@ impl Tables {
     }
 }
 
-fn encoded(value: &Value) -> Option<Bytes> {
+/// What a partition is asked for a document to take the place of another one; each comes as a value and as bytes.
+///
+/// # Errors
+/// If the functions of indexes were interrupted.
+pub(crate) fn work_of(
+    shared: &Shared,
+    table: &Table,
+    env: &Env,
+    key: &Bytes,
+    (old, old_bytes): (&Value, Option<Bytes>),
+    (new, new_bytes): (&Value, Option<Bytes>),
+    durability: Durability,
+) -> Result<WriteWork> {
+    let keeper = shared.lists.keeper(table.id(), table.partition_of(&RecordKey::new(key, b"")));
+    Ok(WriteWork {
+        entries: keeper.changes(env, old, new, key)?,
+        key: key.clone(),
+        old: old_bytes,
+        new: new_bytes,
+        is_soft: durability == Durability::Soft,
+        is_hard: durability == Durability::Hard,
+    })
+}
+
+/// What became of a write that the partition has refused.
+pub(crate) fn refused(old: Value, reason: &str) -> Written {
+    let error = Error::failed(format!("Cannot perform write: {reason}."));
+    Written { old, new: Value::Null, error: Some(error) }
+}
+
+/// The bytes of a document; `null` is none.
+pub(crate) fn encoded(value: &Value) -> Option<Bytes> {
     (!matches!(value, Value::Null)).then(|| Document::encode(value).into_bytes())
 }

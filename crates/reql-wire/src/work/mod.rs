@@ -34,7 +34,7 @@ pub(crate) enum Work {
 /// Documents by the keys of a space from `start` on, up to but without `end`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScanWork {
-    /// That of the documents, or of an index.
+    /// The space that is read: that of the documents, or of an index.
     pub(crate) space: Space,
     pub(crate) start: Bytes,
     pub(crate) end: Option<Bytes>,
