@@ -24,6 +24,7 @@ use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 /// Queries of one connection that run or have an open stream.
 const MAX_QUERIES: usize = 1024;
@@ -109,12 +110,13 @@ impl Drop for Running {
 impl Connection {
     /// Serves until the client leaves or errs. What it has under way ends with this.
     pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
-        // The handshake of TLS and that of the driver have one time limit together.
-        let come_in = async {
+        // The handshake of TLS and that of the driver have one time limit together. What they need is let go of before the connection
+        // serves: most connections are idle, and what they take counts.
+        let come_in = Box::pin(async {
             let mut stream = Stream::accept(stream, shared.tls.as_ref()).await?;
             let agreed = handshake::greet(&mut stream, &shared.logins, tessera_access::scram_nonce).await?;
             Ok(agreed.map(|agreed| (stream, agreed)))
-        };
+        });
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
         let (reader, writer) = tokio::io::split(stream);
         let (answers, waiting) = mpsc::channel(ANSWERS);
@@ -257,7 +259,8 @@ impl Connection {
         let is_noreply = query.flag("noreply");
         let asked = if is_short { Asked::of(&self.shared, &query) } else { None };
         let work = move || run(&shared, &queries, token, query);
-        self.spawn(token, running, kept, !is_noreply, asked, work).await;
+        let task = self.spawn(token, running, kept, !is_noreply, asked, work);
+        self.wait_for_turn(task).await;
     }
 
     async fn go_on(&mut self, token: i64) {
@@ -275,11 +278,12 @@ impl Connection {
         };
         let running = self.begin().await;
         let (shared, queries, kept) = (self.shared.clone(), self.queries.clone(), self.held.keep(0));
-        self.spawn(token, running, kept, true, None, move || batch(&shared, &queries, token, rows, false)).await;
+        let task = self.spawn(token, running, kept, true, None, move || batch(&shared, &queries, token, rows, false));
+        self.wait_for_turn(task).await;
     }
 
     /// Has a partition answer what it is `asked`; otherwise, and if it does not, runs work on a thread for queries. Sends the answer.
-    async fn spawn(
+    fn spawn(
         &self,
         token: i64,
         running: Running,
@@ -287,9 +291,9 @@ impl Connection {
         is_answered: bool,
         asked: Option<Asked>,
         work: impl FnOnce() -> Reply + Send + 'static,
-    ) {
+    ) -> JoinHandle<()> {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
-        let task = tokio::spawn(async move {
+        tokio::spawn(async move {
             let answered = match asked {
                 Some(asked) => asked.answer(&shared).await,
                 None => None,
@@ -317,7 +321,11 @@ impl Connection {
                 let _ = answers.send(Outgoing { token, text: reply.text, _kept: kept }).await;
             }
             drop(running);
-        });
+        })
+    }
+
+    /// A client whose protocol has its queries answered in their order has the next one read when this one is answered.
+    async fn wait_for_turn(&self, task: JoinHandle<()>) {
         if self.one_by_one {
             let _ = task.await;
         }
