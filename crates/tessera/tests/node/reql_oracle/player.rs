@@ -5,7 +5,7 @@ use crate::scram::{Flaw, ScramClient};
 use crate::server::wait_for;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Json, Player, parse_json, text, write};
 
 /// How long an answer may take.
@@ -35,6 +35,9 @@ const ERRORS: [(i64, &str); 8] = [
     (6_000_000, "PERMISSION_ERROR"),
 ];
 
+/// The term that gives the time, as queries have it.
+const NOW: &str = "[103,[]]";
+
 /// Plays scenarios, each one through one of the nodes of a cluster.
 pub struct WirePlayer {
     ports: Vec<u16>,
@@ -42,6 +45,8 @@ pub struct WirePlayer {
     at: usize,
     connections: BTreeMap<i64, Socket>,
     token: i64,
+    /// When the time was asked for last, in milliseconds.
+    asked_for_time: u128,
 }
 
 fn string(text: &str) -> Json {
@@ -166,7 +171,13 @@ impl Player for WirePlayer {
     fn play(&mut self, step: &Json) -> Option<Json> {
         let number = integer(step, "conn").unwrap_or(0);
         let played = match text(step, "op")? {
-            "q" => self.query(number, &write(&without_geometry(step))),
+            "q" => {
+                let query = write(&without_geometry(step));
+                if query.contains(NOW) {
+                    self.wait_for_another_time();
+                }
+                self.query(number, &query)
+            }
             "text" => self.query(number, text(step, "text")?),
             "handshake" => Ok(self.handshake(step)),
             "scram" => self.scram(step),
@@ -188,7 +199,16 @@ impl Player for WirePlayer {
 
 impl WirePlayer {
     pub fn new(ports: Vec<u16>) -> Self {
-        Self { ports, at: 0, connections: BTreeMap::new(), token: 0 }
+        Self { ports, at: 0, connections: BTreeMap::new(), token: 0, asked_for_time: 0 }
+    }
+
+    /// The recorded server took longer than a millisecond for a write, so that no two queries had the same time, as two of a faster one
+    /// may.
+    fn wait_for_another_time(&mut self) {
+        let millis = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let before = self.asked_for_time;
+        self.asked_for_time =
+            wait_for("another millisecond", PATIENCE, || Some(millis()).filter(|now| *now > before + 1));
     }
 
     fn port(&self) -> u16 {
