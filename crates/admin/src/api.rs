@@ -16,6 +16,9 @@ use std::future::Future;
 use tessera_consensus::LogStatus;
 use tessera_types::{Outcome, RequestError};
 
+/// The longest reason for a refusal.
+const REASON_BYTES: usize = 4 << 10;
+
 impl AdminServer {
     /// Serves until `stop` is ready.
     pub async fn serve(self, listener: AdminListener, stop: impl Future<Output = ()> + Send + 'static) {
@@ -43,14 +46,39 @@ impl AdminServer {
             .route("/v1/dropped", get(tables::list_dropped))
             .route("/v1/dropped/{number}/recall", post(tables::recall))
             .route("/metrics", get(show_metrics))
+            .method_not_allowed_fallback(other_method)
+            .layer(axum::middleware::map_response(in_json))
             .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate))
             .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard));
         Router::new()
             .merge(guarded)
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(ready))
+            .fallback(no_such_path)
             .with_state(self)
     }
+}
+
+async fn no_such_path(request: Request) -> Failure {
+    let reason = format!("the admin API has no path {}", request.uri().path());
+    Failure(StatusCode::NOT_FOUND, reason, Outcome::NotDone)
+}
+
+async fn other_method(request: Request) -> Failure {
+    let reason = format!("{} does not take {}", request.uri().path(), request.method());
+    Failure(StatusCode::METHOD_NOT_ALLOWED, reason, Outcome::NotDone)
+}
+
+/// What axum itself refuses, such as a number in the path that is none, comes as text.
+async fn in_json(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_text = kind.and_then(|kind| kind.to_str().ok()).is_some_and(|kind| kind.starts_with("text/plain"));
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let (status, body) = (response.status(), response.into_body());
+    let text = axum::body::to_bytes(body, REASON_BYTES).await.unwrap_or_default();
+    Failure(status, String::from_utf8_lossy(&text).trim_end().into(), Outcome::NotDone).into_response()
 }
 
 async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
@@ -101,6 +129,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
         LogStatus::Full => issues.push(RequestError::DiskFull.to_string()),
         LogStatus::Failed(error) => issues.push(RequestError::DiskFailed(error.clone()).to_string()),
     }
+    issues.extend(server.node.refused_writes().map(|error| RequestError::NotApplied(error).to_string()));
     Json(json!({
         "cluster": cluster,
         "version": env!("CARGO_PKG_VERSION"),

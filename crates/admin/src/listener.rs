@@ -3,6 +3,7 @@
 //! Whoever reaches the port may connect before a token is asked for, so what a connection may cost is bounded: there are
 //! [`CONNECTIONS`] at one time, and each has to send the head and the body of a request within [`Patience`].
 
+use crate::failure::Failure;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -15,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_face::{Handshakes, Stream, Tls};
+use tessera_types::Outcome;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -127,11 +129,18 @@ impl AdminListener {
 /// What to answer if the body is too long or does not come in time.
 async fn whole(request: Request, patience: Duration) -> Result<Request, Response> {
     let (head, body) = request.into_parts();
-    match tokio::time::timeout(patience, to_bytes(body, BODY_BYTES)).await {
-        Ok(Ok(body)) => Ok(Request::from_parts(head, Body::from(body))),
-        Ok(Err(_)) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or was cut off\n").into_response()),
-        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the body did not come in time\n").into_response()),
-    }
+    let (status, reason) = match tokio::time::timeout(patience, to_bytes(body, BODY_BYTES)).await {
+        Ok(Ok(body)) => return Ok(Request::from_parts(head, Body::from(body))),
+        Ok(Err(_)) => {
+            let reason = format!("the body was cut off, or has more than {BODY_BYTES} bytes");
+            (StatusCode::PAYLOAD_TOO_LARGE, reason)
+        }
+        Err(_) => {
+            let reason = format!("the body did not come within {} seconds", patience.as_secs_f64());
+            (StatusCode::REQUEST_TIMEOUT, reason)
+        }
+    };
+    Err(Failure(status, reason, Outcome::NotDone).into_response())
 }
 
 #[cfg(test)]

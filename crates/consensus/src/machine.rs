@@ -189,6 +189,8 @@ pub enum Failure {
     DiskFull,
     /// Not done: the log failed earlier.
     DiskFailed(String),
+    /// Not done: the state machine cannot [apply](StateMachine::apply) what is committed, which is tried again and again.
+    NotApplied(String),
     /// Not done: the process is going down.
     ShuttingDown,
     /// Proposed, but its outcome will not be known in time.

@@ -167,7 +167,9 @@ impl<M: StateMachine> Worker<M> {
                         touch(&mut self.touched, group);
                     }
                 }
-                Message::WakeLedBy(node) => self.groups.values_mut().for_each(|group| group.wake_if_led_by(node)),
+                Message::WakeThoseThatNeed(silent) => {
+                    self.groups.values_mut().for_each(|group| group.wake_if_it_needs(&silent));
+                }
                 Message::Status(query) => query(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::CaughtUp => self.catch_up(),
@@ -213,7 +215,7 @@ impl<M: StateMachine> Worker<M> {
             return Some(Failure::ShuttingDown);
         }
         if let Some(error) = &self.apply_failure {
-            return Some(Failure::DiskFailed(error.clone()));
+            return Some(Failure::NotApplied(error.clone()));
         }
         match self.log.as_ref()?.status() {
             LogStatus::Ok => None,

@@ -136,9 +136,9 @@ impl Reconciler {
         self.host.addresses.keep(&self.host.store, &self.host.config.site);
     }
 
-    /// A node whose log takes nothing lets others lead what they can, until it does again.
+    /// A node whose log or engines take nothing lets others lead what they can, until it does again.
     async fn leave_leading_to_sound_disks(&mut self) {
-        if self.host.log.status() != LogStatus::Ok {
+        if self.host.log.status() != LogStatus::Ok || self.host.refused_writes.reason().is_some() {
             if !self.shuns_leading {
                 tracing::warn!("the disk takes no writes; other nodes are to lead what is led here");
             }
@@ -322,15 +322,19 @@ impl Host {
 }
 
 impl Host {
-    /// Groups that rest do not notice that their leader's node is gone, or that it has been started again and leads nothing any
-    /// more, which it may never do again: a replica of an older copy, or one that has forgotten its votes, stays down.
+    /// Hibernating groups do not notice that their leader's node is gone, that it has been started again and leads nothing any
+    /// more, which it may never do again (a replica of an older copy, or one that has forgotten its votes, stays down), or that
+    /// their leader here has lost its majority.
     fn wake_what_waits(&self) {
-        for node in self.view.catalog().nodes().filter(|node| node.id != self.identity.node) {
-            let is_silent = self.transport.silence(node.id).is_none_or(|silence| silence >= SILENT);
-            if is_silent || self.generations.was_started_within(node.id, STARTED) {
-                self.inboxes.all().iter().for_each(|inbox| inbox.wake_led_by(node.id));
-                self.catalog_inbox.wake_led_by(node.id);
-            }
+        let catalog = self.view.catalog();
+        let is_away = |node: &NodeId| {
+            let is_silent = self.transport.silence(*node).is_none_or(|silence| silence >= SILENT);
+            *node != self.identity.node && (is_silent || self.generations.was_started_within(*node, STARTED))
+        };
+        let away: Arc<[NodeId]> = catalog.nodes().map(|node| node.id).filter(is_away).collect();
+        if !away.is_empty() {
+            self.inboxes.all().iter().for_each(|inbox| inbox.wake_those_that_need(away.clone()));
+            self.catalog_inbox.wake_those_that_need(away);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::config::NodeConfig;
 use crate::data_directory::DataDirectory;
 use crate::generation::KnownGenerations;
 use crate::known_damage::KnownDamage;
+use crate::refused_writes::RefusedWrites;
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing, Progress};
 use crate::threads::Threads;
@@ -57,6 +58,7 @@ pub(crate) struct Host {
     pub(crate) traffic: Traffic,
     pub(crate) comparisons: Comparisons,
     pub(crate) damage: KnownDamage,
+    pub(crate) refused_writes: RefusedWrites,
     pub(crate) elections_won: AtomicU64,
     /// Whether the machine went down before all that was written to the log had been synced.
     pub(crate) has_lost_tail: bool,

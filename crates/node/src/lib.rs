@@ -33,6 +33,7 @@ mod overtaken;
 mod peers;
 mod presence;
 mod recovery;
+mod refused_writes;
 mod removed;
 mod replicas;
 mod rules;

@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::snapshot::Description;
 use crate::split;
 use crate::stalled_writes::{self, StalledWrite, StalledWrites};
-use crate::{comparison, replicas, snapshot};
+use crate::{comparison, refused_writes, replicas, snapshot};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
@@ -28,6 +28,7 @@ pub(crate) struct PartitionsMachine {
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     stalled_writes: StalledWrites,
+    refused_writes: refused_writes::OfWorker,
     host: Arc<Host>,
 }
 
@@ -52,8 +53,49 @@ impl PartitionsMachine {
             cold_waiting: 0,
             snapshots: Arc::default(),
             stalled_writes: StalledWrites::default(),
+            refused_writes: host.refused_writes.join(),
             host,
         }
+    }
+
+    /// Writes committed entries to their engines. Returns the groups whose engine would block.
+    fn write(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
+        // All entries of a pass that concern one table go to its engine in one call.
+        let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
+        for Committed { group, index, term, payloads } in committed {
+            let Some(HostedPartition { table, partition, .. }) = self.host(*group) else { continue };
+            let (table, partition) = (table.clone(), *partition);
+            if table.engine().applied_index(partition) >= *index {
+                continue; // a part of a pass that failed later on
+            }
+            let mut payloads = &payloads[..];
+            if table.partition(partition).compared_by() != 0 && !self.stalled_writes.hold_up(&table) {
+                payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
+            }
+            let applied = Applied { partition, index: *index, term: *term, payloads };
+            match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
+                Some((_, entries)) => entries.push(applied),
+                None => by_table.push((table, vec![applied])),
+            }
+        }
+        let (mut slow, mut stalled_writes) = (Vec::new(), Vec::new());
+        for (table, entries) in &by_table {
+            let is_held_up = self.stalled_writes.hold_up(table);
+            if !is_held_up && stalled_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
+                continue;
+            }
+            slow.extend(entries.iter().map(|applied| group_of(table.id(), applied.partition)));
+            if !is_held_up {
+                stalled_writes.push(StalledWrite::new(table, entries));
+            }
+        }
+        self.stalled_writes.begin(&self.host, stalled_writes);
+        for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
+            if let Some(hosted) = self.partitions.get_mut(group) {
+                hosted.overlay.applied(*index);
+            }
+        }
+        Ok(slow)
     }
 }
 
@@ -158,42 +200,9 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
-        // All entries of a pass that concern one table go to its engine in one call.
-        let mut by_table: Vec<(Arc<Table>, Vec<Applied<'_>>)> = Vec::new();
-        for Committed { group, index, term, payloads } in committed {
-            let Some(HostedPartition { table, partition, .. }) = self.host(*group) else { continue };
-            let (table, partition) = (table.clone(), *partition);
-            if table.engine().applied_index(partition) >= *index {
-                continue; // a part of a pass that failed later on
-            }
-            let mut payloads = &payloads[..];
-            if table.partition(partition).compared_by() != 0 && !self.stalled_writes.hold_up(&table) {
-                payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
-            }
-            let applied = Applied { partition, index: *index, term: *term, payloads };
-            match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
-                Some((_, entries)) => entries.push(applied),
-                None => by_table.push((table, vec![applied])),
-            }
-        }
-        let (mut slow, mut stalled_writes) = (Vec::new(), Vec::new());
-        for (table, entries) in &by_table {
-            let is_held_up = self.stalled_writes.hold_up(table);
-            if !is_held_up && stalled_writes::write(table, entries, |engine, entries| engine.try_write(entries))? {
-                continue;
-            }
-            slow.extend(entries.iter().map(|applied| group_of(table.id(), applied.partition)));
-            if !is_held_up {
-                stalled_writes.push(StalledWrite::new(table, entries));
-            }
-        }
-        self.stalled_writes.begin(&self.host, stalled_writes);
-        for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
-            if let Some(hosted) = self.partitions.get_mut(group) {
-                hosted.overlay.applied(*index);
-            }
-        }
-        Ok(slow)
+        let applied = self.write(committed);
+        self.refused_writes.note(applied.as_ref().err());
+        applied
     }
 
     fn answer(&mut self, pending_reply: PendingReply, outcome: Result<(), Failure>) {

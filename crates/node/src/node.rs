@@ -65,6 +65,11 @@ impl Node {
         self.host.damage_in_words()
     }
 
+    /// Why engines here do not take what is committed, if one does not.
+    pub fn refused_writes(&self) -> Option<String> {
+        self.host.refused_writes.reason()
+    }
+
     /// How many partitions of a table have a replica on this node whose records are damaged.
     pub fn damaged_here(&self, table: &Table) -> usize {
         self.host.damaged_here(table)

@@ -13,6 +13,7 @@ use crate::maintenance::Maintenance;
 use crate::node::Node;
 use crate::open_error::OpenError;
 use crate::peers::{GroupMessages, PeerHandler};
+use crate::refused_writes::RefusedWrites;
 use crate::replicas::Replicas;
 use crate::snapshot::{Incoming, Outgoing};
 use crate::threads::{self, Threads};
@@ -148,6 +149,7 @@ impl Node {
             traffic: Traffic::default(),
             comparisons: Comparisons::default(),
             damage: KnownDamage::default(),
+            refused_writes: RefusedWrites::default(),
             elections_won: AtomicU64::new(0),
             has_lost_tail,
             owes_renewal: AtomicBool::new(has_lost_tail || start.is_overtaken),

@@ -47,7 +47,7 @@ impl Operation for Apply {
             match Rule::apply_all(&self.rules, &key, record.expiry, transaction.now()) {
                 RuleOutcome::Keep => {}
                 RuleOutcome::Delete => {
-                    transaction.delete(hash_key, sort_key);
+                    transaction.delete_unchecked(hash_key, sort_key);
                     deleted += 1;
                 }
                 RuleOutcome::ExpireAt(time) => {

@@ -33,7 +33,7 @@ impl From<RequestError> for Failure {
             RequestError::WouldWait => Self::WouldWait,
             RequestError::NoSuchTable(_) => Self::Header("ERR_OBJECT_NOT_FOUND"),
             RequestError::CrossPartition => Self::Header("ERR_PARENT_PARTITION_MISUSED"),
-            RequestError::TooLarge { .. } => Self::Header("ERR_INVALID_DATA"),
+            RequestError::TooLarge { .. } | RequestError::TooManyRecords { .. } => Self::Header("ERR_INVALID_DATA"),
             RequestError::DurabilityUnavailable(_) => Self::Header("ERR_INVALID_PARAMETERS"),
             RequestError::MemoryFull { .. } => Self::Header("ERR_CAPACITY_EXCEEDED"),
             RequestError::Busy | RequestError::Throttled => Self::Header("ERR_BUSY"),
@@ -43,9 +43,10 @@ impl From<RequestError> for Failure {
             // What may have happened, nobody knows: as after a time-out.
             RequestError::Interrupted => Self::Header("ERR_TIMEOUT"),
             // Clients do not know the names that Pegasus has for these.
-            RequestError::DiskFailed(_) | RequestError::DiskUnreadable(_) | RequestError::Engine(_) => {
-                Self::Body(IO_ERROR)
-            }
+            RequestError::DiskFailed(_)
+            | RequestError::NotApplied(_)
+            | RequestError::DiskUnreadable(_)
+            | RequestError::Engine(_) => Self::Body(IO_ERROR),
             RequestError::Corruption(_) => Self::Body(CORRUPTION),
         }
     }

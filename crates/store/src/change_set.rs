@@ -53,6 +53,16 @@ impl ChangeSet {
         }
     }
 
+    /// Forgets all changes of records under `key`'s hash key.
+    pub(crate) fn forget_hash_key(&mut self, key: &RecordKey<'_>, payload: &[u8]) {
+        match self {
+            Self::Empty => {}
+            Self::One(location) if location.key(payload).hash_key != key.hash_key => {}
+            Self::One(_) => self.clear(),
+            Self::Many(changes) => ordered_keys::remove_hash_key(changes, key),
+        }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Location> {
         let (one, many) = match self {
             Self::Empty => (None, None),

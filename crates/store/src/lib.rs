@@ -20,6 +20,7 @@ mod clock;
 mod cluster_view;
 mod compaction_query;
 mod compaction_state;
+mod deleted_hash_keys;
 mod disk_readers;
 mod hot_key_search;
 mod hot_keys;

@@ -93,6 +93,7 @@ pub fn failed(failure: Failure) -> RequestError {
         Failure::Busy => RequestError::Busy,
         Failure::DiskFull => RequestError::DiskFull,
         Failure::DiskFailed(error) => RequestError::DiskFailed(error),
+        Failure::NotApplied(error) => RequestError::NotApplied(error),
         Failure::ShuttingDown => RequestError::ShuttingDown,
         Failure::Interrupted => RequestError::Interrupted,
     }

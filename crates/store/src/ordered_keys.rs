@@ -6,6 +6,17 @@ use std::ops::{Bound, RangeBounds};
 use tessera_engine::{Order, SortKeyRange};
 use tessera_types::{RecordKey, successor};
 
+/// Removes the entries of `key`'s hash key.
+pub(crate) fn remove_hash_key<K: Ord + Borrow<[u8]> + Clone, V>(map: &mut BTreeMap<K, V>, key: &RecordKey<'_>) {
+    let prefix = RecordKey::with_hash(key.hash(), key.hash_key, b"").to_ordered_bytes();
+    let of_hash_key = map.range::<[u8], _>((Bound::Included(&prefix[..]), Bound::Unbounded));
+    let of_hash_key = of_hash_key.map_while(|(ordered, _)| ordered.borrow().starts_with(&prefix).then_some(ordered));
+    let of_hash_key: Vec<K> = of_hash_key.cloned().collect();
+    for ordered in &of_hash_key {
+        map.remove(ordered.borrow());
+    }
+}
+
 /// The entries of `key`'s hash key in a range of sort keys, with these, in their order.
 pub(crate) fn of_hash_key<'a, K: Ord + Borrow<[u8]>, V>(
     map: &'a BTreeMap<K, V>,

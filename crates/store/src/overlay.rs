@@ -4,6 +4,7 @@
 //! way to the disk that state is nowhere; the overlay holds the difference. It copies nothing: it knows where in which
 //! payload a record's last write stands.
 
+use crate::deleted_hash_keys::DeletedHashKeys;
 use crate::ordered_keys;
 use crate::space_writes::SpaceWrites;
 use bytes::Bytes;
@@ -22,6 +23,8 @@ pub struct Overlay {
     plain: HashTable<InFlight>,
     /// The others, by key in its ordered form (see [`RecordKey::encode_ordered`]), so that a hash key's are a range.
     fields: BTreeMap<Bytes, InFlight>,
+    /// Hash keys that are deleted as a whole: what is applied under them is hidden.
+    deleted: DeletedHashKeys,
     /// What is written to ordered spaces.
     spaces: SpaceWrites<InFlight<SpaceLocation>>,
     /// Batches are what is proposed together; counts up. This one is being put together.
@@ -64,7 +67,7 @@ impl<L> InFlight<L> {
 
 impl Overlay {
     pub(crate) fn get<'a>(&'a self, key: &RecordKey<'_>, building: &'a [u8]) -> Lookup<'a> {
-        if self.plain.is_empty() && self.fields.is_empty() && self.cleared_by.is_none() {
+        if self.plain.is_empty() && self.fields.is_empty() && self.deleted.is_empty() && self.cleared_by.is_none() {
             return Lookup::Engine;
         }
         let in_flight = if key.sort_key.is_empty() {
@@ -79,7 +82,7 @@ impl Overlay {
                 Some(stored) => Lookup::Stored(stored),
                 None => Lookup::Absent,
             },
-            None if self.cleared_by.is_some() => Lookup::Absent,
+            None if self.hides_engine(key.hash_key) => Lookup::Absent,
             None => Lookup::Engine,
         }
     }
@@ -88,9 +91,9 @@ impl Overlay {
         in_flight.location.value(in_flight.payload(&self.proposed, self.batch, building))
     }
 
-    /// Whether what the engine holds is about to be cleared.
-    pub(crate) fn hides_engine(&self) -> bool {
-        self.cleared_by.is_some()
+    /// Whether what the engine holds under a hash key is about to be deleted, with the hash key or with the partition.
+    pub(crate) fn hides_engine(&self, hash_key: &[u8]) -> bool {
+        self.cleared_by.is_some() || self.deleted.contains(hash_key)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -113,7 +116,7 @@ impl Overlay {
         let plain = match self.get(&RecordKey::with_hash(key.hash(), key.hash_key, empty), building) {
             _ if !RangeBounds::<[u8]>::contains(&range, empty) => None,
             Lookup::Stored(stored) => Some((empty, Some(stored))),
-            // A partition that is cleared has nothing; the caller knows.
+            // A partition that is cleared, or a deleted hash key, has nothing; the caller knows.
             Lookup::Absent => Some((empty, None)),
             Lookup::Engine => None,
         };
@@ -185,10 +188,24 @@ impl Overlay {
         }
     }
 
+    /// Notes that all records under a hash key are deleted.
+    pub(crate) fn delete_hash_key(&mut self, hash_key: &[u8], building: &[u8]) {
+        self.is_building = true;
+        let key = RecordKey::new(hash_key, b"");
+        let (proposed, batch) = (&self.proposed, self.batch);
+        let is_same = |other: &InFlight| other.location.key(other.payload(proposed, batch, building)) == key;
+        if let Ok(found) = self.plain.find_entry(key.hash(), is_same) {
+            found.remove();
+        }
+        ordered_keys::remove_hash_key(&mut self.fields, &key);
+        self.deleted.insert(hash_key, batch);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.is_building = true;
         self.plain.clear();
         self.fields.clear();
+        self.deleted.clear();
         self.spaces.clear();
         self.cleared_by = Some(self.batch);
     }
@@ -208,6 +225,7 @@ impl Overlay {
                 // Nothing else is in flight.
                 self.plain.clear();
                 self.fields.clear();
+                self.deleted.clear();
                 self.spaces.clear();
             } else {
                 // The engine has read the payload, so it is whole.
@@ -239,6 +257,7 @@ impl Overlay {
             if !self.spaces.is_empty() {
                 self.spaces.forget_dropped(applied);
             }
+            self.deleted.forget(applied);
             if self.cleared_by.is_some_and(|cleared| cleared <= applied) {
                 self.cleared_by = None;
             }
@@ -347,6 +366,6 @@ mod tests {
         fixture.overlay.applied(1);
         assert!(fixture.is_absent(&a) && fixture.is_stored(&b, "2"));
         fixture.overlay.applied(2);
-        assert!(fixture.is_left_to_engine(&a) && !fixture.overlay.hides_engine());
+        assert!(fixture.is_left_to_engine(&a) && !fixture.overlay.hides_engine(b"a"));
     }
 }

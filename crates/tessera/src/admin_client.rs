@@ -6,12 +6,15 @@ use crate::exit::ExitError;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use std::path::Path;
+use std::time::Duration;
 use ureq::tls::PemItem;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, TcpConnector};
 
 /// The admin port before any offset.
 const PORT: u16 = 8080;
+/// How long a connection may take.
+const CONNECTED: Duration = Duration::from_secs(5);
 
 fn url(node: &NodeArgs, path: &str) -> String {
     let base = match &node.admin {
@@ -38,7 +41,16 @@ fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
 }
 
 /// What to say of a request that got no answer.
-fn unanswered(url: &str, error: &ureq::Error) -> String {
+fn unanswered(url: &str, method: &str, error: &ureq::Error) -> String {
+    if let ureq::Error::Timeout(timeout) = error
+        && !matches!(timeout, ureq::Timeout::Resolve | ureq::Timeout::Connect)
+    {
+        let outcome = if method == "GET" { "" } else { "it may or may not have done what was asked, now or later; " };
+        return format!(
+            "the node at {url} accepted the connection and did not answer in time ({error}): it may be overloaded or stand still; \
+             {outcome}ask another node with --admin, or wait longer with --timeout"
+        );
+    }
     let is_refused = matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused);
     let advice = match url.strip_prefix("http://") {
         Some(rest) if !is_refused => {
@@ -53,8 +65,23 @@ fn unanswered(url: &str, error: &ureq::Error) -> String {
 /// Sends a request and returns the JSON answer. What changes something has a body, an empty object if it is not given.
 ///
 /// # Errors
-/// That no node answers, or what it answered.
+/// That no node answers in the time that the user allows, or what it answered.
 pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ExitError> {
+    call_within(Some(Duration::from_secs(node.timeout)), node, method, path, body)
+}
+
+/// The same for what is answered when its work is done, however long that takes.
+pub fn call_without_limit(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ExitError> {
+    call_within(None, node, method, path, body)
+}
+
+fn call_within(
+    limit: Option<Duration>,
+    node: &NodeArgs,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, ExitError> {
     let url = url(node, path);
     let mut request = ureq::http::Request::builder().method(method).uri(&url);
     if let Some(token) = &node.token {
@@ -69,7 +96,13 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         None => String::new(),
     };
     let request = request.body(body).map_err(|error| ExitError::Usage(format!("{url}: {error}")))?;
-    let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build();
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .timeout_connect(Some(limit.map_or(CONNECTED, |limit| limit.min(CONNECTED))))
+        .timeout_recv_response(limit)
+        .timeout_recv_body(limit)
+        .build();
     let agent = match &node.cacert {
         Some(path) => {
             let connector =
@@ -78,7 +111,7 @@ pub fn call(node: &NodeArgs, method: &str, path: &str, body: Option<&Value>) -> 
         }
         None => config.into(),
     };
-    let mut response = agent.run(request).map_err(|error| ExitError::Other(unanswered(&url, &error)))?;
+    let mut response = agent.run(request).map_err(|error| ExitError::Other(unanswered(&url, method, &error)))?;
     let text = response.body_mut().read_to_string().map_err(|error| ExitError::Other(format!("{url}: {error}")))?;
     let value: Value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     if response.status().is_success() {

@@ -149,6 +149,10 @@ struct NodeArgs {
     /// certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
+    /// takes as long as its work (`table compare`, `table hot-keys`) is waited for without a limit
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -157,7 +161,7 @@ struct NodeArgs {
 impl NodeArgs {
     /// A node on this machine whose ports have this offset.
     fn of_offset(port_offset: u16) -> Self {
-        Self { port_offset, admin: None, token: None, cacert: None, json: false }
+        Self { port_offset, admin: None, token: None, cacert: None, timeout: 60, json: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tessera table ...`
 
 use crate::NodeArgs;
-use crate::admin_client::call;
+use crate::admin_client::{call, call_without_limit};
 use crate::compaction_command::print_compaction;
 use crate::comparison_command::{comparison_outcome, print_comparison};
 use crate::exit::ExitError;
@@ -261,7 +261,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
         }
         TableCommand::HotKeys { name, partition, seconds } => {
             let path = path(name, &format!("/partitions/{partition}/hot-keys"));
-            let found = call(node, "POST", &path, Some(&json!({ "seconds": seconds })))?;
+            let found = call_without_limit(node, "POST", &path, Some(&json!({ "seconds": seconds })))?;
             show(node, &found, print_hot_keys);
         }
         TableCommand::Alter { name, replicas, partitions, settings } => {
@@ -337,7 +337,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
         }
         TableCommand::Compare { name, bytes_per_second } => {
             let body = json!({ "bytes_per_second": bytes_per_second });
-            let compared = call(node, "POST", &path(name, "/compare"), Some(&body))?;
+            let compared = call_without_limit(node, "POST", &path(name, "/compare"), Some(&body))?;
             show(node, &compared, print_comparison);
             return comparison_outcome(name, &compared);
         }

@@ -32,6 +32,15 @@ pub enum RequestError {
         /// The limit in bytes.
         allowed: usize,
     },
+    /// A request would write or delete more records in one go than the limit allows.
+    #[error(
+        "a request may write or delete {allowed} records at once (`limits.write_records`), and this one has more to write; send it \
+         in parts"
+    )]
+    TooManyRecords {
+        /// The limit.
+        allowed: usize,
+    },
     /// The request asked for a durability that needs a log, and the table has none.
     #[error("the table keeps nothing on disk (durability none), so this request's durability '{0}' cannot be given")]
     DurabilityUnavailable(crate::Durability),
@@ -66,6 +75,12 @@ pub enum RequestError {
     /// A write or an fsync of the log failed, with this error of the system.
     #[error("the data directory's disk failed ({0}); writes are refused until the node is restarted on a sound disk")]
     DiskFailed(String),
+    /// An engine does not take what is committed, with this error; it is tried again and again.
+    #[error(
+        "the records of acknowledged writes cannot be written to the data directory ({0}); no more are taken until that succeeds, which the \
+         node tries by itself: look whether the disk is full or failing"
+    )]
+    NotApplied(String),
     /// A read of records failed, with this error of the system.
     #[error(
         "the data directory's disk cannot be read ({0}), so nothing was done; try again, and if that fails too, restart the node on a sound disk"
@@ -106,7 +121,15 @@ impl RequestError {
 
     /// Whether the same request may succeed later without anybody changing it.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Busy | Self::Throttled | Self::NotReady | Self::DiskFull | Self::MemoryFull { .. })
+        matches!(
+            self,
+            Self::Busy
+                | Self::Throttled
+                | Self::NotReady
+                | Self::DiskFull
+                | Self::NotApplied(_)
+                | Self::MemoryFull { .. }
+        )
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Limits {
     pub value_bytes: usize,
     /// Largest set of changes that one request may make in one partition, bytes of keys and values.
     pub write_bytes: usize,
+    /// Most records that one request may write or delete one by one in one partition, which does nothing else meanwhile.
+    pub write_records: usize,
     /// Most tables on the cluster, dropped ones that can still be recalled included.
     pub tables: usize,
     /// Most partitions of one table; at most [`Self::PARTITIONS_CEILING`].
@@ -35,6 +37,7 @@ impl Default for Limits {
             sort_key_bytes: 1 << 20,
             value_bytes: 16 << 20,
             write_bytes: 64 << 20,
+            write_records: 50_000,
             tables: 1_024,
             partitions_per_table: 4_096,
         }

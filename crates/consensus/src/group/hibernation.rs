@@ -3,8 +3,8 @@
 //!
 //! A leader hibernates when it has had nothing to do for [`HIBERNATE_TICKS`] and all members have all entries. It
 //! announces that with a last heartbeat; a follower that receives it and has all entries stops its ticks too. Any
-//! message, command or read wakes a replica. So does its node when it has not heard from the leader's node for a while,
-//! because a hibernating replica notices nothing by itself. Hibernation can only make a replica wait longer than
+//! message, command or read wakes a replica. So does its node when it has not heard for a while from the leader's node, or
+//! from so many nodes that the leader has no majority, because a hibernating replica notices nothing by itself. Hibernation can only make a replica wait longer than
 //! necessary before it calls an election. So whatever depends on elections being slow, such as leases, is safe.
 
 use super::Group;
@@ -52,9 +52,19 @@ impl<T> Group<T> {
         }
     }
 
-    /// Wakes the group if it hibernates under a leader on `node`, which is not heard from any more.
-    pub(crate) fn wake_if_led_by(&mut self, node: NodeId) {
-        if self.is_hibernating() && super::from_raft(self.node.raft.leader_id).node == node {
+    /// Wakes the group if it hibernates and needs one of these nodes, which are not heard from any more: its leader is
+    /// there, or the leader is this replica and has no majority without them. Such a leader then steps down.
+    pub(crate) fn wake_if_it_needs(&mut self, silent: &[NodeId]) {
+        if !self.is_hibernating() {
+            return;
+        }
+        let is_silent = |replica: u64| silent.contains(&super::from_raft(replica).node);
+        let progress = self.node.raft.prs();
+        let lacks_majority = || {
+            let heard = progress.iter().map(|(replica, _)| *replica).filter(|replica| !is_silent(*replica)).collect();
+            !progress.has_quorum(&heard)
+        };
+        if is_silent(self.node.raft.leader_id) || (self.is_leader() && lacks_majority()) {
             self.wake();
         }
     }

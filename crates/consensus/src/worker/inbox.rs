@@ -39,7 +39,7 @@ pub(super) enum Message<C> {
     /// The state has been replaced by the snapshot of that index.
     Prepared(GroupId, u64),
     Wake(GroupId),
-    WakeLedBy(NodeId),
+    WakeThoseThatNeed(Arc<[NodeId]>),
     Status(StatusQuery),
     /// The group's state machine is durable up to the index.
     Durable(GroupId, u64),
@@ -184,9 +184,10 @@ impl<C> Inbox<C> {
         self.push(Message::Wake(group));
     }
 
-    /// Wakes hibernating groups whose leader is on a node that is not heard from any more.
-    pub fn wake_led_by(&self, node: NodeId) {
-        self.push(Message::WakeLedBy(node));
+    /// Wakes hibernating groups whose leader is on one of these nodes, which are not heard from any more, or which are led
+    /// here and have no majority without them.
+    pub fn wake_those_that_need(&self, silent: Arc<[NodeId]>) {
+        self.push(Message::WakeThoseThatNeed(silent));
     }
 
     /// Calls `look` with views of all groups of the worker.

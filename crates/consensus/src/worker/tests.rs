@@ -14,6 +14,8 @@ struct Sums {
     by_group: Arc<Mutex<HashMap<GroupId, u64>>>,
     /// Groups that take nothing for now.
     slow: Arc<Mutex<HashSet<GroupId>>>,
+    /// Whether nothing can be written now.
+    is_full: Arc<Mutex<bool>>,
     removed: Arc<Mutex<Vec<GroupId>>>,
     /// Groups of which an entry makes all fail that come with it, and those that were set aside for that.
     damaged: Arc<Mutex<HashSet<GroupId>>>,
@@ -44,6 +46,9 @@ impl StateMachine for Sums {
     fn proposed(&mut self, _group: GroupId, _index: u64, _payload: &Bytes) {}
 
     fn apply(&mut self, committed: &[Committed]) -> Result<Vec<GroupId>, String> {
+        if *self.is_full.lock() {
+            return Err("full".into());
+        }
         let (mut sums, slow) = (self.by_group.lock(), self.slow.lock());
         let damaged = self.damaged.lock();
         if committed.iter().any(|committed| damaged.contains(&committed.group) && !committed.payloads.is_empty()) {
@@ -258,6 +263,25 @@ fn a_replica_that_cannot_go_on_is_set_aside_alone() {
     running.stop();
     let (_log, recovered) = SharedLog::open(directory.path(), &LogConfig::default()).unwrap();
     assert!(recovered.contains_key(&GroupId(0)) && !recovered.contains_key(&GroupId(1)));
+}
+
+/// It once said that writes are refused until the node is restarted, and took them again by itself.
+#[test]
+fn what_cannot_be_applied_now_is_applied_later() {
+    let directory = TempDir::new().unwrap();
+    let running = start(directory.path(), 1);
+    *running.sums.is_full.lock() = true;
+    assert_eq!(running.add(0, 1, true).recv_timeout(PATIENCE).unwrap(), Err(Failure::Interrupted));
+    let refused = running.add(0, 1, true).recv_timeout(PATIENCE).unwrap();
+    assert_eq!(refused, Err(Failure::NotApplied("full".into())));
+    *running.sums.is_full.lock() = false;
+    let began = Instant::now();
+    while running.add(0, 1, true).recv_timeout(PATIENCE).unwrap() == Err(Failure::NotApplied("full".into())) {
+        assert!(began.elapsed() < PATIENCE, "it is not tried again");
+        std::thread::yield_now();
+    }
+    assert_eq!(running.sum(0), 2, "what was interrupted counts, and what was refused does not");
+    running.stop();
 }
 
 /// Whoever hears that a group is gone, and syncs the log, knows that the log has forgotten it. It was once told before.

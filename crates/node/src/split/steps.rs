@@ -86,7 +86,7 @@ fn take(transaction: &mut Transaction<'_>, payload: &[u8]) -> Result<(), Request
                 let stored = StoredValue::decode(value).ok_or_else(|| damaged(&key))?;
                 transaction.put_unchecked(&key, &stored);
             }
-            Mutation::Delete { key } => transaction.delete(key.hash_key, key.sort_key),
+            Mutation::Delete { key } => transaction.delete_unchecked(key.hash_key, key.sort_key),
             Mutation::DeleteHashKey { key } => transaction.delete_hash_key(key.hash_key),
             Mutation::Clear => transaction.clear(),
             Mutation::Time(time) => transaction.take_time(time),

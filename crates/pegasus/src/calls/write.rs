@@ -30,7 +30,7 @@ pub(crate) fn run(write: &Write, transaction: &mut Transaction<'_>) -> Result<Re
         }
         Write::Remove(key) => {
             let Some((hash_key, sort_key)) = stored_key::split(&key.0) else { return Ok(invalid()) };
-            transaction.delete(hash_key, sort_key);
+            transaction.delete(hash_key, sort_key)?;
             Ok(updated())
         }
         Write::MultiPut(MultiPutRequest { hash_key: Blob(hash_key), records, expire_ts }) => {
@@ -46,7 +46,7 @@ pub(crate) fn run(write: &Write, transaction: &mut Transaction<'_>) -> Result<Re
             if hash_key.is_empty() || sort_keys.is_empty() {
                 return Ok(invalid());
             }
-            sort_keys.iter().for_each(|sort_key| transaction.delete(hash_key, &sort_key.0));
+            sort_keys.iter().try_for_each(|sort_key| transaction.delete(hash_key, &sort_key.0))?;
             let count = i64::try_from(sort_keys.len()).unwrap_or(i64::MAX);
             Ok(Response::MultiRemove(MultiRemoveResponse { error: OK, count, ..Default::default() }))
         }
@@ -154,7 +154,7 @@ fn check_and_mutate(
         for Mutation { operation, sort_key: Blob(sort_key), value, expire_ts } in mutations {
             match *operation {
                 PUT => put(transaction, hash_key, sort_key, &value.0, *expire_ts)?,
-                _ => transaction.delete(hash_key, sort_key),
+                _ => transaction.delete(hash_key, sort_key)?,
             }
         }
     }

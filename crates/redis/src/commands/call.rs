@@ -19,6 +19,10 @@ pub struct Call<'a, 't> {
     pub reply: Reply<'a>,
 }
 
+/// So many records under a key are deleted one by one, more as a whole. A deletion as a whole makes RocksDB look at it in later
+/// reads nearby, and the record cache forget its partition.
+const FEW_FIELDS: usize = 128;
+
 pub type Outcome = Result<(), CommandError>;
 
 /// What is under a key.
@@ -69,8 +73,8 @@ impl Call<'_, '_> {
     }
 
     /// The first of the records under `key`, if there are any; a string is before all fields.
-    fn first_record(&self, key: &[u8]) -> Result<Option<(Bytes, Record)>, CommandError> {
-        if !self.transaction.may_hold_sort_keys() {
+    pub fn first_record(&self, key: &[u8]) -> Result<Option<(Bytes, Record)>, CommandError> {
+        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
             return Ok(self.transaction.get(key, b"")?.map(|record| (Bytes::new(), record)));
         }
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -150,11 +154,15 @@ impl Call<'_, '_> {
     /// Makes `value` the only thing under `key`.
     pub fn set_string(&mut self, key: &[u8], value: &[u8], expiry: Expiry) -> Outcome {
         if !key.is_empty() && self.transaction.may_hold_sort_keys() {
-            let records = self.transaction.scan_all(key)?;
-            for (field, _) in records.iter().filter(|(field, _)| !field.is_empty()) {
-                self.transaction.delete(key, field);
+            let records = self.first_records(key)?;
+            if records.len() > FEW_FIELDS {
+                self.transaction.delete_hash_key(key);
+            } else {
+                for (field, _) in records.iter().filter(|(field, _)| !field.is_empty()) {
+                    self.transaction.delete(key, field)?;
+                }
+                self.delete_unseen_beside(key, &records);
             }
-            self.delete_unseen_beside(key, &records);
         }
         Ok(self.transaction.put(key, b"", value, expiry, ValueKind::Plain)?)
     }
@@ -174,23 +182,32 @@ impl Call<'_, '_> {
         if key.is_empty() || !self.transaction.may_hold_sort_keys() {
             let exists = self.transaction.get(key, b"")?.is_some();
             if exists || self.transaction.evicts() {
-                self.transaction.delete(key, b"");
+                self.transaction.delete(key, b"")?;
             }
             return Ok(exists);
         }
-        let records = self.transaction.scan_all(key)?;
-        for (sort_key, _) in &records {
-            self.transaction.delete(key, sort_key);
+        let records = self.first_records(key)?;
+        if records.len() > FEW_FIELDS || self.transaction.evicts() {
+            self.transaction.delete_hash_key(key);
+        } else {
+            for (sort_key, _) in &records {
+                self.transaction.delete(key, sort_key)?;
+            }
         }
-        self.transaction.delete_unseen(key);
         Ok(!records.is_empty())
+    }
+
+    /// One record under `key` more than are deleted one by one, if there are so many.
+    fn first_records(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        Ok(self.transaction.scan(key, all, Order::Ascending, FEW_FIELDS + 1)?)
     }
 
     /// Removes a field of the hash under `key`. Returns what was there.
     pub fn delete_field(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Record>, CommandError> {
         let record = self.field(key, field)?;
         if record.is_some() || self.transaction.evicts() {
-            self.transaction.delete(key, field);
+            self.transaction.delete(key, field)?;
         }
         Ok(record)
     }
@@ -201,6 +218,17 @@ impl Call<'_, '_> {
             return Ok(self.transaction.get(key, b"")?.map(|record| (Bytes::new(), record)).into_iter().collect());
         }
         Ok(self.transaction.scan_all(key)?)
+    }
+
+    /// All records under `key`, to be written again.
+    pub fn records_to_write(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
+        if key.is_empty() || !self.transaction.may_hold_sort_keys() {
+            return self.records(key);
+        }
+        let (all, limit) = ((Bound::Unbounded, Bound::Unbounded), self.transaction.table().limits().write_records);
+        let records = self.transaction.scan(key, all, Order::Ascending, limit.saturating_add(1))?;
+        self.transaction.check_records(records.len())?;
+        Ok(records)
     }
 }
 

@@ -79,7 +79,10 @@ pub fn request_error_line(error: &RequestError) -> String {
     let code = match error {
         RequestError::NotReady => "LOADING",
         RequestError::MemoryFull { .. } => "OOM",
-        RequestError::DiskFull | RequestError::DiskFailed(_) | RequestError::DiskUnreadable(_) => "MISCONF",
+        RequestError::DiskFull
+        | RequestError::DiskFailed(_)
+        | RequestError::NotApplied(_)
+        | RequestError::DiskUnreadable(_) => "MISCONF",
         RequestError::Busy | RequestError::Throttled => "TRYAGAIN",
         RequestError::CrossPartition => {
             return "CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \

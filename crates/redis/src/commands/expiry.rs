@@ -65,7 +65,7 @@ fn expire_in(call: &mut Call<'_, '_>, command: &str, unit: TimeUnit) -> Outcome 
     let number = call.integer(2)?;
     let now = call.transaction.now();
     let time = unit.to_unix_millis(number, now).ok_or_else(|| CommandError::expire_time(command))?;
-    let records = call.records(key)?;
+    let records = call.records_to_write(key)?;
     let Some((_, first)) = records.first() else {
         call.reply.integer(0);
         return Ok(());
@@ -108,7 +108,7 @@ pub fn pexpireat(call: &mut Call<'_, '_>) -> Outcome {
 
 pub fn persist(call: &mut Call<'_, '_>) -> Outcome {
     let key = call.args[1];
-    let records = call.records(key)?;
+    let records = call.records_to_write(key)?;
     let had = records.first().is_some_and(|(_, record)| record.expiry.key.is_some());
     if had {
         call.delete_unseen_beside(key, &records);
@@ -122,8 +122,7 @@ pub fn persist(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 fn reply_time(call: &mut Call<'_, '_>, unit: TimeUnit) -> Outcome {
-    let records = call.records(call.args[1])?;
-    let expiry = records.first().map(|(_, record)| record.expiry.key);
+    let expiry = call.first_record(call.args[1])?.map(|(_, record)| record.expiry.key);
     let number = unit.tell(expiry, call.transaction.now());
     call.reply.integer(number);
     Ok(())

@@ -44,7 +44,7 @@ fn hexpire_in(call: &mut Call<'_, '_>, command: &str, unit: TimeUnit) -> Outcome
             None => -2,
             Some(record) if !condition.allows(record.expiry.record, time) => 0,
             Some(_) if time <= i64::try_from(now.get()).unwrap_or(i64::MAX) => {
-                call.transaction.delete(key, field);
+                call.transaction.delete(key, field)?;
                 2
             }
             Some(record) => {
@@ -183,7 +183,7 @@ pub fn hgetex(call: &mut Call<'_, '_>) -> Outcome {
         call.reply.bulk(&record.value);
         match change {
             Change::Keep => {}
-            Change::At(time) if time <= now => call.transaction.delete(key, field),
+            Change::At(time) if time <= now => call.transaction.delete(key, field)?,
             Change::At(time) => {
                 call.put_field(key, field, &record.value, Expiry { record: Some(time), ..record.expiry })?;
             }

@@ -37,7 +37,7 @@ pub fn type_of(call: &mut Call<'_, '_>) -> Outcome {
 
 /// Moves or copies all records from one key to another, over whatever is there.
 fn copy_records(call: &mut Call<'_, '_>, from: &[u8], to: &[u8]) -> Outcome {
-    let records = call.records(from)?;
+    let records = call.records_to_write(from)?;
     if to.is_empty()
         && records.iter().any(|(sort_key, record)| record.kind == ValueKind::UnnamedField || !sort_key.is_empty())
     {

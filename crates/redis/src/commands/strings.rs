@@ -113,8 +113,8 @@ pub fn set(call: &mut Call<'_, '_>) -> Outcome {
 
 /// The expiry that the key as a whole has now.
 fn key_expiry(call: &Call<'_, '_>, key: &[u8]) -> Result<Expiry, CommandError> {
-    let records = call.records(key)?;
-    Ok(records.first().map_or(call.transaction.default_expiry(), |(_, record)| Expiry::at_key(record.expiry.key)))
+    let first = call.first_record(key)?;
+    Ok(first.map_or(call.transaction.default_expiry(), |(_, record)| Expiry::at_key(record.expiry.key)))
 }
 
 pub fn setnx(call: &mut Call<'_, '_>) -> Outcome {
@@ -177,7 +177,7 @@ pub fn getex(call: &mut Call<'_, '_>) -> Outcome {
     if let Some((unit, at)) = options.expires {
         let time = expiry_option("getex", unit, call.args[at], now)?;
         if time <= now {
-            call.transaction.delete(key, b"");
+            call.transaction.delete(key, b"")?;
         } else {
             call.set_string(key, &record.value, Expiry::at_key(Some(time)))?;
         }

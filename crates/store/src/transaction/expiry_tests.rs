@@ -134,7 +134,7 @@ impl World<'_> {
             Step::Delete(key) => {
                 self.evaluate(|transaction| {
                     if see(transaction, key).is_some() {
-                        transaction.delete(KEYS[key.0], FIELDS[key.1]);
+                        transaction.delete(KEYS[key.0], FIELDS[key.1]).unwrap();
                     }
                 });
                 self.model.remove(&key);
@@ -142,7 +142,7 @@ impl World<'_> {
             Step::PutOver(key, value) => {
                 self.evaluate(|transaction| {
                     for (sort_key, _) in transaction.scan_all(KEYS[key]).unwrap() {
-                        transaction.delete(KEYS[key], &sort_key);
+                        transaction.delete(KEYS[key], &sort_key).unwrap();
                     }
                     put(transaction, (key, 0), value, None);
                 });

@@ -11,6 +11,7 @@ mod spaces_tests;
 mod tests;
 
 use crate::change_set::ChangeSet;
+use crate::deleted_hash_keys::DeletedHashKeys;
 use crate::meter::Meter;
 use crate::overlay::{Lookup, Overlay};
 use crate::partition::Partition;
@@ -61,12 +62,15 @@ pub struct Transaction<'a> {
     /// `None` for a transaction that only reads.
     writer: Option<Writer<'a>>,
     changes: ChangeSet,
+    /// Hash keys that were deleted as a whole, before the changes.
+    deleted: DeletedHashKeys,
     /// What was written to ordered spaces.
     spaces: SpaceWrites<SpaceLocation>,
     cleared: bool,
     is_marked: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
+    written_records: usize,
     found: Found<'a>,
 }
 
@@ -121,7 +125,6 @@ struct Writer<'a> {
     rests_on_time: Cell<bool>,
     /// Whether something was written that expires.
     writes_expiry: bool,
-    deletes_hash_key: bool,
     /// A time that another partition's log has told.
     time: Option<UnixMillis>,
 }
@@ -149,11 +152,13 @@ impl<'a> Transaction<'a> {
             readable: None,
             writer: None,
             changes: ChangeSet::default(),
+            deleted: DeletedHashKeys::default(),
             spaces: SpaceWrites::default(),
             cleared: false,
             is_marked: false,
             wrote_sort_key: false,
             written_bytes: 0,
+            written_records: 0,
             found: Found::default(),
         }
     }
@@ -167,15 +172,8 @@ impl<'a> Transaction<'a> {
         payload: &'a mut BytesMut,
     ) -> Self {
         let began = payload.len();
-        let writer = Writer {
-            overlay,
-            payload,
-            began,
-            rests_on_time: Cell::new(false),
-            writes_expiry: false,
-            deletes_hash_key: false,
-            time: None,
-        };
+        let writer =
+            Writer { overlay, payload, began, rests_on_time: Cell::new(false), writes_expiry: false, time: None };
         Self { writer: Some(writer), ..Self::on(table, partition, times) }
     }
 
@@ -232,7 +230,7 @@ impl<'a> Transaction<'a> {
             None => Lookup::Engine,
             Some(writer) => match self.changes.get(&key, writer.payload) {
                 Some(change) => change.value(writer.payload).map_or(Lookup::Absent, Lookup::Stored),
-                None if self.cleared => Lookup::Absent,
+                None if self.hides_overlay(hash_key) => Lookup::Absent,
                 None => writer.overlay.get(&key, writer.payload),
             },
         };
@@ -305,6 +303,7 @@ impl<'a> Transaction<'a> {
         check_size("value", "value_bytes", value.len(), limits.value_bytes)?;
         self.written_bytes += hash_key.len() + sort_key.len() + value.len();
         check_size("write", "write_bytes", self.written_bytes, limits.write_bytes)?;
+        self.count_record()?;
         self.check_spare(self.written_bytes)?;
         self.put_unchecked(&self.own_key(hash_key, sort_key), &StoredValue { expiry, kind, payload: value });
         Ok(())
@@ -327,9 +326,34 @@ impl<'a> Transaction<'a> {
     }
 
     /// Deletes a record, whether it exists or not.
-    pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) {
+    ///
+    /// # Errors
+    /// The limit on the number of records that one request may write. The transaction is then to be given up.
+    pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) -> Result<(), RequestError> {
+        self.count_record()?;
+        self.delete_unchecked(hash_key, sort_key);
+        Ok(())
+    }
+
+    /// Deletes a record whatever the limits say.
+    pub fn delete_unchecked(&mut self, hash_key: &[u8], sort_key: &[u8]) {
         self.written_bytes += hash_key.len() + sort_key.len();
         self.change(&self.own_key(hash_key, sort_key), mutation::encode_delete);
+    }
+
+    /// A partition evaluates and applies a request in one go, while its leader does nothing else.
+    fn count_record(&mut self) -> Result<(), RequestError> {
+        self.written_records += 1;
+        self.check_records(self.written_records)
+    }
+
+    /// Whether one request may write this many records.
+    ///
+    /// # Errors
+    /// [`RequestError::TooManyRecords`].
+    pub fn check_records(&self, records: usize) -> Result<(), RequestError> {
+        let allowed = self.table.limits.write_records;
+        if records > allowed { Err(RequestError::TooManyRecords { allowed }) } else { Ok(()) }
     }
 
     /// Whether replicas of the table drop records each on its own. Then others may have what is not seen here, and what is to
@@ -346,13 +370,14 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Deletes every record under a hash key, also those that only other replicas still have. Those that this transaction
-    /// sees must have been deleted one by one, or are put anew after this.
+    /// Deletes every record under a hash key, also those that only other replicas still have. It costs the same however many
+    /// there are.
     pub fn delete_hash_key(&mut self, hash_key: &[u8]) {
         let key = self.own_key(hash_key, b"");
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
+        self.changes.forget_hash_key(&key, writer.payload);
         mutation::encode_delete_hash_key(writer.payload, &key);
-        writer.deletes_hash_key = true;
+        self.deleted.insert(hash_key, 0);
     }
 
     fn own_key<'k>(&self, hash_key: &'k [u8], sort_key: &'k [u8]) -> RecordKey<'k> {
@@ -374,6 +399,7 @@ impl<'a> Transaction<'a> {
         writer.payload.truncate(writer.began);
         mutation::encode_clear(writer.payload);
         self.changes.clear();
+        self.deleted.clear();
         self.spaces.clear();
         self.cleared = true;
     }
@@ -398,7 +424,7 @@ impl<'a> Transaction<'a> {
     fn time_to_tell(&self) -> Option<UnixMillis> {
         let (writer, Times { seen_at, told, .. }) = (self.writer.as_ref()?, self.times);
         let is_due = || {
-            let changes = self.cleared || !self.changes.is_empty();
+            let changes = self.cleared || !self.changes.is_empty() || !self.deleted.is_empty();
             let has_expiries = || writer.writes_expiry || self.table.engine.next_expiry(self.partition).is_some();
             changes && seen_at.saturating_millis_since(told) >= TELLING_PAUSE_MILLIS && has_expiries()
         };
@@ -426,12 +452,11 @@ impl<'a> Transaction<'a> {
     /// What was written, to be entered into the overlay.
     pub fn into_changes(self) -> Changes {
         let time = self.time_to_tell();
-        let deletes_hash_key = self.writer.as_ref().is_some_and(|writer| writer.deletes_hash_key);
         if let (Some(time), Some(writer)) = (time, self.writer) {
             mutation::encode_time(writer.payload, time);
         }
-        let Self { cleared, is_marked, changes, spaces, .. } = self;
-        Changes { cleared, is_marked, changes, spaces, deletes_hash_key, time }
+        let Self { cleared, is_marked, changes, deleted, spaces, .. } = self;
+        Changes { cleared, is_marked, changes, deleted, spaces, time }
     }
 }
 
@@ -440,15 +465,15 @@ pub struct Changes {
     cleared: bool,
     is_marked: bool,
     changes: ChangeSet,
+    deleted: DeletedHashKeys,
     spaces: SpaceWrites<SpaceLocation>,
-    deletes_hash_key: bool,
     time: Option<UnixMillis>,
 }
 
 impl Changes {
     /// Whether nothing has to be logged.
     pub fn is_empty(&self) -> bool {
-        let has_writes = !self.changes.is_empty() || !self.spaces.is_empty() || self.deletes_hash_key;
+        let has_writes = !self.changes.is_empty() || !self.spaces.is_empty() || !self.deleted.is_empty();
         !self.cleared && !self.is_marked && !has_writes && self.time.is_none()
     }
 
@@ -459,7 +484,7 @@ impl Changes {
 
     /// The hash keys that were changed, as they stand in `payload`.
     pub fn hash_keys<'a>(&'a self, payload: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.changes.iter().map(|location| location.key(payload).hash_key)
+        self.deleted.iter().chain(self.changes.iter().map(|location| location.key(payload).hash_key))
     }
 
     /// Whether all records of the partition are deleted before the other changes.
@@ -472,6 +497,7 @@ impl Changes {
         if self.cleared {
             overlay.clear();
         }
+        self.deleted.iter().for_each(|hash_key| overlay.delete_hash_key(hash_key, payload));
         self.changes.iter().for_each(|location| overlay.write(*location, payload));
         if !self.spaces.is_empty() {
             let (dropped, writes) = self.spaces.iter();

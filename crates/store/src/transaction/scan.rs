@@ -80,8 +80,8 @@ impl Transaction<'_> {
         let key = RecordKey::new(hash_key, b"");
         let mut viewing = Viewing { transaction: self, key, see, is_over: false };
         let mut ahead = self.ahead_of_engine(&key, range, order).peekable();
-        let hides_engine = self.cleared || self.writer.as_ref().is_some_and(|writer| writer.overlay.hides_engine());
-        if !hides_engine {
+        let is_hidden = |writer: &Writer<'_>| writer.overlay.hides_engine(hash_key);
+        if !self.hides_overlay(hash_key) && !self.writer.as_ref().is_some_and(is_hidden) {
             let (mut outcome, mut found) = (Ok(()), 0);
             let mut show = |sort_key: &[u8], stored: &[u8]| {
                 while let Some((newer, change)) = ahead.next_if(|(newer, _)| order.compare(newer, sort_key).is_le()) {
@@ -116,6 +116,11 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Whether this transaction has deleted all that was under a hash key before.
+    pub(super) fn hides_overlay(&self, hash_key: &[u8]) -> bool {
+        self.cleared || self.deleted.contains(hash_key)
+    }
+
     /// What the overlay and this transaction know better than the engine about a hash key: sort keys and stored values, `None`
     /// for deletions. There may be thousands of which the scan wants one.
     fn ahead_of_engine<'s>(
@@ -125,7 +130,8 @@ impl Transaction<'_> {
         order: Order,
     ) -> impl Iterator<Item = (&'s [u8], Option<&'s [u8]>)> + use<'s> {
         let of_writer = |Writer { overlay, payload, .. }: &'s Writer<'_>| {
-            let before = (!self.cleared).then(|| overlay.of_hash_key(key, range, order, payload));
+            let hides_overlay = self.hides_overlay(key.hash_key);
+            let before = (!hides_overlay).then(|| overlay.of_hash_key(key, range, order, payload));
             let own = self.changes.of_hash_key(key, range, order, payload);
             overlaid(own, before.into_iter().flatten(), order)
         };

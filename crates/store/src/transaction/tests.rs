@@ -18,6 +18,7 @@ enum Step {
     /// A record that is dead from the start.
     PutExpired(usize, Vec<u8>),
     Delete(usize, Vec<u8>),
+    DeleteHashKey(usize),
     Clear,
     /// The transaction ends, and the next one begins.
     End,
@@ -45,7 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (hash_key.clone(), sort_key(), prop::collection::vec(any::<u8>(), 0..3)).prop_map(|(h, s, v)| Step::Put(h, s, v)),
         2 => (hash_key.clone(), sort_key()).prop_map(|(h, s)| Step::PutExpired(h, s)),
-        4 => (hash_key, sort_key()).prop_map(|(h, s)| Step::Delete(h, s)),
+        4 => (hash_key.clone(), sort_key()).prop_map(|(h, s)| Step::Delete(h, s)),
+        2 => hash_key.prop_map(Step::DeleteHashKey),
         1 => Just(Step::Clear),
         6 => Just(Step::End),
         3 => Just(Step::Propose),
@@ -128,8 +130,12 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
                     records.remove(&(hash_key, sort_key));
                 }
                 Step::Delete(hash_key, sort_key) => {
-                    transaction.delete(HASH_KEYS[hash_key], &sort_key);
+                    transaction.delete(HASH_KEYS[hash_key], &sort_key).unwrap();
                     records.remove(&(hash_key, sort_key));
+                }
+                Step::DeleteHashKey(hash_key) => {
+                    transaction.delete_hash_key(HASH_KEYS[hash_key]);
+                    records.retain(|(other, _), _| *other != hash_key);
                 }
                 Step::Clear => {
                     transaction.clear();
@@ -162,13 +168,15 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
 #[test]
 fn a_transaction_sees_every_write_before_it() {
-    let table = TestTable::open(EngineKind::Memory);
-    let cases = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(300));
-    runner
-        .run(&cases, |(steps, scans)| {
-            run(&table, steps, &scans);
-            Ok(())
-        })
-        .unwrap();
+    for (engine, cases) in [(EngineKind::Memory, 300), (EngineKind::Rocksdb, 100)] {
+        let table = TestTable::open(engine);
+        let steps = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
+        let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));
+        runner
+            .run(&steps, |(steps, scans)| {
+                run(&table, steps, &scans);
+                Ok(())
+            })
+            .unwrap();
+    }
 }

@@ -6,15 +6,20 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use tempfile::TempDir;
 
-/// Sends a request to an admin port and returns the status.
-fn http(port: u16, request: &str, headers: &str, body: &str) -> String {
+/// Sends a request to an admin port and returns the answer.
+fn answer_to(port: u16, request: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let length = body.len();
     let text = format!("{request} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}");
     stream.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap_or_default().to_string()
+    answer
+}
+
+/// Likewise, and returns the status only.
+fn http(port: u16, request: &str, headers: &str, body: &str) -> String {
+    answer_to(port, request, headers, body).split(' ').nth(1).unwrap_or_default().to_string()
 }
 
 #[test]
@@ -38,4 +43,26 @@ fn pages_in_a_browser_do_not_reach_the_admin_api() {
     assert_eq!(ask("GET /healthz", "Host: whoever.asks\r\n", ""), "200");
     assert_eq!(node.client().run("GET key"), Value::Bulk(b"value".to_vec()), "nothing was deleted");
     assert_eq!(ask(truncate, "Host: localhost\r\nContent-Type: application/json\r\n", "{}"), "200");
+}
+
+#[test]
+fn what_the_admin_api_refuses_it_refuses_in_json() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    let too_long = format!("{{\"name\": \"{}\"}}", "n".repeat(2 << 20));
+    for (request, body, status, reason) in [
+        ("GET /v1/nothing", "", "404", "the admin API has no path /v1/nothing"),
+        ("GET /nothing", "", "404", "the admin API has no path /nothing"),
+        ("PUT /v1/tables", "{}", "405", "/v1/tables does not take PUT"),
+        ("POST /v1/nodes/none/drain", "{\"is_draining\": true}", "400", "none"),
+        ("POST /v1/tables", &too_long, "413", "2097152 bytes"),
+    ] {
+        let headers = "Host: localhost\r\nContent-Type: application/json\r\n";
+        let answer = answer_to(node.admin_port, request, headers, body);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(head.split(' ').nth(1), Some(status), "{request}: {answer}");
+        let refusal: serde_json::Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{request}: {answer}"));
+        assert!(refusal["error"].as_str().unwrap().contains(reason), "{request}: {body}");
+        assert_eq!(refusal["outcome"], "not done", "{request}");
+    }
 }

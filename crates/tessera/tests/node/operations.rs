@@ -324,6 +324,23 @@ fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
     assert!(error.contains("there is no certificate in the file"), "{error}");
 }
 
+/// A process that is stopped (SIGSTOP) still has its connections accepted by the system. Commands once waited for it without end.
+#[test]
+fn the_cli_gives_up_on_a_node_that_stands_still() {
+    let stands_still = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = format!("http://{}", stands_still.local_addr().unwrap());
+    let error = |arguments: &[&str]| {
+        let output = tessera().args(arguments).args(["--admin", &admin, "--timeout", "1"]).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let asked = error(&["status"]);
+    assert!(asked.contains("did not answer in time") && asked.contains("--timeout"), "{asked}");
+    assert!(!asked.contains("may or may not"), "nothing was to be changed: {asked}");
+    let told = error(&["table", "create", "name"]);
+    assert!(told.contains("it may or may not have done what was asked"), "{told}");
+}
+
 /// Its own certificate is enough, also if it is that of an authority, as most that somebody has signed for himself are. Its name
 /// counts as ever, and so does every byte.
 #[test]

@@ -79,3 +79,24 @@ fn a_leader_that_rests_looks_who_is_there_before_it_changes_members() {
         assert!(!member(&world, 2).is_heard && member(&world, 3).is_heard, "seed {seed}");
     }
 }
+
+#[test]
+fn a_hibernating_leader_without_a_majority_wakes_and_steps_down() {
+    for seed in 0..20 {
+        let mut world = led_by_first(seed, STEADY);
+        run(&mut world, 20_000);
+        world.replicas[1].group = None;
+        for _ in 0..10 {
+            run(&mut world, 500);
+            world.wake_what_waits();
+        }
+        let leader = world.replicas[0].group.as_ref().unwrap();
+        assert!(leader.is_hibernating(), "seed {seed}: it has a majority");
+        world.replicas[2].group = None;
+        for _ in 0..6 {
+            run(&mut world, 500);
+            world.wake_what_waits();
+        }
+        assert!(!world.replicas[0].group.as_ref().unwrap().is_leader(), "seed {seed}");
+    }
+}

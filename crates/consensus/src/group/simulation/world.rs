@@ -540,17 +540,18 @@ impl World {
         }
     }
 
-    /// Each node wakes what waits for leaders on nodes that it does not hear of.
+    /// Each node wakes what needs nodes that it does not hear from.
     pub(super) fn wake_what_waits(&mut self) {
         for at in 0..self.replicas.len() {
-            for other in 0..self.replicas.len() {
-                let (low, high) = (at.min(other) as u32 + 1, at.max(other) as u32 + 1);
-                let is_up = self.replicas[other].group.is_some() && !self.is_stopped(other);
-                let is_heard = is_up && !self.cut.contains(&(low, high));
-                let node = self.replicas[other].id.node;
-                if let Some(group) = self.replicas[at].group.as_mut().filter(|_| !is_heard) {
-                    group.wake_if_led_by(node);
-                }
+            let is_heard = |other: &usize| {
+                let (low, high) = (at.min(*other) as u32 + 1, at.max(*other) as u32 + 1);
+                let is_up = self.replicas[*other].group.is_some() && !self.is_stopped(*other);
+                *other == at || (is_up && !self.cut.contains(&(low, high)))
+            };
+            let silent = (0..self.replicas.len()).filter(|other| !is_heard(other));
+            let silent: Vec<_> = silent.map(|other| self.replicas[other].id.node).collect();
+            if let Some(group) = &mut self.replicas[at].group {
+                group.wake_if_it_needs(&silent);
             }
         }
     }
