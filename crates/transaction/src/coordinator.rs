@@ -89,7 +89,9 @@ impl<D: Data> Coordinator<D> {
         let part = |(partition, locks, operation)| (partition, Part { locks, operation, reply: None });
         let parts: BTreeMap<_, _> = parts.into_iter().map(part).collect();
         assert!(parts.contains_key(&anchor), "the anchor has a part in the transaction");
-        Self { id, age, settled, anchor, parts, phase: Phase::Preparing, rules: Rules::default() }
+        // Without participants nothing is to be prepared, so the first request may be the one that commits.
+        let phase = if parts.len() == 1 { Phase::Deciding } else { Phase::Preparing };
+        Self { id, age, settled, anchor, parts, phase, rules: Rules::default() }
     }
 
     #[cfg(test)]
@@ -120,7 +122,6 @@ impl<D: Data> Coordinator<D> {
     pub fn requests(&self) -> Vec<(D::Partition, Request<D>)> {
         let (id, age, settled, anchor) = (self.id, self.age, self.settled, self.anchor);
         match &self.phase {
-            Phase::Preparing if self.is_prepared() => vec![(anchor, self.decide())],
             Phase::Preparing => {
                 let unprepared = self.participants().filter(|(_, part)| part.reply.is_none());
                 let request = |(partition, part): (D::Partition, &Part<D>)| {

@@ -25,6 +25,7 @@ const X_THEN_Z: Program = Program::Transaction(&[(X, Exclusive), (Z, Exclusive)]
 const Y_THEN_Z: Program = Program::Transaction(&[(Y, Exclusive), (Z, Exclusive)]);
 const Z_THEN_X: Program = Program::Transaction(&[(Z, Exclusive), (X, Exclusive)]);
 const ALL_THREE: Program = Program::Transaction(&[(X, Exclusive), (Y, Exclusive), (Z, Exclusive)]);
+const ONLY_X: Program = Program::Transaction(&[(X, Exclusive)]);
 const X_AFTER_READING_Y: Program = Program::Transaction(&[(X, Exclusive), (Y, Shared)]);
 const Y_AFTER_READING_X: Program = Program::Transaction(&[(Y, Exclusive), (X, Shared)]);
 
@@ -61,6 +62,11 @@ fn restarted_elsewhere() -> SetUp {
 fn conditional() -> SetUp {
     let programs = vec![vec![Program::IfEmpty(&[X, Y])], vec![Program::IfEmpty(&[Y, X])], vec![Program::Read(&[X, Y])]];
     SetUp { faults: Faults { give_ups: 1, ..NONE }, ..SetUp::new(2, programs) }
+}
+
+/// A transaction that has no participants beside two that have.
+fn alone() -> SetUp {
+    SetUp { faults: Faults { suspicions: 1, ..CRASH }, ..SetUp::new(2, vec![vec![Y_THEN_X], vec![ONLY_X, ONLY_X]]) }
 }
 
 /// Three transactions, each of which wants the next one's anchor.
@@ -190,6 +196,7 @@ holding! {
     a_node_that_was_restarted_goes_on => restarted;
     a_node_that_was_restarted_goes_on_elsewhere => restarted_elsewhere;
     conditions_hold_in_all_partitions => conditional;
+    a_transaction_without_participants_is_done_once => alone;
     transactions_in_a_ring_end => ring;
     three_partitions_agree => three_partitions;
     reads_see_one_instant => read;
