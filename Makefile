@@ -56,6 +56,10 @@ ycsb: build ## Measure the same server with the real YCSB and with ours (BENCHMA
 crash: test-deps ## Kill a node, and cut its power, 200 times each under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
+model: ## Walk through the model of the transaction protocol for SECONDS=600 from SEED=1 on, beside what `make test` searches
+	TESSERA_MODEL_SECONDS=$(or $(SECONDS),600) TESSERA_SEED=$(or $(SEED),1) \
+	  $(CARGO) test --locked --release -p tessera-transaction -- --nocapture
+
 chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED=1, and check what clients saw
 	TESSERA_CHAOS_SECONDS=$(or $(SECONDS),60) TESSERA_SEED=$(or $(SEED),1) \
 	  $(CARGO) test --locked --release -p tessera --test node whatever_happens_to -- --nocapture
@@ -87,4 +91,4 @@ oracle-wire: test-deps ## The same through the ReQL port, by one node and by thr
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer document reql reql_stored reql_wire; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire

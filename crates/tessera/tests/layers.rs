@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("transport", &["types"]),
     ("consensus", &["types"]),
     ("cluster", &["types", "consensus"]),
+    ("transaction", &["types"]),
     ("store", &["types", "engine", "transport", "consensus", "cluster"]),
     ("node", &["types", "engine", "transport", "consensus", "cluster", "store"]),
     ("access", &[]),
@@ -59,6 +60,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("rustls", "face tessera"),
     ("tokio-rustls", "face"),
     ("clap", "bench tessera"),
+    ("stateright", "transaction"),
 ];
 
 /// What the fuzz targets may use beside the layers.
@@ -74,6 +76,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("transport", &["TableId", "RecordKey", "Partition", "GroupId"]),
     ("consensus", &["TableId", "TableSchema", "RecordKey", "StoredValue"]),
     ("cluster", &["TcpStream", "RESP", "thrift"]),
+    ("transaction", &["tokio", "async fn", "std::fs", "TcpStream", "SystemTime", "StoredValue"]),
     ("store", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "axum", "TcpStream"]),
     ("node", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "axum", "TcpStream"]),
     ("redis", &["store::hosting"]),
