@@ -145,7 +145,8 @@ pub fn next_step(view: &GroupView, placement: &Placement, presence: &Presence) -
     }
     if comers.is_empty() && goers.is_empty() {
         let first = target[0];
-        let transfers_leadership = view.replica != first && members.may_lead(&first);
+        let may_lead = members.may_lead(&first) && presence.may_lead_again(first.node);
+        let transfers_leadership = view.replica != first && may_lead;
         return if transfers_leadership { Step::TransferLeadership(first) } else { Step::Done };
     }
     let after = members.after(&comers, &goers);

@@ -25,12 +25,20 @@ pub struct Presence {
     standings: BTreeMap<NodeId, Standing>,
     /// Nodes that reported that they are about to stop, or that want other nodes to lead.
     stopping: BTreeSet<NodeId>,
+    /// Nodes that were started again so recently that clients may not have found them yet.
+    restarted: BTreeSet<NodeId>,
 }
 
 impl Presence {
     /// Nodes that are not named have the default standing.
     pub fn new(standings: impl IntoIterator<Item = (NodeId, Standing)>, stopping: BTreeSet<NodeId>) -> Self {
-        Self { standings: standings.into_iter().collect(), stopping }
+        Self { standings: standings.into_iter().collect(), stopping, restarted: BTreeSet::new() }
+    }
+
+    /// The same, where these nodes were started again recently.
+    #[must_use]
+    pub fn with_restarted(self, restarted: BTreeSet<NodeId>) -> Self {
+        Self { restarted, ..self }
     }
 
     /// The standing of a node.
@@ -46,6 +54,11 @@ impl Presence {
     /// Whether a node is alive and not about to stop.
     pub fn may_lead(&self, node: NodeId) -> bool {
         self.is_here(node) && !self.stopping.contains(&node)
+    }
+
+    /// Whether a node may lead what another one leads as well as it could.
+    pub fn may_lead_again(&self, node: NodeId) -> bool {
+        self.may_lead(node) && !self.restarted.contains(&node)
     }
 
     /// The nodes that are less alive than `standing`.

@@ -40,6 +40,8 @@ pub struct NodeConfig {
     pub accept_older_data: bool,
     /// How long a node may be silent until its replicas are replaced.
     pub replace_after: Duration,
+    /// For how long after another node was started again it is not asked to lead what this node leads.
+    pub lead_again_after: Duration,
     /// Bytes of snapshots that this node takes in a second.
     pub move_bytes_per_second: u64,
     /// How often bytes and load are evened out between nodes; zero is never.
@@ -72,6 +74,7 @@ impl NodeConfig {
             join: Vec::new(),
             accept_older_data: false,
             replace_after: Duration::from_secs(300),
+            lead_again_after: Duration::from_secs(70),
             move_bytes_per_second: 100 << 20,
             balance_interval: Duration::from_secs(60),
             compare_interval: Duration::from_secs(7 * 86_400),

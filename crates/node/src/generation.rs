@@ -90,6 +90,12 @@ impl KnownGenerations {
         self.came.lock().get(&node).is_some_and(|came| came.elapsed() <= time)
     }
 
+    /// Whether a node was started again, as far as was seen here, less than `time` ago. Its first start does not count.
+    pub(crate) fn was_started_again_within(&self, node: NodeId, time: Duration) -> bool {
+        let was_started_before = || self.known.lock().get(&node).is_some_and(|(number, _)| *number > 1);
+        self.was_started_within(node, time) && was_started_before()
+    }
+
     /// Whether a start of a node may come, which is on disk when this returns.
     pub(crate) fn admit(&self, node: NodeId, Generation { number, start }: Generation) -> Result<(), Refusal> {
         let mut known = self.known.lock();

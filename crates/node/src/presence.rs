@@ -29,8 +29,12 @@ impl Watch {
         let catalog = host.view.catalog();
         let nodes: Vec<NodeId> = catalog.nodes().map(|node| node.id).collect();
         self.since.retain(|node, _| nodes.contains(node));
+        let lead_again_after = host.config.lead_again_after;
+        let is_restarted = |node: &NodeId| host.generations.was_started_again_within(*node, lead_again_after);
+        let restarted = nodes.iter().copied().filter(is_restarted).collect();
         let standings = nodes.into_iter().map(|node| (node, self.standing(host, node)));
-        Presence::new(standings.collect::<Vec<_>>(), host.stopping.lock().iter().copied().collect())
+        let stopping = host.stopping.lock().iter().copied().collect();
+        Presence::new(standings.collect::<Vec<_>>(), stopping).with_restarted(restarted)
     }
 
     fn standing(&mut self, host: &Host, node: NodeId) -> Standing {

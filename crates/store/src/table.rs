@@ -22,6 +22,9 @@ use tessera_types::{
     TableSchema, TableSettings, UnixMillis,
 };
 
+/// So many records of a partition at most are counted where somebody asks how many there are.
+const COUNTED: PageLimit = PageLimit { records: 10_000, bytes: 16 << 20 };
+
 /// A table with its partitions. Handles stay valid when the table is renamed or altered; after it is dropped, requests
 /// through them are refused.
 pub struct Table {
@@ -415,18 +418,35 @@ impl Table {
         version.is_multiple_of(2).then_some(version)
     }
 
-    /// How many hash keys a partition has; where the engine cannot say, its share of an estimate for the node.
+    /// How many hash keys a partition has. Where the engine does not count them, [a few](COUNTED) are counted now, which may wait
+    /// for the disk; of more, it is the partition's share of an estimate for the node.
     ///
     /// # Errors
-    /// [`RequestError::NotReady`] if this node does not serve the partition.
+    /// [`RequestError::NotReady`] if this node does not serve the partition; what the engine reports.
     pub fn hash_keys(&self, partition: u32) -> Result<u64, RequestError> {
         let readable = self.check_serving(partition, ReadMode::Single)?;
-        let keys = self.engine.hash_keys(partition).unwrap_or_else(|| {
-            let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
-            self.engine.statistics().records / filled.max(1)
-        });
+        let keys = match self.engine.hash_keys(partition) {
+            Some(keys) => keys,
+            None => self.count_few(partition)?.unwrap_or_else(|| self.estimated_records(partition)),
+        };
         self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
+    }
+
+    fn count_few(&self, partition: u32) -> Result<Option<u64>, RequestError> {
+        let mut keys = 0;
+        let visit = &mut |_: RecordKey<'_>, _: &[u8]| {
+            keys += 1;
+            Visit::NextHashKey
+        };
+        let rest = self.engine.scan(partition, &Position::START, COUNTED, visit).map_err(request_error)?;
+        Ok(rest.is_none().then_some(keys))
+    }
+
+    /// There are more than those that were counted.
+    fn estimated_records(&self, partition: u32) -> u64 {
+        let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
+        (self.engine.statistics().records / filled.max(1)).max(COUNTED.records as u64)
     }
 
     /// What the engine tells about the table on this node.

@@ -141,6 +141,10 @@ fn start(args: &LocalArgs, number: u16) -> Result<Node, ExitError> {
     if !is_set(args, "cluster.secret") {
         command.args(["--set", &format!("cluster.secret_file={}", args.data_dir.join(SECRET).display())]);
     }
+    // All of them start at the same time, and no client is left from before.
+    if !is_set(args, "cluster.lead_again_after_seconds") {
+        command.args(["--set", "cluster.lead_again_after_seconds=0"]);
+    }
     for setting in &args.overrides {
         command.args(["--set", setting]);
     }

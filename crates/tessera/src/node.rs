@@ -328,6 +328,7 @@ fn node_config(config: &Config, workers: usize, site: Site) -> NodeConfig {
         compare_interval: Duration::from_secs(config.cluster.compare_interval_seconds),
         compare_bytes_per_second: config.cluster.compare_bytes_per_second,
         replace_after: Duration::from_secs(config.cluster.replace_after_seconds),
+        lead_again_after: Duration::from_secs(config.cluster.lead_again_after_seconds),
         limits: config.limits.clone(),
         memory: config.memory.clone(),
         rocksdb: config.rocksdb.clone(),

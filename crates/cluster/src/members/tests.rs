@@ -261,6 +261,19 @@ fn who_is_not_there_goes_before_a_leader_that_goes() {
 }
 
 #[test]
+fn leadership_returns_to_a_node_that_was_started_again_after_a_while_only() {
+    let group = GroupView { replica: replica(2), ..view(&nodes(&[1, 2, 3]), &[]) };
+    let group = GroupView { others: [1, 3].map(|node| sound(replica(node))).to_vec(), ..group };
+    let target = nodes(&[1, 2, 3]);
+    let restarted = present([1, 2, 3]).with_restarted([NodeId(1)].into());
+    assert_eq!(step(&group, &target, &restarted), Step::Done, "another one leads as well");
+    assert_eq!(step(&group, &target, &present([1, 2, 3])), Step::TransferLeadership(replica(1)));
+    // Somebody has to lead in the place of a leader that goes.
+    let target = nodes(&[1, 3]);
+    assert_eq!(step(&group, &target, &restarted), Step::TransferLeadership(replica(1)));
+}
+
+#[test]
 fn a_node_that_is_drained_has_no_say_in_the_catalog_where_the_others_bear_as_much() {
     let replicas: Vec<_> = (1..=4).map(|node| catalog_replica(NodeId(node))).collect();
     let nodes: Vec<_> = (1..=4).map(NodeId).collect();

@@ -340,7 +340,7 @@ pub static COMMANDS: &[Command] = &[
     session(Server, "config", -2, ADMIN, "2.0.0", S::Config, "Reads and changes settings of the running node")
         .differs("GET and SET for the settings that exist here, RESETSTAT; no REWRITE."),
     session(Server, "dbsize", 1, SLOW_READ_SESSION, "1.0.0", S::DbSize, "Counts keys")
-        .differs("An estimate on RocksDB tables; expired keys count until they are removed."),
+        .differs("Expired keys count until they are removed. On RocksDB tables an estimate for partitions of more than 10,000 keys, or of more than 16 MiB."),
     session(Server, "flushall", -1, WRITE_SESSION, "1.0.0", S::Flush, "Deletes all keys of the chosen table")
         .differs("Concerns the chosen table only, as FLUSHDB."),
     session(Server, "flushdb", -1, WRITE_SESSION, "1.0.0", S::Flush, "Deletes all keys of the chosen table"),

@@ -12,7 +12,7 @@ use rand::Rng;
 use std::sync::Arc;
 use tessera_engine::{PageLimit, Visit};
 use tessera_store::Table;
-use tessera_types::{RequestError, TableNumber, UnixMillis, ValueKind};
+use tessera_types::{EngineKind, RequestError, TableNumber, UnixMillis, ValueKind};
 
 /// Keys that KEYS lists at most.
 const KEYS_LIMIT: usize = 1_000_000;
@@ -209,9 +209,16 @@ impl Connection {
     pub(super) async fn db_size(&mut self, command: &'static Command, frame: &OwnedFrame) {
         let Some(table) = self.chosen() else { return };
         if let Confined::To(partition) = self.confined {
-            let keys = table.hash_keys(partition).map(|keys| i64::try_from(keys).unwrap_or(i64::MAX));
+            let count = {
+                let table = table.clone();
+                move || table.hash_keys(partition)
+            };
+            let keys = match table.schema().engine {
+                EngineKind::Memory => count(),
+                EngineKind::Rocksdb => self.server.store.disk_readers().read_from_disk(count).await.flatten(),
+            };
             return match keys {
-                Ok(keys) => self.reply().integer(keys),
+                Ok(keys) => self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX)),
                 Err(error) => self.refuse(&CommandError::Request(error)),
             };
         }

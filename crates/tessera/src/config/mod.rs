@@ -134,6 +134,7 @@ pub struct ClusterSection {
     /// Empty for none.
     pub zone: String,
     pub replace_after_seconds: u64,
+    pub lead_again_after_seconds: u64,
     /// Bytes of replicas that this node takes in a second while they move here.
     pub move_bytes_per_second: u64,
     /// Zero is never.
@@ -220,6 +221,7 @@ impl Default for ClusterSection {
             join: Vec::new(),
             zone: String::new(),
             replace_after_seconds: 300,
+            lead_again_after_seconds: 70,
             move_bytes_per_second: 100 << 20,
             balance_interval_seconds: 60,
             compare_interval_seconds: 7 * 86_400,

@@ -324,6 +324,36 @@ fn the_cli_reaches_a_node_whose_certificate_a_private_authority_has_signed() {
     assert!(error.contains("there is no certificate in the file"), "{error}");
 }
 
+/// Once it was RocksDB's estimate, which counted records of the engine's own and deleted ones.
+#[test]
+fn dbsize_counts_the_keys_of_a_small_table_exactly() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create rocks --engine rocksdb --partitions 4");
+    let mut client = node.client();
+    for table in ["default", "rocks"] {
+        client.run(&format!("TABLE {table}"));
+        assert_eq!(client.run("DBSIZE"), Value::Integer(0), "{table}");
+        for number in 0..50 {
+            client.run(&format!("SET key{number} 1"));
+            client.run(&format!("SET key{number} 2"));
+        }
+        client.run("HSET hash a 1 b 2 c 3");
+        assert_eq!(client.run("DBSIZE"), Value::Integer(51), "{table}");
+        client.run("DEL key1 key2 hash");
+        assert_eq!(client.run("DBSIZE"), Value::Integer(48), "{table}");
+        client.run("FLUSHDB");
+        assert_eq!(client.run("DBSIZE"), Value::Integer(0), "{table}");
+    }
+    client.run("TABLE rocks");
+    let sets: Vec<_> = (0..50_000).map(|number| crate::resp_client::words(&format!("SET key{number} 1"))).collect();
+    for sets in sets.chunks(1_000) {
+        client.pipeline(sets).unwrap();
+    }
+    let Value::Integer(estimate) = client.run("DBSIZE") else { panic!("no count") };
+    assert!((40_000..=200_000).contains(&estimate), "{estimate} keys of four large partitions");
+}
+
 /// A process that is stopped (SIGSTOP) still has its connections accepted by the system. Commands once waited for it without end.
 #[test]
 fn the_cli_gives_up_on_a_node_that_stands_still() {

@@ -169,6 +169,29 @@ fn full_disk_under_one_replica(engine: &str) {
     cluster.wait_until_whole();
 }
 
+/// Pegasus' Go client does not connect again to an address that it tried less than a minute ago. So a node that was started again
+/// and led at once kept such clients waiting.
+#[test]
+fn a_node_that_was_started_again_leads_again_after_a_while_only() {
+    const AFTER: Duration = Duration::from_secs(10);
+    let settings = &["cluster.lead_again_after_seconds=10"];
+    let mut cluster = Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) }.started();
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let leads = |cluster: &Cluster| {
+        let status = cluster.status(1)?;
+        let nodes = status["cluster"]["nodes"].as_array()?;
+        nodes.iter().find(|known| known["id"] == 1)?["leaders"].as_u64()
+    };
+    wait_for("the node leads its share", WHOLE, || leads(&cluster).filter(|leaders| *leaders > 0));
+    cluster.kill(0);
+    wait_for("others lead", WHOLE, || leads(&cluster).filter(|leaders| *leaders == 0));
+    let began = Instant::now();
+    cluster.start_node(0);
+    wait_for("the node leads its share again", WHOLE, || leads(&cluster).filter(|leaders| *leaders > 0));
+    assert!(began.elapsed() >= AFTER, "after {:?}", began.elapsed());
+}
+
 /// A replica that takes nothing for a while holds nobody up, and has everything again afterwards.
 #[test]
 fn a_replica_that_stands_still_stalls_nobody() {

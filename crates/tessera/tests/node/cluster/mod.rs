@@ -213,6 +213,7 @@ impl Cluster {
         let mut settings = vec![format!("cluster.port={peer}"), "workers=1".into(), "log.limit_bytes=8388608".into()];
         settings.push("cluster.move_bytes_per_second=8388608".into());
         settings.push("cluster.balance_interval_seconds=5".into());
+        settings.push("cluster.lead_again_after_seconds=0".into());
         settings.extend(self.settings.iter().map(|setting| (*setting).to_string()));
         if !self.disks.is_empty() {
             settings.push(format!("log.staging_directory={}", self.memory_of(at).display()));
