@@ -3,7 +3,8 @@
 //! The globe is six faces of a cube, each cut into four cells, these into four again, and so on for 30 levels: the cells of Google's
 //! S2 library. The number of a cell lies in the middle of the numbers of all cells inside of it. So an index that has an entry for
 //! each cell of a shape's covering finds the shapes near a query by few ranges of numbers: the cells inside of each cell of the
-//! query's covering, and each cell around one of them.
+//! query's covering, and each cell around one of them. The smallest cells, which those of points are, have an order of their own in
+//! an index, before all others: an index that has nothing but points has nothing where larger cells would be.
 //!
 //! Shapes are indexed by cells of even levels only, which halves the number of cells around a query that must be looked for. Whether
 //! a cell has to be in a covering is asked of the circle around it: that is exact enough, and never depends on rounding.
@@ -33,7 +34,7 @@ const NARROWEST_CELL: f64 = 2.0 * std::f64::consts::SQRT_2 / 3.0;
 /// Added to angles against rounding errors.
 const ANGLE_SLACK: f64 = 1e-14;
 
-/// Numbers of cells, from the first to the last one.
+/// Numbers of cells in an index, from the first to the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellRange {
     /// The first number.
@@ -50,7 +51,7 @@ enum Overlap {
     Inside,
 }
 
-/// The numbers of the cells by which a shape is indexed, ascending.
+/// The cells by which a shape is indexed.
 ///
 /// # Errors
 /// If the calculation is interrupted.
@@ -88,21 +89,26 @@ impl CellRange {
 }
 
 fn cover_shape(shape: &Geometry, most: usize, step: u64, pace: &Pace<'_>) -> Result<Vec<u64>, GeometryError> {
-    let overlap_of = |distance: f64, radius: f64| if distance <= radius { Overlap::Part } else { Overlap::None };
     match shape {
         Geometry::Point(point) => Ok(vec![leaf(*point).0]),
         Geometry::Line(line) => {
             let (center, angle) = circle_around(|| line.vertices().iter().copied());
-            let overlap = |point, radius| overlap_of(line.nearest_edge(point).0, radius);
+            let overlap = |point, radius| match line.has_edge_within(point, radius) {
+                true => Overlap::Part,
+                false => Overlap::None,
+            };
             cover(center, angle, most, step, overlap, pace)
         }
         Geometry::Polygon(polygon) => {
             let (center, angle) = circle_around(|| polygon.rings().flat_map(|ring| ring.vertices().iter().copied()));
-            let overlap = |point, radius| match polygon.nearest_edge(point) {
-                None => Overlap::None,
-                Some((distance, _)) if distance <= radius => Overlap::Part,
-                Some(_) if polygon.holds(point) => Overlap::Inside,
-                Some(_) => Overlap::None,
+            let overlap = |point, radius| {
+                if polygon.has_edge_within(point, radius) {
+                    Overlap::Part
+                } else if polygon.holds(point) {
+                    Overlap::Inside
+                } else {
+                    Overlap::None
+                }
             };
             cover(center, angle, most, step, overlap, pace)
         }
@@ -215,14 +221,25 @@ pub fn coarser(mut cells: Vec<u64>, most: usize) -> Vec<u64> {
     }
 }
 
+/// What is set in the numbers of cells that are not the smallest ones.
+const LARGER: u64 = 1 << 63;
+
+/// The number that a cell has in an index.
+pub fn index_number(cell: u64) -> u64 {
+    // The lowest bit is that of the smallest cells only.
+    cell >> 1 | if cell & 1 == 0 { LARGER } else { 0 }
+}
+
 /// Ranges of what is inside of cells, and of the index's cells around them, ascending and apart.
 fn with_cells_around(cells: &[u64]) -> Vec<CellRange> {
     let mut ranges: Vec<CellRange> = Vec::with_capacity(4 * cells.len());
     for cell in cells {
         let id = CellID(*cell);
-        ranges.push(CellRange { first: id.range_min().0, last: id.range_max().0 });
+        let (first, last) = (id.range_min().0 >> 1, id.range_max().0 >> 1);
+        ranges.push(CellRange { first, last });
+        ranges.push(CellRange { first: first | LARGER, last: last | LARGER });
         for level in (0..id.level()).step_by(INDEX_LEVEL_STEP as usize) {
-            let around = id.parent(level).0;
+            let around = index_number(id.parent(level).0);
             ranges.push(CellRange { first: around, last: around });
         }
     }
@@ -230,7 +247,6 @@ fn with_cells_around(cells: &[u64]) -> Vec<CellRange> {
     let mut apart: Vec<CellRange> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match apart.last_mut() {
-            // Numbers of cells are odd multiples of a power of four, so that only equal and overlapping ranges are joined.
             Some(last) if range.first <= last.last => last.last = last.last.max(range.last),
             _ => apart.push(range),
         }

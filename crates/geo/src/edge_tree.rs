@@ -6,11 +6,8 @@
 use crate::pace::Pace;
 use crate::{GeometryError, Point};
 
-/// How many edges or boxes one box is around.
+/// How many boxes one box is around.
 const FAN_OUT: usize = 8;
-
-/// Shorter paths have no boxes: to look at all edges is as fast.
-const MIN_EDGES: usize = 32;
 
 /// Added to boxes for rounding errors.
 const SLACK: f64 = 4e-15;
@@ -56,26 +53,27 @@ impl Cuboid {
 /// Boxes around the edges of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct EdgeTree {
-    edges: usize,
-    /// Boxes around runs of edges first, the outermost ones last.
+    /// Boxes around edges first, then those around runs of boxes, the outermost ones last.
     levels: Vec<Vec<Cuboid>>,
 }
 
 impl EdgeTree {
     /// Of the edges that `edge` gives for 0 to `edges`.
     pub(crate) fn new(edges: usize, edge: impl Fn(usize) -> (Point, Point)) -> Self {
+        let mut level: Vec<Cuboid> = (0..edges).map(&edge).map(|(a, b)| Cuboid::of_edge(a, b)).collect();
         let mut levels = Vec::new();
-        if edges >= MIN_EDGES {
-            let all: Vec<Cuboid> = (0..edges).map(&edge).map(|(a, b)| Cuboid::of_edge(a, b)).collect();
-            let mut level = group(&all);
-            while level.len() > FAN_OUT {
-                let above = group(&level);
-                levels.push(level);
-                level = above;
-            }
+        while level.len() > 2 * FAN_OUT {
+            let above = group(&level);
             levels.push(level);
+            level = above;
         }
-        Self { edges, levels }
+        levels.push(level);
+        Self { levels }
+    }
+
+    /// The box around an edge.
+    pub(crate) fn cuboid(&self, edge: usize) -> &Cuboid {
+        &self.levels[0][edge]
     }
 
     /// Calls `visit` with each edge that may meet the box, until it says false.
@@ -90,16 +88,26 @@ impl EdgeTree {
 
     /// Calls `visit` with each edge that may be nearer to a point than the angle that `visit` last gave, in their order.
     pub(crate) fn visit_nearer(&self, point: Point, mut visit: impl FnMut(usize) -> f64) {
-        // The straight line that belongs to the angle, with room for rounding errors; nothing is farther than half of the globe.
         let limit = std::cell::Cell::new(f64::INFINITY);
         let is_near = |cuboid: &Cuboid| cuboid.distance2(point) <= limit.get();
         let mut each = |edge: usize| {
-            let chord = 2.0 * (visit(edge).clamp(0.0, std::f64::consts::PI) / 2.0).sin() + SLACK;
-            limit.set(chord * chord * (1.0 + 1e-9));
+            limit.set(squared_chord(visit(edge)));
             true
         };
         // An endless pace does not fail.
         let _ = self.visit(&Pace::endless(), is_near, &mut each);
+    }
+
+    /// Whether an edge for which `is_near` says true lies within an angle of a point.
+    pub(crate) fn any_within(&self, point: Point, angle: f64, mut is_near: impl FnMut(usize) -> bool) -> bool {
+        let limit = squared_chord(angle);
+        let mut found = false;
+        // An endless pace does not fail.
+        let _ = self.visit(&Pace::endless(), |cuboid| cuboid.distance2(point) <= limit, &mut |edge| {
+            found = is_near(edge);
+            !found
+        });
+        found
     }
 
     fn visit(
@@ -108,35 +116,37 @@ impl EdgeTree {
         is_wanted: impl Fn(&Cuboid) -> bool,
         visit: &mut dyn FnMut(usize) -> bool,
     ) -> Result<(), GeometryError> {
-        let Some(top) = self.levels.last() else {
-            pace.steps(self.edges)?;
-            (0..self.edges).all(visit);
+        let Some((top, below)) = self.levels.split_last() else { return Ok(()) };
+        pace.steps(top.len())?;
+        if below.is_empty() {
+            (0..top.len()).filter(|edge| is_wanted(&top[*edge])).all(visit);
             return Ok(());
-        };
+        }
         // Pairs of a level and a place in it; the next one in order is on top.
-        let mut open: Vec<(usize, usize)> = (0..top.len()).rev().map(|at| (self.levels.len() - 1, at)).collect();
+        let mut open: Vec<(usize, usize)> = (0..top.len()).rev().map(|at| (below.len(), at)).collect();
         while let Some((level, at)) = open.pop() {
-            pace.steps(1)?;
             if !is_wanted(&self.levels[level][at]) {
                 continue;
             }
+            let Some(below) = level.checked_sub(1) else {
+                if !visit(at) {
+                    return Ok(());
+                }
+                continue;
+            };
+            pace.steps(FAN_OUT)?;
             let first = at * FAN_OUT;
-            match level.checked_sub(1) {
-                Some(below) => {
-                    let end = (first + FAN_OUT).min(self.levels[below].len());
-                    open.extend((first..end).rev().map(|at| (below, at)));
-                }
-                None => {
-                    let end = (first + FAN_OUT).min(self.edges);
-                    pace.steps(end - first)?;
-                    if !(first..end).all(&mut *visit) {
-                        return Ok(());
-                    }
-                }
-            }
+            let end = (first + FAN_OUT).min(self.levels[below].len());
+            open.extend((first..end).rev().map(|at| (below, at)));
         }
         Ok(())
     }
+}
+
+/// The squared straight line that belongs to an angle, with room for rounding errors. Nothing is farther than half of the globe.
+fn squared_chord(angle: f64) -> f64 {
+    let chord = 2.0 * (angle.clamp(0.0, std::f64::consts::PI) / 2.0).sin() + SLACK;
+    chord * chord * (1.0 + 1e-9)
 }
 
 fn group(boxes: &[Cuboid]) -> Vec<Cuboid> {

@@ -26,7 +26,7 @@ mod point;
 mod polygon;
 mod ring;
 
-pub use covering::{CellRange, coarser, covering, ranges};
+pub use covering::{CellRange, coarser, covering, index_number, ranges};
 pub use ellipsoid::{Ellipsoid, Unit};
 pub use error::GeometryError;
 pub use geometry::Geometry;

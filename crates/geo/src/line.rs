@@ -2,7 +2,7 @@
 
 use crate::bound::Bound;
 use crate::edge::{self, Crosser, Meeting};
-use crate::edge_tree::{Cuboid, EdgeTree};
+use crate::edge_tree::EdgeTree;
 use crate::pace::Pace;
 use crate::{GeometryError, Point};
 
@@ -55,6 +55,12 @@ impl Line {
         best
     }
 
+    /// Whether an edge lies within an angle of a point.
+    pub(crate) fn has_edge_within(&self, point: Point, angle: f64) -> bool {
+        let is_near = |at| edge::distance(point, self.vertices[at], self.vertices[at + 1]) <= angle;
+        self.tree.any_within(point, angle, is_near)
+    }
+
     /// The nearest point of the line.
     pub(crate) fn nearest(&self, point: Point) -> Point {
         let (_, (a, b)) = self.nearest_edge(point);
@@ -66,10 +72,10 @@ impl Line {
         if !self.bound.intersects(&other.bound) {
             return Ok(false);
         }
-        for (a, b) in self.edges() {
+        for (own, (a, b)) in self.edges().enumerate() {
             let mut crosser = Crosser::new(a, b);
             let mut meets = false;
-            other.tree.visit_meeting(&Cuboid::of_edge(a, b), pace, |at| {
+            other.tree.visit_meeting(self.tree.cuboid(own), pace, |at| {
                 meets = crosser.meeting(other.vertices[at], other.vertices[at + 1]) != Meeting::Apart;
                 !meets
             })?;

@@ -70,9 +70,13 @@ impl Edges {
 ///
 /// # Errors
 /// If edges are left over, or the calculation is interrupted.
-pub(crate) fn outlines(rings: &[Ring], pace: &Pace<'_>) -> Result<Vec<Ring>, GeometryError> {
+pub(crate) fn outlines(rings: Vec<Ring>, pace: &Pace<'_>) -> Result<Vec<Ring>, GeometryError> {
+    if rings.len() == 1 {
+        // A ring meets itself nowhere.
+        return Ok(rings);
+    }
     let mut edges = Edges { from: HashMap::new(), starts: Vec::new() };
-    for ring in rings {
+    for ring in &rings {
         let count = ring.vertices().len();
         for at in (1..=count).rev() {
             pace.steps(8)?;

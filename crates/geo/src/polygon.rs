@@ -34,7 +34,7 @@ impl Polygon {
         for hole in rings.iter_mut().skip(1) {
             hole.invert();
         }
-        let rings = outlines(&rings, pace)?;
+        let rings = outlines(rings, pace)?;
         check(&rings, pace)?;
         Ok(Self::nest(rings))
     }
@@ -119,6 +119,14 @@ impl Polygon {
             });
         }
         best
+    }
+
+    /// Whether an edge lies within an angle of a point.
+    pub(crate) fn has_edge_within(&self, point: Point, angle: f64) -> bool {
+        self.rings().any(|ring| {
+            let is_near = |at| edge::distance(point, ring.vertex(at), ring.vertex(at + 1)) <= angle;
+            ring.tree().any_within(point, angle, is_near)
+        })
     }
 
     /// Whether both have something in common that has an area.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::bound::Bound;
 use crate::edge::{self, Corner, CornerRelation, Crosser, Meeting};
-use crate::edge_tree::{Cuboid, EdgeTree};
+use crate::edge_tree::EdgeTree;
 use crate::orientation::is_ordered;
 use crate::pace::Pace;
 use crate::{GeometryError, Point};
@@ -115,7 +115,7 @@ impl Ring {
         for (at, (a, b)) in self.edges().enumerate() {
             let mut crosser = Crosser::new(a, b);
             let mut is_crossed = false;
-            self.tree.visit_meeting(&Cuboid::of_edge(a, b), pace, |other| {
+            self.tree.visit_meeting(self.tree.cuboid(at), pace, |other| {
                 // Neighbours share a vertex, which was looked at above.
                 is_crossed = other > at + 1
                     && crosser.meeting(self.vertices[other], self.vertex(other + 1)) == Meeting::Crossing;
@@ -190,7 +190,7 @@ impl Ring {
         let mut found = None;
         for (at, (a, b)) in other.edges().enumerate() {
             let mut crosser = Crosser::new(a, b);
-            self.tree.visit_meeting(&Cuboid::of_edge(a, b), pace, |edge| {
+            self.tree.visit_meeting(other.tree.cuboid(at), pace, |edge| {
                 let (from, to) = (self.vertices[edge], self.vertex(edge + 1));
                 match crosser.meeting(from, to) {
                     Meeting::Apart => {}

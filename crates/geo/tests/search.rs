@@ -1,7 +1,9 @@
 //! What an index finds by cells must be all that meets the query.
 
 use proptest::prelude::*;
-use tessera_geo::{CellRange, Ellipsoid, Geometry, Line, Pace, Polygon, Position, Ring, covering, ranges};
+use tessera_geo::{
+    CellRange, Ellipsoid, Geometry, Line, Pace, Polygon, Position, Ring, covering, index_number, ranges,
+};
 
 fn position() -> impl Strategy<Value = Position> {
     // Poles, the meridian of 180° and the borders of the cube's faces among places anywhere.
@@ -37,7 +39,8 @@ fn shape() -> impl Strategy<Value = Geometry> {
 }
 
 fn has(ranges: &[CellRange], cells: &[u64]) -> bool {
-    cells.iter().any(|cell| ranges.iter().any(|range| (range.first..=range.last).contains(cell)))
+    let numbers = cells.iter().map(|cell| index_number(*cell));
+    numbers.into_iter().any(|number| ranges.iter().any(|range| (range.first..=range.last).contains(&number)))
 }
 
 proptest! {
