@@ -2,10 +2,8 @@
 
 use crate::{JSON_DEPTH, Json, parse_json, text};
 
-/// Terms that belong to what Tessera does not have yet: scripts, requests to elsewhere, geometry, changefeeds, permissions, write
-/// hooks.
-const OUT_OF_SCOPE: &[i32] =
-    &[11, 152, 153, 157, 158, 159, 160, 161, 162, 163, 164, 165, 166, 167, 168, 171, 188, 189, 190];
+/// Terms that belong to what Tessera does not have yet: scripts, requests to elsewhere, changefeeds, permissions, write hooks.
+const OUT_OF_SCOPE: &[i32] = &[11, 152, 153, 188, 189, 190];
 
 /// System tables that Tessera does not have yet.
 const ABSENT_TABLES: &[&str] = &["cluster_config", "jobs", "logs", "permissions", "stats", "users", "_debug_scratch"];
@@ -42,10 +40,7 @@ fn terms_in_scope(json: &Json) -> bool {
             }
             items.iter().all(terms_in_scope)
         }
-        Json::Object(fields) => fields.iter().all(|(name, value)| {
-            let is_geometry = &**name == "$reql_type$" && matches!(value, Json::String(text) if &**text == "GEOMETRY");
-            !is_geometry && terms_in_scope(value)
-        }),
+        Json::Object(fields) => fields.iter().all(|(_, value)| terms_in_scope(value)),
         _ => true,
     }
 }

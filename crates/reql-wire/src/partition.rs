@@ -2,18 +2,24 @@
 
 use crate::indexes::{IndexList, LIST_KEY, stamp_of};
 use crate::work::{Reply, ScanWork, Work, WriteWork};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_document::EntryKey;
 use tessera_engine::{KeyRange, Order, PageLimit};
+use tessera_reql::{Cells, cell_bounds};
 use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Acks, Durability, ReadMode, RequestError, Space};
 use tokio::sync::{Notify, oneshot};
 
 /// Bytes of documents in a page, about.
 const PAGE_BYTES: usize = 1 << 20;
+
+/// Bytes of a geospatial index's entries that are read in one go, and how many entries are looked at for a page.
+const ENTRIES_BYTES: usize = 64 << 10;
+const MAX_ENTRIES: usize = 10_000;
 
 /// Documents of an index's entries that are read in one call: as many as RocksDB looks for together.
 const DOCUMENTS_AT_ONCE: usize = 32;
@@ -140,10 +146,16 @@ impl ScanWork {
             return Ok(Reply::NotBuilt);
         }
         let limit = PageLimit { records: self.limit(), bytes };
-        let found = transaction.scan_in(self.space, self.range(), self.order, limit)?;
-        let (mut rows, mut size) = (Vec::with_capacity(found.records.len()), 0);
-        let count = found.records.len();
-        for entries in found.records.chunks(DOCUMENTS_AT_ONCE) {
+        let (found, is_cut) = match &self.cells {
+            None => {
+                let found = transaction.scan_in(self.space, self.range(), self.order, limit)?;
+                (found.records, found.is_cut)
+            }
+            Some(cells) => self.entries_with_cells(transaction, cells)?,
+        };
+        let (mut rows, mut size) = (Vec::with_capacity(found.len()), 0);
+        let count = found.len();
+        for entries in found.chunks(DOCUMENTS_AT_ONCE) {
             let keys = entries.iter().map(|(entry, _)| primary_key(entry)).collect::<Result<Vec<_>, RequestError>>()?;
             let documents = transaction.multi_get_in(Space::DOCUMENTS, &keys)?;
             // A reader that writes overtook finds entries without documents, and reads again.
@@ -159,8 +171,55 @@ impl ScanWork {
                 break;
             }
         }
-        let has_more = found.is_cut || rows.len() < count;
+        let has_more = is_cut || rows.len() < count;
         Ok(Reply::Page(rows, has_more))
+    }
+
+    /// The next entries by which a search of a geospatial index finds documents, and whether there may be more behind them.
+    fn entries_with_cells(
+        &self,
+        transaction: &Transaction<'_>,
+        cells: &Cells,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool), RequestError> {
+        let (mut found, mut seen) = (Vec::new(), 0);
+        let mut ranges = cells.ranges().iter().map(|range| cell_bounds(*range)).peekable();
+        while let Some((start, end)) = ranges.next() {
+            let mut after = self.after.clone().filter(|after| **after >= *start);
+            if after.as_ref().is_some_and(|after| **after >= *end) {
+                continue;
+            }
+            let was_seen = seen;
+            loop {
+                let start = after.as_deref().map_or(Bound::Included(&start[..]), Bound::Excluded);
+                let limit = PageLimit { records: self.limit() - found.len(), bytes: ENTRIES_BYTES };
+                let page =
+                    transaction.scan_in(self.space, (start, Bound::Excluded(&end[..])), Order::Ascending, limit)?;
+                seen += page.records.len();
+                after = page.records.last().map(|(key, _)| key.clone()).or(after);
+                for (key, value) in page.records {
+                    let entry =
+                        EntryKey::decode(&key).map_err(|_| RequestError::Corruption("an index entry".into()))?;
+                    if cells.finds_by(entry.secondary) {
+                        found.push((key, value));
+                    }
+                }
+                if found.len() == self.limit() || (seen >= MAX_ENTRIES && !found.is_empty()) {
+                    return Ok((found, true));
+                }
+                if !page.is_cut {
+                    break;
+                }
+            }
+            if seen == was_seen && ranges.peek().is_some() {
+                // There is nothing in the range; the next entry says which other ranges there is nothing in.
+                let behind = (Bound::Included(&end[..]), Bound::Unbounded);
+                let limit = PageLimit { records: 1, bytes: ENTRIES_BYTES };
+                let page = transaction.scan_in(self.space, behind, Order::Ascending, limit)?;
+                let Some((next, _)) = page.records.first() else { break };
+                while ranges.next_if(|(_, end)| **next >= **end).is_some() {}
+            }
+        }
+        Ok((found, false))
     }
 }
 

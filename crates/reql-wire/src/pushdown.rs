@@ -5,7 +5,7 @@
 //! partition that was begun behind which document it is.
 
 use crate::route::Place;
-use crate::scan::{document_range, index_range, key_order, not_built, only_key, scan_work, split};
+use crate::scan::{check_kind, document_range, index_range, key_order, not_built, only_key, scan_work, split};
 use crate::tables::{Tables, damaged, mode};
 use crate::work::{EvaluateWork, Reply, ScanWork, Slice, SliceEnd, Work, put_option, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};
@@ -99,6 +99,7 @@ impl Tables {
             None => (Space::DOCUMENTS, document_range(scan)?),
             Some(name) => {
                 let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
+                check_kind(info, &index, name, scan)?;
                 let range = index_range(scan)?;
                 if range.has_doubts() {
                     // The index's function decides here which documents belong to it.
@@ -108,6 +109,7 @@ impl Tables {
             }
         };
         let keys = scan_work(space, &keys, key_order(scan.order), None, scan.limit);
+        let keys = ScanWork { cells: scan.cells.clone(), ..keys };
         let question = Question { table, info, scan, keys, pipeline };
         if scan.order == Order::Any || pipeline.terminal.is_some() {
             self.evaluate_in_any_order(env, &question)

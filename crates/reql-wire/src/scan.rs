@@ -1,6 +1,6 @@
 //! Pages of documents: of one partition after the other where their order does not matter, else merged from all partitions.
 
-use crate::indexes::{read_definition, value_at};
+use crate::indexes::{is_geospatial, read_definition, value_at};
 use crate::route::Place;
 use crate::tables::{Tables, damaged, decoded, mode};
 use crate::work::{Reply, ScanWork, Work};
@@ -90,7 +90,8 @@ impl Tables {
         let even = limit.div_ceil(partitions as usize);
         let share = (even + 2 * even.isqrt()).max(FEWEST_ROWS).min(limit);
         let after = scan.after.as_ref().map(|Position(bytes)| Bytes::copy_from_slice(bytes));
-        let work = |after| Work::Scan(scan_work(space, keys, order, after, share));
+        let work =
+            |after| Work::Scan(ScanWork { cells: scan.cells.clone(), ..scan_work(space, keys, order, after, share) });
         let place = |partition| (Place::Partition(partition), work(after.clone()));
         let replies = self.reach(table, mode(scan.reads), (0..partitions).map(place).collect())?;
         let mut merged = BTreeMap::new();
@@ -122,6 +123,7 @@ impl Tables {
 
     fn scan_index(&self, env: &Env, info: &TableInfo, table: &Arc<Table>, name: &str, scan: &Scan) -> Result<Page> {
         let index = self.index(table, name).ok_or_else(|| info.index_not_found(name))?;
+        check_kind(info, &index, name, scan)?;
         let range = index_range(scan)?;
         let (found, next) = self.scan_in_order(table, Space(index.space), &range.keys, info, scan)?;
         let mut rows = Vec::with_capacity(found.len());
@@ -186,6 +188,7 @@ pub(crate) fn scan_work(space: Space, keys: &Keys, order: KeyOrder, after: Optio
         space,
         start: Bytes::copy_from_slice(&keys.start),
         end: keys.end.as_ref().map(|end| Bytes::copy_from_slice(end)),
+        cells: None,
         order,
         after,
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
@@ -223,6 +226,17 @@ pub(crate) fn document_range(scan: &Scan) -> Result<Keys> {
     let (lower, upper) = (bound(&scan.range.lower), bound(&scan.range.upper));
     tessera_document::primary_range(lower.as_ref().map(Document::value), upper.as_ref().map(Document::value))
         .map_err(|error| Error::logic(error.to_string()))
+}
+
+/// Refuses to read a geospatial index in the order of keys, which it does not have.
+pub(crate) fn check_kind(info: &TableInfo, index: &IndexEntry, name: &str, scan: &Scan) -> Result<()> {
+    if scan.cells.is_some() {
+        return Ok(());
+    }
+    match is_geospatial(&index.definition).ok_or_else(damaged)? {
+        true => Err(info.geospatial_index(name)),
+        false => Ok(()),
+    }
 }
 
 /// The entries of an index that a scan is about.

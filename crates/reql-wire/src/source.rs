@@ -181,6 +181,12 @@ impl Source for Tables {
         indexes.iter().map(info).collect()
     }
 
+    fn index_definition(&self, info: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
+        let table = self.open(info)?;
+        let index = self.index(&table, name);
+        index.map(|index| read_definition(&index.definition).ok_or_else(damaged)).transpose()
+    }
+
     fn learn(&self) {
         self.wait(self.0.store.learn_of_changes());
     }
@@ -190,9 +196,6 @@ impl Source for Tables {
     }
 
     fn create_index(&self, _env: &Env, info: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
-        if definition.geo {
-            return Err(Error::failed("Geospatial indexes are not supported by Tessera yet."));
-        }
         let table = self.open(info)?.number();
         let text = definition_of(&definition.source, &definition.query);
         let create = CatalogCommand::CreateIndex { table, name: name.into(), definition: text };

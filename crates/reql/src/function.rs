@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use tessera_document::Document;
 
 use crate::error::{Error, FrameId, Result};
+use crate::geometry::Compared;
 use crate::lazy::{self, Lazy};
 use crate::node::{Node, NodeKind, Template};
 use crate::value::Value;
@@ -151,6 +152,15 @@ pub enum Body {
     Equals(Value),
     /// The function of a field.
     OfField(Arc<str>, Arc<Function>),
+    /// Whether the index has the argument with a shape that meets this one; of a multi index, the argument once for each such shape.
+    Meets {
+        /// The function of the index.
+        index: Arc<Function>,
+        /// Whether the index takes several shapes from a document.
+        multi: bool,
+        /// A geometry.
+        shape: Compared,
+    },
     /// The term once more, with the argument in the place of its first argument: what a term does that works on objects
     /// and, when given a sequence, on the objects in it.
     Again {

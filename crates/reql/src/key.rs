@@ -35,6 +35,7 @@ pub fn primary_bound(value: &Value) -> Result<Vec<u8>> {
     if !scalar(value, &mut out, false)? {
         match value {
             Value::Array(items) => array(items, &mut out, false)?,
+            Value::Geometry(_) => return Err(geometry_key()),
             _ => {
                 let message = format!(
                     "Primary keys must be either a number, string, bool, pseudotype or array (got type {}):\n{}",
@@ -58,6 +59,7 @@ pub fn secondary_key(value: &Value) -> Result<Vec<u8>> {
         match value {
             Value::Array(items) => array(items, &mut out, true)?,
             Value::Null => return Err(Error::non_existence("Keys cannot be NULL.")),
+            Value::Geometry(_) => return Err(geometry_key()),
             _ => {
                 let message = format!(
                     "Secondary keys must be a number, string, bool, pseudotype, or array (got {} of type {}).",
@@ -71,12 +73,17 @@ pub fn secondary_key(value: &Value) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+fn geometry_key() -> Error {
+    Error::logic("Cannot use a geometry value as a key value in a primary or non-geospatial secondary index.")
+}
+
 fn array(items: &[Value], out: &mut Vec<u8>, escapes: bool) -> Result<()> {
     out.push(b'A');
     for item in items {
         if !scalar(item, out, escapes)? {
             match item {
                 Value::Array(inner) => array(inner, out, escapes)?,
+                Value::Geometry(_) => return Err(geometry_key()),
                 _ => {
                     let message = format!(
                         "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got {} of type {}).",

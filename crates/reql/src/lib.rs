@@ -10,12 +10,14 @@
 #![warn(missing_docs)]
 
 mod call;
+mod cells;
 mod cluster;
 mod definition;
 mod env;
 mod error;
 mod evaluate;
 mod function;
+mod geometry;
 mod index;
 mod json;
 mod key;
@@ -38,6 +40,7 @@ mod uuid;
 mod val;
 mod value;
 
+pub use cells::{Cells, cell_bounds, cell_keys};
 pub use cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };

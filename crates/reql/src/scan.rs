@@ -3,6 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::cells::Cells;
 use crate::error::{Error, until_nul};
 use crate::function::Function;
 use crate::lazy::Lazy;
@@ -52,6 +53,14 @@ impl TableInfo {
     /// As reads say it.
     pub fn index_not_found(&self, index: &str) -> Error {
         Error::failed(format!("Index `{}` was not found on table `{}`.", until_nul(index), self.full_name()))
+    }
+
+    /// The error when something else than a search by geometry reads a geospatial index.
+    pub fn geospatial_index(&self, index: &str) -> Error {
+        Error::logic(format!(
+            "Index `{}` is a geospatial index.  Only get_nearest and get_intersecting can use a geospatial index.",
+            until_nul(index)
+        ))
     }
 
     /// The error when an index is to be created and exists.
@@ -163,6 +172,8 @@ pub struct Scan {
     pub index: Option<Arc<str>>,
     /// The keys that the documents have.
     pub range: KeyRange,
+    /// Instead of keys the cells that the entries of a geospatial index have.
+    pub cells: Option<Arc<Cells>>,
     /// The order in which the documents come.
     pub order: Order,
     /// Where the page before this one ended; `None` for the first page.

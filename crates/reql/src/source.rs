@@ -245,6 +245,13 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
+    /// How an index derives keys, if there is one of this name.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn index_definition(&self, table: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
+        Ok(self.indexes(table)?.into_iter().find(|index| index.name == name).map(|index| index.definition))
+    }
     /// Waits a little before something is looked at again that takes time, such as the building of an index.
     fn pause(&self);
 

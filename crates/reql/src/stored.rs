@@ -20,6 +20,7 @@ use tessera_document::{Document, EncodedValue};
 
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::{Body, Function, Scope};
+use crate::geometry::Compared;
 use crate::node::{Node, NodeKind};
 use crate::plan;
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};
@@ -35,6 +36,7 @@ const PLUCK: u8 = 3;
 const EQUALS: u8 = 4;
 const OF_FIELD: u8 = 5;
 const AGAIN: u8 = 6;
+const MEETS: u8 = 7;
 
 impl Function {
     /// The function as bytes, which [`Function::from_bytes`] reads, for one that outlives its query.
@@ -71,6 +73,11 @@ impl Function {
                 writer.out.push(OF_FIELD);
                 writer.put_text(name);
                 function.put(writer)?;
+            }
+            Body::Meets { index, multi, shape } => {
+                writer.put_kind(MEETS, &shape.geojson);
+                writer.out.push(u8::from(*multi));
+                index.put(writer)?;
             }
             Body::Query { template, scope } => {
                 writer.out.push(QUERY);
@@ -268,6 +275,10 @@ impl<'a> Reader<'a> {
             EQUALS if self.has_places => Body::Equals(self.value()?),
             OF_FIELD if self.has_places && depth < MAX_TERM_DEPTH => {
                 Body::OfField(Arc::from(self.text()?), Arc::new(self.inner_function(depth + 1)?))
+            }
+            MEETS if self.has_places && depth < MAX_TERM_DEPTH => {
+                let (shape, multi) = (Compared::new(self.value()?), self.byte()? != 0);
+                Body::Meets { index: Arc::new(self.inner_function(depth + 1)?), multi, shape }
             }
             AGAIN if self.has_places => {
                 let (node, scope) = self.node()?;

@@ -182,6 +182,10 @@ impl Val {
         if let Some(Value::Binary(_)) = self.peek() {
             return Err(Error::logic("Expected type OBJECT but found PTYPE<BINARY>."));
         }
+        if let Some(geometry @ Value::Geometry(_)) = self.peek() {
+            // RethinkDB takes any pseudotype for a time, and complains about what it lacks.
+            geometry.field("epoch_time")?;
+        }
         self.as_datum()?.to_time().map_err(|error| error.at(self.frame))
     }
 

@@ -427,7 +427,7 @@ impl Table {
         let readable = self.check_serving(partition, ReadMode::Single)?;
         let keys = match self.engine.hash_keys(partition) {
             Some(keys) => keys,
-            None => self.count_few(partition)?.unwrap_or_else(|| self.estimated_records(partition)),
+            None => self.count_few(partition)?.unwrap_or_else(|| self.estimated_records()),
         };
         self.check_lease(partition, ReadMode::Single, readable)?;
         Ok(keys)
@@ -444,7 +444,7 @@ impl Table {
     }
 
     /// There are more than those that were counted.
-    fn estimated_records(&self, partition: u32) -> u64 {
+    fn estimated_records(&self) -> u64 {
         let filled = (0..self.schema.partitions).filter(|at| self.engine.applied_index(*at) > 0).count() as u64;
         (self.engine.statistics().records / filled.max(1)).max(COUNTED.records as u64)
     }

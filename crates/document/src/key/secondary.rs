@@ -31,6 +31,15 @@ impl SecondaryKey {
         Self::new(value, Purpose::Search)
     }
 
+    /// The key of an entry of a geospatial index, which is known already.
+    ///
+    /// # Panics
+    /// If it is longer than [`MAX_SECONDARY_KEY_BYTES`].
+    pub fn of_cells(bytes: &[u8]) -> Self {
+        assert!(bytes.len() <= MAX_SECONDARY_KEY_BYTES, "a document has few cells");
+        Self { bytes: bytes.to_vec(), is_cut: false }
+    }
+
     fn new(value: EncodedValue<'_>, purpose: Purpose) -> Result<Self, KeyError> {
         let mut bytes = Vec::with_capacity(value.as_bytes().len() + 8);
         // One more than there may be, to see whether there would be more.

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use tessera_document::{Document, EncodedValue, EntryChanges, IndexShape, Value};
+use tessera_document::{Document, EncodedValue, EntryChanges, IndexShape, SecondaryKey, Value, entry_key};
 use tessera_reql::{Env, Error, ErrorKind, IndexDefinition, Result};
 use tessera_types::{Space, TableId};
 
@@ -49,6 +49,10 @@ pub(super) fn entries(
     document: &Value,
     primary: &[u8],
 ) -> Result<Vec<Vec<u8>>> {
+    if definition.geo {
+        let keys = tessera_reql::cell_keys(env, definition, document)?;
+        return Ok(keys.iter().map(|key| entry_key(&SecondaryKey::of_cells(key), primary, None)).collect());
+    }
     let mut entries = Vec::new();
     match definition.function.value_of(env, document) {
         Ok(value) => {

@@ -17,6 +17,11 @@ pub(super) fn source_of(definition: &str) -> Option<Bytes> {
     Some(base64::engine::general_purpose::STANDARD.decode(source).ok()?.into())
 }
 
+/// Whether a definition is that of a geospatial index, which is known without reading the function.
+pub(crate) fn is_geospatial(definition: &str) -> Option<bool> {
+    source_of(definition).map(|source| IndexDefinition::is_geospatial(&source))
+}
+
 /// What [`definition_of`] has written down.
 pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
     let source = source_of(definition)?;

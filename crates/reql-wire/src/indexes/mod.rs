@@ -14,5 +14,5 @@ mod list;
 
 pub(crate) use build::IndexBuilder;
 pub(crate) use cache::{ListCache, NewEntries, value_at};
-pub(crate) use definition::{definition_of, read_definition};
+pub(crate) use definition::{definition_of, is_geospatial, read_definition};
 pub(crate) use list::{IndexList, LIST_KEY, stamp_of};

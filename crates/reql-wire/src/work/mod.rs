@@ -13,8 +13,10 @@ pub(crate) use reply::{Reply, Slice, SliceEnd};
 use crate::indexes::NewEntries;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use fields::{put, take};
+use std::sync::Arc;
 use tessera_document::EntryChanges;
 use tessera_engine::Order;
+use tessera_reql::Cells;
 use tessera_types::Space;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,13 +33,15 @@ pub(crate) enum Work {
     Sync,
 }
 
-/// Documents by the keys of a space from `start` on, up to but without `end`.
+/// Documents by the keys of a space from `start` on, up to but without `end`; by the entries of a geospatial index only those that have
+/// one of the cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ScanWork {
     /// The space that is read: that of the documents, or of an index.
     pub(crate) space: Space,
     pub(crate) start: Bytes,
     pub(crate) end: Option<Bytes>,
+    pub(crate) cells: Option<Arc<Cells>>,
     pub(crate) order: Order,
     pub(crate) after: Option<Bytes>,
     pub(crate) limit: u32,
@@ -63,6 +67,26 @@ pub(crate) struct WriteWork {
     /// Whether the write need not wait for the disk.
     pub(crate) is_soft: bool,
     pub(crate) is_hard: bool,
+}
+
+/// What is added to the name of a scan's work if it has cells, which follow: nodes that know none refuse that work, and no other.
+const WITH_CELLS: u8 = 5;
+
+fn put_kind(out: &mut Vec<u8>, kind: u8, cells: Option<&Cells>) {
+    let Some(cells) = cells else { return out.put_u8(kind) };
+    out.put_u8(kind + WITH_CELLS);
+    out.put_u32_le(u32::try_from(cells.ranges().len()).expect("a search has few ranges"));
+    for range in cells.ranges() {
+        out.put_u64_le(range.first);
+        out.put_u64_le(range.last);
+    }
+}
+
+fn take_cells(input: &mut Bytes) -> Option<Arc<Cells>> {
+    let count = input.try_get_u32_le().ok()?;
+    let mut range = || Some((input.try_get_u64_le().ok()?, input.try_get_u64_le().ok()?));
+    let ranges = (0..count).map(|_| range()).collect::<Option<Vec<_>>>()?;
+    Cells::of_numbers(ranges).map(Arc::new)
 }
 
 fn put_entries(out: &mut Vec<u8>, entries: &NewEntries) {
@@ -99,7 +123,7 @@ impl Work {
                 put(out, key);
             }
             Self::Scan(scan) => {
-                out.put_u8(1);
+                put_kind(out, 1, scan.cells.as_deref());
                 scan.encode(out);
             }
             Self::Write(write) => {
@@ -112,7 +136,7 @@ impl Work {
             Self::List => out.put_u8(3),
             Self::Sync => out.put_u8(4),
             Self::Evaluate(evaluate) => {
-                out.put_u8(5);
+                put_kind(out, 5, evaluate.scan.cells.as_deref());
                 evaluate.encode(out);
             }
         }
@@ -130,6 +154,15 @@ impl Work {
             3 => Self::List,
             4 => Self::Sync,
             5 => Self::Evaluate(EvaluateWork::decode(input)?),
+            6 => {
+                let cells = Some(take_cells(input)?);
+                Self::Scan(ScanWork { cells, ..ScanWork::decode(input)? })
+            }
+            10 => {
+                let cells = Some(take_cells(input)?);
+                let evaluate = EvaluateWork::decode(input)?;
+                Self::Evaluate(EvaluateWork { scan: ScanWork { cells, ..evaluate.scan }, ..evaluate })
+            }
             _ => return None,
         })
     }
@@ -158,6 +191,7 @@ impl ScanWork {
             end: take_option(input)?,
             after: take_option(input)?,
             limit: input.try_get_u32_le().ok()?,
+            cells: None,
         })
     }
 }
@@ -188,6 +222,7 @@ mod tests {
                 space: Space(17),
                 start: key.clone(),
                 end: None,
+                cells: Some(Arc::new(Cells::of_numbers(vec![(1, 1), (5, 900)]).unwrap())),
                 order: Order::Descending,
                 after: Some(key.clone()),
                 limit: 7,
@@ -199,12 +234,26 @@ mod tests {
                     space: Space::DOCUMENTS,
                     start: Bytes::new(),
                     end: Some(key.clone()),
+                    cells: None,
                     order: Order::Ascending,
                     after: None,
                     limit: 3,
                 },
                 pipeline: key.clone(),
                 wants_keys: true,
+            }),
+            Work::Evaluate(EvaluateWork {
+                scan: ScanWork {
+                    space: Space(16),
+                    start: Bytes::new(),
+                    end: None,
+                    cells: Some(Arc::default()),
+                    order: Order::Ascending,
+                    after: None,
+                    limit: 3,
+                },
+                pipeline: key.clone(),
+                wants_keys: false,
             }),
             Work::Write(WriteWork {
                 key: key.clone(),

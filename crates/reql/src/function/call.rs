@@ -3,6 +3,7 @@
 use super::{Body, Bound, Function, Scope};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::geometry;
 use crate::lazy::{self, Lazy};
 use crate::node::{NodeKind, Template};
 use crate::term::code;
@@ -81,6 +82,19 @@ impl Function {
                 };
                 function.call_row(env, &field.unwrap_or(Lazy::Value(Value::Null)))
             }
+            Body::Meets { index, multi, shape } => {
+                let count = match index.indexed(env, row)? {
+                    Some(value) => geometry::count_meeting(env, *multi, &value, shape)?,
+                    None => 0,
+                };
+                Ok(Val::datum(
+                    self.frame,
+                    match multi {
+                        true => Value::array(vec![row.to_value()?; count])?,
+                        false => Value::Bool(count > 0),
+                    },
+                ))
+            }
             Body::Again { node, scope } => env.evaluate_for(node, scope, row),
             Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
             Body::Pluck(paths) => env.part_of(self.frame, &row.to_value()?, paths),
@@ -103,6 +117,18 @@ impl Function {
     /// As [`Function::call`].
     pub fn value_of_row(&self, env: &Env, row: &Lazy) -> Result<Value> {
         self.call_row(env, row)?.into_datum().map_err(|error| error.at(self.frame))
+    }
+
+    /// What the function of an index gives for a row; `None` if it fails, so that the row is not in the index.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub fn indexed(&self, env: &Env, row: &Lazy) -> Result<Option<Value>> {
+        match self.value_of_row(env, row) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.kind() == crate::ErrorKind::Interrupted => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Whether `filter` keeps a row. A row for which something is not there is kept if `default` says so.

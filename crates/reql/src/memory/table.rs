@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use crate::cells::cell_keys;
 use crate::env::Env;
 use crate::error::Result;
 use crate::index;
@@ -36,7 +37,7 @@ impl TableData {
     pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {
         let mut entries = BTreeSet::new();
         for (primary, document) in &self.documents {
-            for (encoded, tag) in index::entries(env, &definition, document) {
+            for (encoded, tag) in entries_of(env, &definition, document) {
                 entries.insert((encoded, primary.clone(), tag));
             }
         }
@@ -47,12 +48,12 @@ impl TableData {
     pub fn store(&mut self, env: &Env, primary: Vec<u8>, old: &Value, new: &Value) {
         for index in self.indexes.values_mut() {
             if !matches!(old, Value::Null) {
-                for (encoded, tag) in index::entries(env, &index.definition, old) {
+                for (encoded, tag) in entries_of(env, &index.definition, old) {
                     index.entries.remove(&(encoded, primary.clone(), tag));
                 }
             }
             if !matches!(new, Value::Null) {
-                for (encoded, tag) in index::entries(env, &index.definition, new) {
+                for (encoded, tag) in entries_of(env, &index.definition, new) {
                     index.entries.insert((encoded, primary.clone(), tag));
                 }
             }
@@ -131,6 +132,9 @@ impl TableData {
             }
             Some(name) => {
                 let index = self.indexes.get(&**name).ok_or_else(|| self.info.index_not_found(name))?;
+                if index.definition.geo && scan.cells.is_none() {
+                    return Err(self.info.geospatial_index(name));
+                }
                 let start = scan.after.as_ref().map(entry_at);
                 let is_left = |entry: &Entry| match &start {
                     None => true,
@@ -142,7 +146,10 @@ impl TableData {
                         }
                     }
                 };
-                let entries = index.entries.iter().filter(|entry| is_left(entry) && is_inside(&entry.0));
+                let entries = index.entries.iter().filter(|entry| {
+                    is_left(entry)
+                        && scan.cells.as_ref().map_or_else(|| is_inside(&entry.0), |cells| cells.finds_by(&entry.0))
+                });
                 let each = |entry: &Entry| self.documents.get(&entry.1).is_some_and(|row| take(entry.clone(), row));
                 if descending {
                     entries.rev().any(each)
@@ -153,6 +160,15 @@ impl TableData {
         }
         Ok(Page { rows, next: last })
     }
+}
+
+fn entries_of(env: &Env, definition: &IndexDefinition, document: &Value) -> Vec<(Vec<u8>, u32)> {
+    if !definition.geo {
+        return index::entries(env, definition, document);
+    }
+    // Only a query that is stopped fails here, and then it is not asked what it has written.
+    let keys = cell_keys(env, definition, document).unwrap_or_default();
+    keys.into_iter().map(|key| (key, 0)).collect()
 }
 
 fn position((encoded, primary, tag): &Entry) -> Position {

@@ -305,6 +305,7 @@ impl EqualityJoinRows {
         let mut scan = Scan {
             index: self.index.clone(),
             range: KeyRange::only(key.clone()),
+            cells: None,
             order: Order::Any,
             after: None,
             limit: BATCH_ROWS,

@@ -124,6 +124,7 @@ impl TableSlice {
         let scan = Scan {
             index: self.secondary(),
             range: self.range.unwrap_or(KeyRange::ALL),
+            cells: None,
             order: self.order,
             after: None,
             limit: 0,

@@ -29,7 +29,7 @@ pub const TERMS: &[Definition] = &[
 ];
 
 /// The argument as an object; for a sequence what `operation` makes of it, done in the place of the term itself.
-enum Subject {
+pub(super) enum Subject {
     Object(Value),
     Done(Val),
 }
@@ -41,8 +41,20 @@ fn subject(
     first: Val,
     operation: fn(Arc<crate::function::Function>) -> Operation,
 ) -> Result<Subject> {
+    subject_of(call, env, name, first, operation, |_| false)
+}
+
+/// The same for a term that takes objects of some pseudotypes too.
+pub(super) fn subject_of(
+    call: &mut Call<'_>,
+    env: &Env,
+    name: &str,
+    first: Val,
+    operation: fn(Arc<crate::function::Function>) -> Operation,
+    takes: fn(&Value) -> bool,
+) -> Result<Subject> {
     match first.peek() {
-        Some(value) if value.is_object() && value.is_pseudotype() => {
+        Some(value) if value.is_object() && value.is_pseudotype() && !takes(value) => {
             let message = format!("Cannot call `{name}` on objects of type `{}`.", value.type_name());
             return Err(Error::logic(message).at(first.frame));
         }

@@ -44,6 +44,11 @@ fn read_source(bytes: &[u8]) -> Option<(Function, bool, bool)> {
 }
 
 impl IndexDefinition {
+    /// Whether a [`source`](Self::source) is that of a geospatial index.
+    pub fn is_geospatial(source: &[u8]) -> bool {
+        source.strip_prefix(SOURCE_PREFIX).and_then(<[u8]>::first).is_some_and(|kind| kind & 2 != 0)
+    }
+
     /// The definition that has this [`source`](Self::source); `None` if the bytes are none.
     pub fn from_source(source: Arc<[u8]>, query: String) -> Option<Self> {
         let (function, multi, geo) = read_source(&source)?;
@@ -77,7 +82,8 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     } else {
         Arc::new(Function { frame: call.frame(), body: Body::GetField(Value::String(name.clone())) })
     };
-    if !function.is_deterministic() || function.mentions(code::NOW) {
+    let rests_on_roundings = super::geometry::INEXACT.iter().any(|code| function.mentions(*code));
+    if !function.is_deterministic() || function.mentions(code::NOW) || rests_on_roundings {
         return Err(Error::logic("Could not prove function deterministic.  Index functions must be deterministic.")
             .at(function.frame));
     }

@@ -6,6 +6,7 @@ mod arrays;
 mod bits;
 mod control;
 pub(crate) mod fields;
+mod geo_search;
 mod geometry;
 mod indexes;
 mod joins;
@@ -41,6 +42,7 @@ const FAMILIES: &[&[Definition]] = &[
     bits::TERMS,
     control::TERMS,
     fields::TERMS,
+    geo_search::TERMS,
     geometry::TERMS,
     indexes::TERMS,
     joins::TERMS,

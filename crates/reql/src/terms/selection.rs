@@ -105,6 +105,10 @@ fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         if matches!(key, Value::Null) {
             return Err(Error::non_existence("Keys cannot be NULL.").at(argument.frame));
         }
+        if matches!(key, Value::Geometry(_)) {
+            let message = "Cannot use a geospatial index with `get_all`. Use `get_intersecting` instead.";
+            return Err(Error::logic(message).at(argument.frame));
+        }
         *counts.entry(key.clone()).or_default() += 1;
     }
     let mut scans = Vec::with_capacity(counts.len());
@@ -115,6 +119,7 @@ fn get_all(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         let scan = Scan {
             index: index.clone(),
             range: KeyRange::only(value),
+            cells: None,
             order: Order::Any,
             after: None,
             limit: 0,

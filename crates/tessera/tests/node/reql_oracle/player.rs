@@ -100,21 +100,6 @@ fn renamed(json: &mut Json) {
     }
 }
 
-/// There are no geospatial indexes yet. Where a scenario begins by making one, it gets a plain index, so that what tells the names of
-/// indexes can be compared.
-fn without_geometry(step: &Json) -> Json {
-    let mut query = step.get("q").unwrap().clone();
-    if step.get("setup") == Some(&Json::Bool(true))
-        && let Json::Array(parts) = &mut query
-        && let Some(Json::Array(term)) = parts.get_mut(1)
-        && term.first() == Some(&Json::Number(75.0))
-        && let Some(Json::Object(options)) = term.get_mut(2)
-    {
-        options.retain(|(name, _)| &**name != "geo");
-    }
-    query
-}
-
 /// Whether a query has terms that tell where the replicas of a table are.
 fn tells_places(json: &Json) -> bool {
     match json {
@@ -172,7 +157,7 @@ impl Player for WirePlayer {
         let number = integer(step, "conn").unwrap_or(0);
         let played = match text(step, "op")? {
             "q" => {
-                let query = write(&without_geometry(step));
+                let query = write(step.get("q").unwrap());
                 if query.contains(NOW) {
                     self.wait_for_another_time();
                 }
