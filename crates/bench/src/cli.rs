@@ -8,7 +8,7 @@ use crate::report::{self, RunResult, Settings};
 use crate::run::{Measured, Plan};
 use crate::search;
 use crate::suite::{self, SuiteArgs};
-use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbWorkload};
+use crate::workload::{KeyDistribution, Mix, Properties, RecordShape, YcsbServer, YcsbWorkload};
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -166,7 +166,7 @@ struct RunArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// A YCSB property file, or one of YCSB's own by name: workloada to workloadf. May be repeated; what it says goes before
-    /// other options
+    /// other options. Besides the workload, redis.host, redis.port, redis.password and redis.cluster are read
     #[arg(short = 'P', long = "properties", value_name = "FILE")]
     properties: Vec<String>,
     /// A YCSB property; may be repeated, and goes before those of files
@@ -210,7 +210,7 @@ impl Cli {
     pub fn run(self, open_engine: OpenEngine) -> anyhow::Result<()> {
         match self.command {
             Command::Engine(args) => args.run(open_engine),
-            Command::Run(args) => args.run(),
+            Command::Run(mut args) => args.run(),
             Command::Suite(args) => args.run(),
             Command::Report { directory } => suite::write_report(&directory).map(|page| println!("{}", page.display())),
             Command::Compare { before, after } => suite::compare(&before, &after).map(|text| print!("{text}")),
@@ -227,6 +227,27 @@ impl Cli {
 }
 
 impl RunArgs {
+    /// YCSB's properties, if any are given.
+    fn given_properties(&self) -> anyhow::Result<Option<Properties>> {
+        if self.properties.is_empty() && self.property.is_empty() {
+            return Ok(None);
+        }
+        let mut properties = Properties::default();
+        self.properties.iter().try_for_each(|file| properties.add_file(file))?;
+        self.property.iter().for_each(|property| properties.add(property));
+        Ok(Some(properties))
+    }
+
+    /// Goes to the server that the properties name, in the place of what other options say.
+    fn go_to(&mut self, YcsbServer { host, port, password, is_cluster }: YcsbServer) {
+        self.host = host.unwrap_or(std::mem::take(&mut self.host));
+        self.port = port.map_or(std::mem::take(&mut self.port), |port| vec![port]);
+        self.password = password.or(self.password.take());
+        if is_cluster {
+            self.protocol = Protocol::RedisCluster;
+        }
+    }
+
     fn plan(&self) -> anyhow::Result<Plan> {
         if self.batch > 1 && self.fields > 1 {
             bail!("--batch is for records that are strings, --fields above 1 makes them hashes");
@@ -295,14 +316,8 @@ impl RunArgs {
         })
     }
 
-    /// What YCSB's properties say, if any are given, in the place of what other options say.
-    fn with_properties(&self, plan: Plan) -> anyhow::Result<Plan> {
-        if self.properties.is_empty() && self.property.is_empty() {
-            return Ok(plan);
-        }
-        let mut properties = Properties::default();
-        self.properties.iter().try_for_each(|file| properties.add_file(file))?;
-        self.property.iter().for_each(|property| properties.add(property));
+    /// The workload that YCSB's properties describe, in the place of what other options say.
+    fn with_workload(plan: Plan, properties: &Properties) -> anyhow::Result<Plan> {
         let YcsbWorkload { mix, distribution, records, operations, shape, threads, target, seconds } =
             properties.workload()?;
         if mix.scans() {
@@ -322,8 +337,18 @@ impl RunArgs {
         })
     }
 
-    fn run(&self) -> anyhow::Result<()> {
-        let plan = self.with_properties(self.plan()?)?;
+    fn run(&mut self) -> anyhow::Result<()> {
+        let plan = match self.given_properties()? {
+            None => self.plan()?,
+            Some(properties) => {
+                let ignored: Vec<_> = properties.ignored().collect();
+                if !ignored.is_empty() {
+                    eprintln!("note: these properties mean nothing here and are ignored: {}", ignored.join(", "));
+                }
+                self.go_to(properties.server()?);
+                Self::with_workload(self.plan()?, &properties)?
+            }
+        };
         if self.load || self.load_only {
             let began = Instant::now();
             let (loaded, _) = self.drive(&plan, true)?;
@@ -434,6 +459,9 @@ impl RunArgs {
 fn check_errors(measured: &Measured) -> anyhow::Result<()> {
     match &measured.last_error {
         Some(error) => bail!("the server answered with errors, the last one: {error}"),
+        None if measured.reads.summary().operations + measured.writes.summary().operations == 0 => {
+            bail!("nothing was measured: no operation was answered in the time that was given")
+        }
         None => Ok(()),
     }
 }

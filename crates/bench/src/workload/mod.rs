@@ -6,7 +6,7 @@ mod ycsb;
 
 pub use keys::{KeyChooser, KeyDistribution};
 pub use mix::{Mix, Operation};
-pub use ycsb::{Properties, YcsbWorkload};
+pub use ycsb::{Properties, YcsbServer, YcsbWorkload};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};

@@ -2,8 +2,9 @@
 //!
 //! Read are the properties of YCSB's core workload that mean something here: `recordcount`, `operationcount`, `threadcount`,
 //! `target`, `maxexecutiontime`, `fieldcount`, `fieldlength`, `readallfields`, `writeallfields`, `requestdistribution`,
-//! `insertorder`, `zeropadding`, and the proportions. Others are ignored, as bindings ignore what is for others; those
-//! that would make the result another one are refused unless they say what is done anyway.
+//! `insertorder`, `zeropadding`, and the proportions; and of the Redis binding, where the server is. Others are
+//! [ignored](Properties::ignored), as bindings ignore what is for others; those that would make the result another one are
+//! refused unless they say what is done anyway.
 
 use super::{KeyDistribution, KeyNames, Mix, RecordShape};
 use anyhow::{Context, bail};
@@ -32,6 +33,34 @@ const FIXED: [(&str, &str); 9] = [
     ("deleteproportion", "0"),
 ];
 
+/// Properties of which the value is read.
+const READ: [&str; 21] = [
+    "recordcount",
+    "operationcount",
+    "threadcount",
+    "target",
+    "maxexecutiontime",
+    "fieldcount",
+    "fieldlength",
+    "readallfields",
+    "writeallfields",
+    "requestdistribution",
+    "insertorder",
+    "zeropadding",
+    "readproportion",
+    "updateproportion",
+    "insertproportion",
+    "readmodifywriteproportion",
+    "scanproportion",
+    "redis.host",
+    "redis.port",
+    "redis.password",
+    "redis.cluster",
+];
+
+/// Properties that choose a class of YCSB's, in the place of which there is one thing here.
+const CLASSES: [&str; 4] = ["workload", "db", "measurementtype", "exporter"];
+
 /// More would make keys that servers refuse.
 const MOST_DIGITS: u64 = 1_000;
 
@@ -54,6 +83,15 @@ pub struct YcsbWorkload {
     /// Operations per second.
     pub target: Option<f64>,
     pub seconds: Option<f64>,
+}
+
+/// Where the server is, as far as properties of YCSB's Redis binding say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct YcsbServer {
+    pub host: Option<String>,
+    pub port: Option<u16>,
+    pub password: Option<String>,
+    pub is_cluster: bool,
 }
 
 impl Properties {
@@ -91,6 +129,28 @@ impl Properties {
 
     fn is(&self, key: &str, default: bool) -> bool {
         self.0.get(key).map_or(default, |value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// Where the server is, if it is said.
+    ///
+    /// # Errors
+    /// If the port is none.
+    pub fn server(&self) -> anyhow::Result<YcsbServer> {
+        let word = |key: &str| self.0.get(key).filter(|value| !value.is_empty()).cloned();
+        let port = |value: String| value.parse().with_context(|| format!("redis.port={value} is no port"));
+        Ok(YcsbServer {
+            host: word("redis.host"),
+            port: word("redis.port").map(port).transpose()?,
+            password: word("redis.password"),
+            is_cluster: self.is("redis.cluster", false),
+        })
+    }
+
+    /// Names of properties that mean nothing here.
+    pub fn ignored(&self) -> impl Iterator<Item = &str> {
+        let means_something =
+            |key: &str| READ.contains(&key) || CLASSES.contains(&key) || FIXED.iter().any(|(fixed, _)| *fixed == key);
+        self.0.keys().map(String::as_str).filter(move |key| !means_something(key))
     }
 
     /// The workload, with YCSB's defaults for what is not said.
@@ -149,6 +209,21 @@ impl Properties {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_redis_binding_says_where_the_server_is_and_the_rest_is_named() {
+        let mut properties = Properties::default();
+        assert_eq!(properties.server().unwrap(), YcsbServer::default());
+        properties.add(
+            "redis.host=db.example\nredis.port=6380\nredis.password=secret\nredis.timeout=10\ndb=x\nmongodb.url=y",
+        );
+        let server = properties.server().unwrap();
+        assert_eq!((server.host.as_deref(), server.port), (Some("db.example"), Some(6380)));
+        assert_eq!((server.password.as_deref(), server.is_cluster), (Some("secret"), false));
+        assert_eq!(properties.ignored().collect::<Vec<_>>(), ["mongodb.url", "redis.timeout"]);
+        properties.add("redis.cluster=true\nredis.port=many");
+        assert!(properties.server().is_err());
+    }
 
     #[test]
     fn files_and_single_properties_make_a_workload() {
