@@ -112,6 +112,31 @@ pub trait Engine: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError>;
 
+    /// Visits the records of a space whose keys lie in ranges, which are ascending and apart, until `visit` returns false. Faster than
+    /// one scan for each range.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn scan_ranges(
+        &self,
+        partition: u32,
+        space: Space,
+        ranges: &[KeyRange<'_>],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        let mut goes_on = true;
+        for range in ranges {
+            self.scan_space(partition, space, *range, Order::Ascending, &mut |key, value| {
+                goes_on = visit(key, value);
+                goes_on
+            })?;
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the records that [`Self::scan_space`] visits, until the limit is reached. The engine holds nothing afterwards, so
     /// what is done with them may take long, and may read again.
     ///

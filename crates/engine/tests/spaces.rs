@@ -141,6 +141,7 @@ fn check(engine: &dyn Engine, model: &Model, records: &BTreeSet<(u32, Vec<u8>)>)
                 let in_range: Vec<_> = expected.iter().filter(is_in).cloned().collect();
                 assert_eq!(pages(engine, partition, *space, range, Order::Ascending), in_range);
             }
+            check_ranges(engine, partition, *space, &expected);
             expected.reverse();
             assert_eq!(pages(engine, partition, *space, ALL, Order::Descending), expected);
         }
@@ -148,6 +149,36 @@ fn check(engine: &dyn Engine, model: &Model, records: &BTreeSet<(u32, Vec<u8>)>)
         let page = engine.read_page(partition, &Position::START, PageLimit::of_records(10_000)).unwrap();
         let seen: BTreeSet<_> = page.records().map(|(key, _)| (partition, key.hash_key.to_vec())).collect();
         assert_eq!(seen, records.iter().filter(|(p, _)| *p == partition).cloned().collect());
+    }
+}
+
+/// Ranges between records and between places where there are none, and how far they are visited.
+fn check_ranges(engine: &dyn Engine, partition: u32, space: Space, expected: &[[Vec<u8>; 2]]) {
+    let ends: BTreeSet<Vec<u8>> =
+        expected.iter().flat_map(|[key, _]| [key.clone(), [&key[..], b"b"].concat()]).collect();
+    let ends: Vec<_> = ends.into_iter().collect();
+    for skipped in 0..3 {
+        let pairs = ends.get(skipped..).unwrap_or_default().chunks_exact(2);
+        let ranges: Vec<KeyRange<'_>> = pairs
+            .enumerate()
+            .map(|(at, pair)| match at % 2 {
+                0 => (Bound::Included(&pair[0][..]), Bound::Excluded(&pair[1][..])),
+                _ => (Bound::Excluded(&pair[0][..]), Bound::Included(&pair[1][..])),
+            })
+            .collect();
+        let is_in = |[key, _]: &&[Vec<u8>; 2]| {
+            ranges.iter().any(|range| std::ops::RangeBounds::<[u8]>::contains(range, &key[..]))
+        };
+        let in_ranges: Vec<_> = expected.iter().filter(is_in).cloned().collect();
+        for most in [usize::MAX, in_ranges.len() / 2 + 1] {
+            let mut seen = Vec::new();
+            let visit = &mut |key: &[u8], value: &[u8]| {
+                seen.push([key.to_vec(), value.to_vec()]);
+                seen.len() < most
+            };
+            engine.scan_ranges(partition, space, &ranges, visit).unwrap();
+            assert_eq!(seen, in_ranges[..in_ranges.len().min(most)]);
+        }
     }
 }
 

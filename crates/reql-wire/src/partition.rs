@@ -17,9 +17,8 @@ use tokio::sync::{Notify, oneshot};
 /// Bytes of documents in a page, about.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of a geospatial index's entries that are read in one go, and how many entries are looked at for a page.
+/// Bytes of a geospatial index's entries in a page.
 const ENTRIES_BYTES: usize = 64 << 10;
-const MAX_ENTRIES: usize = 10_000;
 
 /// Documents of an index's entries that are read in one call: as many as RocksDB looks for together.
 const DOCUMENTS_AT_ONCE: usize = 32;
@@ -181,45 +180,21 @@ impl ScanWork {
         transaction: &Transaction<'_>,
         cells: &Cells,
     ) -> Result<(Vec<(Bytes, Bytes)>, bool), RequestError> {
-        let (mut found, mut seen) = (Vec::new(), 0);
-        let mut ranges = cells.ranges().iter().map(|range| cell_bounds(*range)).peekable();
-        while let Some((start, end)) = ranges.next() {
-            let mut after = self.after.clone().filter(|after| **after >= *start);
-            if after.as_ref().is_some_and(|after| **after >= *end) {
-                continue;
-            }
-            let was_seen = seen;
-            loop {
-                let start = after.as_deref().map_or(Bound::Included(&start[..]), Bound::Excluded);
-                let limit = PageLimit { records: self.limit() - found.len(), bytes: ENTRIES_BYTES };
-                let page =
-                    transaction.scan_in(self.space, (start, Bound::Excluded(&end[..])), Order::Ascending, limit)?;
-                seen += page.records.len();
-                after = page.records.last().map(|(key, _)| key.clone()).or(after);
-                for (key, value) in page.records {
-                    let entry =
-                        EntryKey::decode(&key).map_err(|_| RequestError::Corruption("an index entry".into()))?;
-                    if cells.finds_by(entry.secondary) {
-                        found.push((key, value));
-                    }
-                }
-                if found.len() == self.limit() || (seen >= MAX_ENTRIES && !found.is_empty()) {
-                    return Ok((found, true));
-                }
-                if !page.is_cut {
-                    break;
-                }
-            }
-            if seen == was_seen && ranges.peek().is_some() {
-                // There is nothing in the range; the next entry says which other ranges there is nothing in.
-                let behind = (Bound::Included(&end[..]), Bound::Unbounded);
-                let limit = PageLimit { records: 1, bytes: ENTRIES_BYTES };
-                let page = transaction.scan_in(self.space, behind, Order::Ascending, limit)?;
-                let Some((next, _)) = page.records.first() else { break };
-                while ranges.next_if(|(_, end)| **next >= **end).is_some() {}
+        let bounds: Vec<_> = cells.ranges().iter().map(|range| cell_bounds(*range)).collect();
+        let mut ranges: Vec<KeyRange<'_>> =
+            bounds.iter().map(|(start, end)| (Bound::Included(&start[..]), Bound::Excluded(&end[..]))).collect();
+        if let Some(after) = &self.after {
+            let begun = bounds.partition_point(|(_, end)| **end <= **after);
+            ranges.drain(..begun);
+            if let Some((start, _)) = ranges.first_mut().filter(|_| *bounds[begun].0 <= **after) {
+                *start = Bound::Excluded(after);
             }
         }
-        Ok((found, false))
+        let limit = PageLimit { records: self.limit(), bytes: ENTRIES_BYTES };
+        // What is no key of an entry is told when its document is looked for.
+        let finds = |key: &[u8]| EntryKey::decode(key).map_or(true, |entry| cells.finds_by(entry.secondary));
+        let found = transaction.scan_ranges_in(self.space, &ranges, limit, finds)?;
+        Ok((found.records, found.is_cut))
     }
 }
 

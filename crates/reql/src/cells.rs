@@ -4,20 +4,10 @@
 //! document's other cells that are less. So whoever meets an entry in a search sees whether the search has met the document before,
 //! and each document is found once, without anything being remembered.
 
-use tessera_geo::{CellRange, coarser, covering, index_number};
-
-use crate::env::Env;
-use crate::error::{ErrorKind, Result};
-use crate::geometry;
-use crate::scan::IndexDefinition;
-use crate::value::Value;
+use tessera_geo::CellRange;
 
 /// The bytes of a cell's number.
 const CELL_BYTES: usize = size_of::<u64>();
-
-/// The most cells of one document, so that the longest key of an entry is no longer than that of another index. A document that has
-/// more, because a multi index takes many shapes from it, is indexed by larger cells.
-const MAX_CELLS: usize = 28;
 
 /// Which entries of a geospatial index a search looks at.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,29 +46,6 @@ impl Cells {
         });
         cells.next().is_some_and(|cell| self.has(cell)) && !cells.any(|smaller| self.has(smaller))
     }
-}
-
-/// The keys of the entries that a geospatial index has of a document.
-///
-/// # Errors
-/// If the query was stopped. A document for which the function fails is not in the index.
-pub fn cell_keys(env: &Env, definition: &IndexDefinition, document: &Value) -> Result<Vec<Vec<u8>>> {
-    let value = match definition.function.value_of(env, document) {
-        Ok(value) => value,
-        Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
-        Err(_) => return Ok(Vec::new()),
-    };
-    let mut cells = Vec::new();
-    for shape in geometry::shapes(env, definition.multi, &value)? {
-        cells.extend(geometry::paced(env, |pace| covering(&shape, pace))?);
-    }
-    let mut cells: Vec<u64> = coarser(cells, MAX_CELLS).into_iter().map(index_number).collect();
-    cells.sort_unstable();
-    let key = |at: usize| {
-        let others = cells[..at].iter();
-        std::iter::once(&cells[at]).chain(others).flat_map(|cell| cell.to_be_bytes()).collect()
-    };
-    Ok((0..cells.len()).map(key).collect())
 }
 
 /// The keys of a geospatial index's entries whose cells lie in a range: from the first one on, up to but without the second one.

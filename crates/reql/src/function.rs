@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use tessera_document::Document;
 
+use crate::compared::Compared;
 use crate::error::{Error, FrameId, Result};
-use crate::geometry::Compared;
 use crate::lazy::{self, Lazy};
 use crate::node::{Node, NodeKind, Template};
 use crate::value::Value;

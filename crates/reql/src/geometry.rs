@@ -1,10 +1,9 @@
 //! Geometry values: GeoJSON objects to and from shapes.
 
-use std::sync::OnceLock;
-
 use tessera_document::reconstructable;
 use tessera_geo::{Geometry, GeometryError, Line, Pace, Point, Polygon, Position, Ring};
 
+use crate::compared::Compared;
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::value::{self, PSEUDO_TYPE_KEY, Value, ValueExt as _};
@@ -90,35 +89,12 @@ pub fn shapes(env: &Env, multi: bool, value: &Value) -> Result<Vec<Geometry>> {
     Ok(shapes)
 }
 
-/// A geometry that is compared with many others, and read once.
-#[derive(Debug)]
-pub struct Compared {
-    pub geojson: Value,
-    shape: OnceLock<Geometry>,
-}
-
-impl Compared {
-    pub fn new(geojson: Value) -> Self {
-        Self { geojson, shape: OnceLock::new() }
-    }
-
-    fn shape(&self, env: &Env) -> Result<&Geometry> {
-        match self.shape.get() {
-            Some(shape) => Ok(shape),
-            None => {
-                let shape = shape(env, &self.geojson)?;
-                Ok(self.shape.get_or_init(|| shape))
-            }
-        }
-    }
-}
-
 /// How many of the shapes in what an index's function gives for a document meet a shape.
 ///
 /// # Errors
 /// If the query was stopped.
 pub fn count_meeting(env: &Env, multi: bool, value: &Value, query: &Compared) -> Result<usize> {
-    let query = query.shape(env)?;
+    let query = query.shape(|geojson| shape(env, geojson))?;
     let mut count = 0;
     for other in shapes(env, multi, value)? {
         count += usize::from(paced(env, |pace| query.intersects(&other, pace))?);

@@ -12,6 +12,7 @@
 mod call;
 mod cells;
 mod cluster;
+mod compared;
 mod definition;
 mod env;
 mod error;
@@ -40,13 +41,14 @@ mod uuid;
 mod val;
 mod value;
 
-pub use cells::{Cells, cell_bounds, cell_keys};
+pub use cells::{Cells, cell_bounds};
 pub use cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };
 pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
+pub use index::cell_keys;
 pub use json::{Json, JsonError, parse as parse_json};
 pub use key::{MAX_PRIMARY_KEY_BYTES, primary_bound, primary_key, secondary_key};
 pub use lazy::Lazy;

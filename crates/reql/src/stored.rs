@@ -18,9 +18,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tessera_document::{Document, EncodedValue};
 
+use crate::compared::Compared;
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::{Body, Function, Scope};
-use crate::geometry::Compared;
 use crate::node::{Node, NodeKind};
 use crate::plan;
 use crate::term::{Datum, MAX_TERM_DEPTH, Term, code};

@@ -82,6 +82,43 @@ impl RocksEngine {
         Ok(iterator.status()?)
     }
 
+    /// One iterator for all ranges. Where it comes to rest says which ranges there is nothing in.
+    pub(super) fn visit_ranges(
+        &self,
+        partition: u32,
+        space: Space,
+        ranges: &[KeyRange<'_>],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        let stored = |range: &KeyRange<'_>| space_range(partition, space, *range);
+        let (Some(first), Some(last)) = (ranges.first().map(stored), ranges.last().map(stored)) else { return Ok(()) };
+        let [lowest, _] = first;
+        let [_, highest] = last;
+        if lowest >= highest {
+            return Ok(());
+        }
+        let mut iterator = self.iterate(&lowest, highest);
+        let mut is_placed = false;
+        for [lower, upper] in ranges.iter().map(stored) {
+            // Whatever lies before it was visited, or lies between two ranges.
+            if !is_placed || iterator.key().is_some_and(|at| at < &lower[..]) {
+                iterator.seek(&lower);
+                is_placed = true;
+            }
+            while let Some((at, value)) = iterator.item().filter(|(at, _)| *at < &upper[..]) {
+                let (_, key) = read_space_key(partition, at).ok_or_else(Self::damaged_key)?;
+                if !visit(key, value) {
+                    return Ok(iterator.status()?);
+                }
+                iterator.next();
+            }
+            if !iterator.valid() {
+                break;
+            }
+        }
+        Ok(iterator.status()?)
+    }
+
     pub(super) fn first_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
         let mut iterator = self.iterate(&space_key(partition, from, b""), spaces_end(partition));
         iterator.seek_to_first();

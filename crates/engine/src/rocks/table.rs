@@ -410,6 +410,16 @@ impl Engine for RocksEngine {
         self.noting(partition, self.visit_space(partition, space, range, order, visit))
     }
 
+    fn scan_ranges(
+        &self,
+        partition: u32,
+        space: Space,
+        ranges: &[KeyRange<'_>],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        self.noting(partition, self.visit_ranges(partition, space, ranges, visit))
+    }
+
     fn next_space(&self, partition: u32, from: Space) -> Result<Option<Space>, EngineError> {
         self.noting(partition, self.first_space(partition, from))
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use crate::cells::cell_keys;
 use crate::env::Env;
 use crate::error::Result;
 use crate::index;
@@ -167,7 +166,7 @@ fn entries_of(env: &Env, definition: &IndexDefinition, document: &Value) -> Vec<
         return index::entries(env, definition, document);
     }
     // Only a query that is stopped fails here, and then it is not asked what it has written.
-    let keys = cell_keys(env, definition, document).unwrap_or_default();
+    let keys = index::cell_keys(env, definition, document).unwrap_or_default();
     keys.into_iter().map(|key| (key, 0)).collect()
 }
 

@@ -8,10 +8,11 @@ use tessera_geo::{CellRange, Ellipsoid, Point, ranges};
 use super::geometry::{ellipsoid, geometry_of, unit};
 use crate::call::Call;
 use crate::cells::Cells;
+use crate::compared::Compared;
 use crate::env::Env;
 use crate::error::{Error, FrameId, Result, until_nul};
 use crate::function::{Body, Function};
-use crate::geometry::{self, Compared};
+use crate::geometry;
 use crate::plan::Definition;
 use crate::scan::{IndexDefinition, KeyRange, Order, Scan};
 use crate::selection::Table;
@@ -35,7 +36,7 @@ const FIRST_RADIUS: f64 = 10.0 / 6_378_137.0;
 
 /// By how much the radius grows from one circle to the next one.
 const LEAST_GROWTH: f64 = 1.3;
-const MOST_GROWTH: f64 = 4.0;
+const MOST_GROWTH: f64 = 8.0;
 
 /// Documents are hoped for by this factor more than are wanted, so that one more circle is seldom needed.
 const SURPLUS: f64 = 1.3;

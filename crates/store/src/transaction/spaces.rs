@@ -4,6 +4,7 @@ use super::scan::overlaid;
 use super::{Missing, Transaction, check_size};
 use crate::overlay::Lookup;
 use bytes::Bytes;
+use std::ops::Bound;
 use tessera_engine::{KeyRange, Order, PageLimit, mutation};
 use tessera_types::{RequestError, Space};
 
@@ -160,6 +161,68 @@ impl Transaction<'_> {
             goes_on = show(key, change);
         }
         Ok(SpaceScan { records: gathered.finish(), is_cut })
+    }
+
+    /// Those records of some ranges of a space, which are ascending and apart, whose keys `takes` says to take: as many as the limit
+    /// allows. It may be cut where there are no more.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn scan_ranges_in(
+        &self,
+        space: Space,
+        ranges: &[KeyRange<'_>],
+        mut limit: PageLimit,
+        takes: impl Fn(&[u8]) -> bool,
+    ) -> Result<SpaceScan, RequestError> {
+        if self.writer.is_some() {
+            return self.scan_written_ranges(space, ranges, limit, takes);
+        }
+        let (mut gathered, mut is_cut, mut seen) = (Gathered::default(), false, 0);
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            seen += 1;
+            if takes(key) {
+                self.found.bytes.update(|found| found + value.len());
+                gathered.push(key, value);
+                is_cut = !limit.take_bytes(key.len() + value.len());
+            }
+            !is_cut
+        };
+        let read = self.table.engine.scan_ranges(self.partition, space, ranges, visit);
+        let all = match (ranges.first(), ranges.last()) {
+            (Some((start, _)), Some((_, end))) => (*start, *end),
+            _ => return Ok(SpaceScan::default()),
+        };
+        read.map_err(|error| self.failed(error, || Missing::of_space(space, all, Order::Ascending, seen)))?;
+        Ok(SpaceScan { records: gathered.finish(), is_cut })
+    }
+
+    /// The same where writes may lie over what the engine has.
+    fn scan_written_ranges(
+        &self,
+        space: Space,
+        ranges: &[KeyRange<'_>],
+        limit: PageLimit,
+        takes: impl Fn(&[u8]) -> bool,
+    ) -> Result<SpaceScan, RequestError> {
+        let mut records = Vec::new();
+        for (start, end) in ranges {
+            let mut after: Option<Bytes> = None;
+            loop {
+                let start = after.as_deref().map_or(*start, Bound::Excluded);
+                let page = self.scan_in(space, (start, *end), Order::Ascending, limit)?;
+                after = page.records.last().map(|(key, _)| key.clone());
+                records.extend(page.records.into_iter().filter(|(key, _)| takes(key)));
+                if records.len() >= limit.records {
+                    records.truncate(limit.records);
+                    return Ok(SpaceScan { records, is_cut: true });
+                }
+                if !page.is_cut {
+                    break;
+                }
+            }
+        }
+        Ok(SpaceScan { records, is_cut: false })
     }
 
     /// Puts a record into a space.
