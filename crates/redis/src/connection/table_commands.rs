@@ -208,29 +208,24 @@ impl Connection {
 
     pub(super) async fn db_size(&mut self, command: &'static Command, frame: &OwnedFrame) {
         let Some(table) = self.chosen() else { return };
-        if let Confined::To(partition) = self.confined {
-            let count = {
-                let table = table.clone();
-                move || table.hash_keys(partition)
-            };
-            let keys = match table.schema().engine {
-                EngineKind::Memory => count(),
-                EngineKind::Rocksdb => self.server.store.disk_readers().read_from_disk(count).await.flatten(),
-            };
-            return match keys {
-                Ok(keys) => self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX)),
-                Err(error) => self.refuse(&CommandError::Request(error)),
-            };
-        }
+        let all = 0..table.schema().partitions;
         if self.may_forward() {
-            let all = 0..table.schema().partitions;
             let counts = self.ask_partitions(&table, command, frame, all).await;
             let protocol = self.session.protocol;
             return elsewhere::sum(counts.iter().map(Replies::one), protocol, &mut self.output);
         }
-        let statistics = table.statistics();
-        let keys = statistics.hash_keys.unwrap_or(statistics.records);
-        self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX));
+        let asked = if let Confined::To(partition) = self.confined { partition..partition + 1 } else { all };
+        let engine = table.schema().engine;
+        let count =
+            move || asked.clone().map(|partition| table.hash_keys(partition)).sum::<Result<u64, RequestError>>();
+        let keys = match engine {
+            EngineKind::Memory => count(),
+            EngineKind::Rocksdb => self.server.store.disk_readers().read_from_disk(count).await.flatten(),
+        };
+        match keys {
+            Ok(keys) => self.reply().integer(i64::try_from(keys).unwrap_or(i64::MAX)),
+            Err(error) => self.refuse(&CommandError::Request(error)),
+        }
     }
 
     pub(super) async fn flush(&mut self, command: &'static Command, frame: &OwnedFrame) -> Result<(), CommandError> {
