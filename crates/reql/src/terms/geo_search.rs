@@ -35,8 +35,8 @@ const MAX_RESULTS: i64 = 100;
 const FIRST_RADIUS: f64 = 10.0 / 6_378_137.0;
 
 /// By how much the radius grows from one circle to the next one.
-const LEAST_GROWTH: f64 = 1.3;
-const MOST_GROWTH: f64 = 8.0;
+const LEAST_GROWTH: f64 = 1.2;
+const MOST_GROWTH: f64 = 5.0;
 
 /// Documents are hoped for by this factor more than are wanted, so that one more circle is seldom needed.
 const SURPLUS: f64 = 1.3;
