@@ -56,8 +56,8 @@ ycsb: build ## Measure the same server with the real YCSB and with ours (BENCHMA
 crash: test-deps ## Kill a node, and cut its power, 200 times each under load and check what it acknowledged
 	TESSERA_KILLS=200 $(CARGO) test --locked --release -p tessera --test node crash -- --nocapture
 
-model: ## Walk through the model of the transaction protocol for SECONDS=600 from SEED=1 on, beside what `make test` searches
-	TESSERA_MODEL_SECONDS=$(or $(SECONDS),600) TESSERA_SEED=$(or $(SEED),1) \
+model: ## Search more of the model of transactions than `make test`, and walk through it for SECONDS=600 from SEED=1 on
+	TESSERA_MODEL_SECONDS=$(or $(SECONDS),600) TESSERA_MODEL_ATTEMPTS=2 TESSERA_SEED=$(or $(SEED),1) \
 	  $(CARGO) test --locked --release -p tessera-transaction -- --nocapture
 
 chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED=1, and check what clients saw

@@ -49,7 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of a crate use besides.
-const TESTED_WITH: &[(&str, &str)] = &[("redis", "node")];
+const TESTED_WITH: &[(&str, &str)] = &[("redis", "node"), ("consensus", "transaction")];
 
 /// Libraries that one crate alone may name.
 const CONFINED: &[(&str, &str)] = &[

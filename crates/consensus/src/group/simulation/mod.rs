@@ -12,6 +12,7 @@ mod held_back;
 mod lost_majority;
 mod member_progress;
 mod power;
+mod transactions;
 mod world;
 
 use super::*;
@@ -31,16 +32,24 @@ fn live_for(world: &mut World, steps: usize) {
             world.wake_what_waits();
         }
         // At times nobody wants anything.
-        let is_quiet = step % 5_000 > 3_000;
-        if !is_quiet && world.random.random_bool(0.3) {
+        if !is_quiet(step) && world.random.random_bool(0.3) {
             world.write();
         }
-        if world.random.random_bool(if is_quiet { 0.001 } else { 0.01 }) {
-            world.disturb();
-        }
-        if world.kind.nodes as usize > world.kind.initial_members && world.random.random_bool(0.005) {
-            world.move_replicas();
-        }
+        go_wrong(world, step);
+    }
+}
+
+fn is_quiet(step: usize) -> bool {
+    step % 5_000 > 3_000
+}
+
+/// What may happen in a step beside what clients do.
+fn go_wrong(world: &mut World, step: usize) {
+    if world.random.random_bool(if is_quiet(step) { 0.001 } else { 0.01 }) {
+        world.disturb();
+    }
+    if world.kind.nodes as usize > world.kind.initial_members && world.random.random_bool(0.005) {
+        world.move_replicas();
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Answers {
     /// Reads through the loop that wait for their answer: what they saw lacks these of what was acknowledged before.
     pub(super) reads: HashMap<u64, Option<u64>>,
     pub(super) loop_reads: u64,
+    /// The reads among these that were answered, for who waits for them.
+    pub(super) answered_reads: Vec<u64>,
 }
 
 impl Answers {
@@ -34,6 +36,7 @@ impl Answers {
             (None, Err(_)) => self.unknown += 1,
             (Some(missing), Ok(())) => {
                 self.loop_reads += 1;
+                self.answered_reads.push(number);
                 assert_eq!(missing, None, "a read was answered by what was no longer so");
             }
             (Some(_), Err(_)) => {}
