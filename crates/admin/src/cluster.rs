@@ -13,7 +13,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use tessera_cluster::{CatalogCommand, CopyState, Placement, RecoveryNote, Split, TableState};
 use tessera_node::{Node, PartitionTraffic, Progress};
-use tessera_types::{ClusterId, NodeId, ReplicaId, RequestError, TableId, TableNumber};
+use tessera_types::{ClusterId, Durability, NodeId, ReplicaId, RequestError, TableId, TableNumber};
 
 /// A node that has heard nothing of the catalog for so long may tell of an old one.
 const OLD_SECONDS: f64 = 2.0;
@@ -159,8 +159,10 @@ pub(crate) fn info(node: &Node) -> ClusterInfo {
             let is_short = data_replicas < usize::from(entry.schema.replicas);
             // Another replica on its node is to take the place of one that has forgotten its votes, and has not yet.
             let is_replaced = |replica: &ReplicaId| placement.on(replica.node) != Some(*replica);
+            let has_no_log = entry.schema.durability == Durability::None && entry.schema.replicas > 1;
             let is_out = |replica: &ReplicaId| {
-                store.is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica)
+                let may_be_empty = has_no_log && !replica.is_witness() && node.may_have_forgotten(replica.node);
+                store.is_silent(replica.node) || placement.is_amnesiac(*replica) || is_replaced(replica) || may_be_empty
             };
             table.under_replicated += usize::from(is_short || placement.current.iter().any(is_out));
             table.awaiting_word += usize::from(placement.awaits_word());

@@ -21,6 +21,14 @@ pub enum GeometryError {
     /// The rings of a polygon cross, or share edges in a way that bounds nothing.
     #[error("Some edges in GeoJSON polygon could not be used.  Are they intersecting?")]
     Polygon,
+    /// A polygon has more holes than are compared with one another in a moment.
+    #[error("A polygon may have at most {most} holes, and this one has {holes}.")]
+    ManyHoles {
+        /// How many it has.
+        holes: usize,
+        /// How many it may have.
+        most: usize,
+    },
     /// The radius of a circle is zero or less.
     #[error("Radius must be positive")]
     Radius,

@@ -10,6 +10,9 @@ use crate::pace::Pace;
 use crate::ring::RingRelation;
 use crate::{GeometryError, Line, Point, Ring};
 
+/// Holes are compared in pairs.
+const MOST_HOLES: usize = 2_000;
+
 /// A ring, and whether it is the boundary of a hole: whether it lies in an odd number of others.
 #[derive(Clone, Debug)]
 struct Outline {
@@ -29,8 +32,12 @@ impl Polygon {
     /// The polygon of a shell and of holes in it, in this order.
     ///
     /// # Errors
-    /// If rings cross, or the calculation is interrupted.
+    /// If rings cross, there are too many holes, or the calculation is interrupted.
     pub fn new(mut rings: Vec<Ring>, pace: &Pace<'_>) -> Result<Self, GeometryError> {
+        let holes = rings.len().saturating_sub(1);
+        if holes > MOST_HOLES {
+            return Err(GeometryError::ManyHoles { holes, most: MOST_HOLES });
+        }
         for hole in rings.iter_mut().skip(1) {
             hole.invert();
         }

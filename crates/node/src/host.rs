@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
 use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
 use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
@@ -73,6 +74,8 @@ pub(crate) struct Host {
     /// What starts the catalog's group, once that may be.
     pub(crate) catalog_start: Mutex<Option<GroupStart>>,
     pub(crate) generations: KnownGenerations,
+    /// When this process began.
+    pub(crate) began: Instant,
     pub(crate) must_start_again: Notify,
     /// Nodes that said that they stop: nobody asks them to lead.
     pub(crate) stopping: Mutex<HashSet<NodeId>>,

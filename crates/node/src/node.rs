@@ -11,10 +11,14 @@ use crate::traffic::PartitionTraffic;
 use crate::{boot, compactions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tessera_consensus::LogStatus;
 use tessera_store::hosting::{group_of, partition_of_group};
 use tessera_store::{Store, Table};
 use tessera_types::{NodeId, RequestError, TableId, UnixMillis};
+
+/// After this time at the latest the catalog knows what a node that was started again has forgotten, if it can be changed.
+const FORGOTTEN_IS_KNOWN: Duration = Duration::from_secs(10);
 
 /// A node that runs. Cheap to clone; [`Self::shut_down`] ends it.
 #[derive(Clone)]
@@ -119,6 +123,16 @@ impl Node {
     /// Waits until the node has to start again, since it was told that its data is older than what it had.
     pub async fn must_start_again(&self) {
         self.host.must_start_again.notified().await;
+    }
+
+    /// Whether a node was started again so recently that the catalog may not yet know what it has forgotten: replicas of tables
+    /// without a log are empty then.
+    pub fn may_have_forgotten(&self, node: NodeId) -> bool {
+        let Host { identity, began, generations, .. } = &*self.host;
+        if node == identity.node {
+            return identity.generation.number > 1 && began.elapsed() < FORGOTTEN_IS_KNOWN;
+        }
+        generations.was_started_again_within(node, FORGOTTEN_IS_KNOWN)
     }
 
     /// Whether this node's data is older than what it had, and it has not got new replicas for all of its own yet.

@@ -23,6 +23,7 @@ use crate::{boot, driver, identity, overtaken, recovery};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica as catalog_replica_of};
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, SharedLog, Worker};
@@ -158,6 +159,7 @@ impl Node {
             current_from: AtomicU64::new(u64::MAX),
             catalog_start: Mutex::new(Some(catalog_start)),
             generations,
+            began: Instant::now(),
             must_start_again: Notify::new(),
             stopping: Mutex::default(),
             threads: Threads::default(),

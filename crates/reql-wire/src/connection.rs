@@ -30,6 +30,8 @@ use tokio::task::JoinHandle;
 const MAX_QUERIES: usize = 1024;
 /// Answers that wait for the client to read them; queries wait beyond.
 const ANSWERS: usize = 16;
+/// Queries of a client that has them answered in their order which are read before it is their turn.
+const READ_AHEAD: usize = 16;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
 const FAULT: &str = "The query ended by a fault of the server.";
@@ -127,8 +129,14 @@ impl Connection {
         let mut connection = Self { shared, queries, held: Held::new(share), answers, count: 0, one_by_one };
         let limit = connection.shared.config.query_bytes;
         let mut frames = Frames::new(reader, connection.held.clone(), limit);
+        let read = async {
+            match one_by_one {
+                true => connection.read_ahead(&mut frames, limit).await,
+                false => connection.read(&mut frames, limit).await,
+            }
+        };
         let end = tokio::select! {
-            end = connection.read(&mut frames, limit) => end?,
+            end = read => end?,
             outcome = &mut writing => return outcome.map(drop),
         };
         drop((connection, ended));
@@ -144,15 +152,58 @@ impl Connection {
 
     async fn read(&mut self, frames: &mut Frames<ReadHalf<Stream>>, limit: usize) -> io::Result<End> {
         loop {
-            match frames.next().await? {
-                Incoming::Query { token, text, kept } => self.take(token, text, kept).await,
-                Incoming::TooLong { token, length } => {
-                    let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
-                    self.answer(token, respond::client_error(message)).await;
-                    return Ok(End::Told);
-                }
-                Incoming::End => return Ok(End::ClientLeft),
+            let incoming = frames.next().await?;
+            if let Some(end) = self.meet(incoming, limit).await {
+                return Ok(end);
             }
+        }
+    }
+
+    /// The same for a client that has its queries answered in their order: while one is answered, those behind it are read, and so it is
+    /// noticed that the client leaves.
+    async fn read_ahead(&mut self, frames: &mut Frames<ReadHalf<Stream>>, limit: usize) -> io::Result<End> {
+        let (sender, mut waiting) = mpsc::channel(READ_AHEAD);
+        let coming = async {
+            loop {
+                match frames.next().await? {
+                    Incoming::End => return Ok(End::ClientLeft),
+                    incoming => {
+                        let is_last = matches!(incoming, Incoming::TooLong { .. });
+                        if sender.send(incoming).await.is_err() || is_last {
+                            // The answers end the connection.
+                            std::future::pending::<()>().await;
+                        }
+                    }
+                }
+            }
+        };
+        let answering = async {
+            while let Some(incoming) = waiting.recv().await {
+                if let Some(end) = self.meet(incoming, limit).await {
+                    return Ok(end);
+                }
+            }
+            Ok(End::ClientLeft)
+        };
+        tokio::select! {
+            end = coming => end,
+            end = answering => end,
+        }
+    }
+
+    /// Takes what has come. Returns how the connection ends, if it does.
+    async fn meet(&mut self, incoming: Incoming, limit: usize) -> Option<End> {
+        match incoming {
+            Incoming::Query { token, text, kept } => {
+                self.take(token, text, kept).await;
+                None
+            }
+            Incoming::TooLong { token, length } => {
+                let message = format!("The query has {length} bytes, the limit `reql.query_bytes` is {limit}.");
+                self.answer(token, respond::client_error(message)).await;
+                Some(End::Told)
+            }
+            Incoming::End => Some(End::ClientLeft),
         }
     }
 

@@ -6,8 +6,21 @@ use crate::server::{Node, free_port, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
+/// The versions of the protocol that begin with a key: V0_3, whose queries are answered in their order, and V0_4.
+const VERSIONS: [u32; 2] = [0x5f75_e83e, 0x400c_2d20];
+
+fn connect(port: u16, version: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[version, 0, 0x7e69_70c7].map(u32::to_le_bytes).concat()).unwrap();
+    let mut answer = [0; 8];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"SUCCESS\0");
+    stream
+}
 
 #[test]
 fn ten_thousand_idle_connections_cost_little_and_one_more_is_told_so() {
@@ -79,4 +92,33 @@ fn long_queries_and_streams_that_nobody_reads_on_are_bounded_and_harm_nobody() {
     // A stream that was left for a while goes on.
     readers[3].send(7, "[2]");
     assert_eq!(readers[3].receive().0, 7);
+}
+
+/// Whoever spoke V0_3 was not listened to while a query ran, so it was not noticed that they had left: the query went on.
+#[test]
+fn a_query_ends_when_its_client_leaves() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.query_threads=1"]);
+    let increment = json!([69, [[2, [1]], [24, [[10, [1]], 1]]]]);
+    let count = |numbers: u64| json!([1, [43, [[38, [[173, [numbers]], increment]]]], {}]).to_string();
+    for version in VERSIONS {
+        let mut leaves = Client::on(connect(port, version));
+        leaves.send(1, &count(10_000_000_000));
+        let waits = connect(port, version);
+        let mut asks = Client::on(waits.try_clone().unwrap());
+        let mut token = 0;
+        wait_for("the only thread for queries is taken", PATIENCE, || {
+            token += 1;
+            asks.send(token, &count(10));
+            waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let is_answered = waits.peek(&mut [0]).is_ok();
+            waits.set_read_timeout(Some(PATIENCE)).unwrap();
+            if is_answered {
+                asks.receive();
+            }
+            (!is_answered).then_some(())
+        });
+        drop(leaves);
+        assert_eq!(asks.receive(), (token, json!({"t": 1, "r": [10], "n": []})), "version {version:x}");
+    }
 }
