@@ -58,7 +58,7 @@ pub(crate) struct EdgeTree {
 }
 
 impl EdgeTree {
-    /// Of the edges that `edge` gives for 0 to `edges`.
+    /// Makes the tree of as many edges as `edges` says; `edge` gives the edge of each number, counted from zero.
     pub(crate) fn new(edges: usize, edge: impl Fn(usize) -> (Point, Point)) -> Self {
         let mut level: Vec<Cuboid> = (0..edges).map(&edge).map(|(a, b)| Cuboid::of_edge(a, b)).collect();
         let mut levels = Vec::new();

@@ -49,12 +49,12 @@ impl Point {
         Position { longitude: self.longitude() * radian, latitude: self.latitude() * radian }
     }
 
-    /// In radians.
+    /// Returns the latitude in radians.
     pub(crate) fn latitude(self) -> f64 {
         self.z.atan2((self.x * self.x + self.y * self.y).sqrt())
     }
 
-    /// In radians.
+    /// Returns the longitude in radians.
     pub(crate) fn longitude(self) -> f64 {
         self.y.atan2(self.x)
     }
@@ -90,7 +90,7 @@ impl Point {
         if length == 0.0 { self } else { self * (1.0 / length) }
     }
 
-    /// In radians, accurate for small and for large angles.
+    /// Returns the angle between two points in radians. It is accurate for small and for large angles.
     pub(crate) fn angle(self, other: Self) -> f64 {
         self.cross(other).length().atan2(self.dot(other))
     }
@@ -121,7 +121,7 @@ impl Point {
         if normal == (Self { x: 0.0, y: 0.0, z: 0.0 }) { self.orthogonal() } else { normal }
     }
 
-    /// By the first, second and third component.
+    /// Compares points by the first component, then by the second, then by the third.
     pub(crate) fn order(self, other: Self) -> Ordering {
         let compare = |left: f64, right: f64| left.partial_cmp(&right).unwrap_or(Ordering::Equal);
         compare(self.x, other.x).then(compare(self.y, other.y)).then(compare(self.z, other.z))

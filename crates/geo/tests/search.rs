@@ -28,7 +28,7 @@ fn shape() -> impl Strategy<Value = Geometry> {
         (position(), radius.clone(), 3u32..70)
             .prop_map(|(center, radius, vertices)| Some(vec![circle(center, radius, vertices)?]))
             .prop_map(|rings| Polygon::new(rings?, &Pace::endless()).ok().map(Geometry::Polygon)),
-        // With a hole.
+        // This polygon has a hole.
         (position(), radius, 3u32..40)
             .prop_map(|(center, radius, vertices)| {
                 Some(vec![circle(center, radius, vertices)?, circle(center, radius / 3.0, vertices)?])

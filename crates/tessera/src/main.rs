@@ -133,6 +133,9 @@ struct StartArgs {
     overrides: Vec<String>,
 }
 
+/// For how long a command waits for a node if the user does not say.
+const TIMEOUT_SECONDS: u64 = 60;
+
 /// How to reach a node.
 #[derive(Args, Clone)]
 struct NodeArgs {
@@ -151,7 +154,7 @@ struct NodeArgs {
     cacert: Option<PathBuf>,
     /// For how many seconds a node may be waited for before the command gives up. The connection may take five of them at most. What
     /// takes as long as its work (`table compare`, `table hot-keys`) is waited for without a limit
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = TIMEOUT_SECONDS, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
     /// Print JSON
     #[arg(long, global = true)]
@@ -161,7 +164,7 @@ struct NodeArgs {
 impl NodeArgs {
     /// A node on this machine whose ports have this offset.
     fn of_offset(port_offset: u16) -> Self {
-        Self { port_offset, admin: None, token: None, cacert: None, timeout: 60, json: false }
+        Self { port_offset, admin: None, token: None, cacert: None, timeout: TIMEOUT_SECONDS, json: false }
     }
 }
 

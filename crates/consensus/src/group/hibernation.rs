@@ -4,8 +4,9 @@
 //! A leader hibernates when it has had nothing to do for [`HIBERNATE_TICKS`] and all members have all entries. It
 //! announces that with a last heartbeat; a follower that receives it and has all entries stops its ticks too. Any
 //! message, command or read wakes a replica. So does its node when it has not heard for a while from the leader's node, or
-//! from so many nodes that the leader has no majority, because a hibernating replica notices nothing by itself. Hibernation can only make a replica wait longer than
-//! necessary before it calls an election. So whatever depends on elections being slow, such as leases, is safe.
+//! from so many nodes that the leader has no majority, because a hibernating replica notices nothing by itself.
+//! Hibernation can only make a replica wait longer than necessary before it calls an election. So whatever depends on
+//! elections being slow, such as leases, is safe.
 
 use super::Group;
 use raft::eraftpb::MessageType;

@@ -34,7 +34,7 @@ const MAX_RESULTS: i64 = 100;
 /// The radius of the first circle that is searched, as a part of that of the equator: ten metres on earth.
 const FIRST_RADIUS: f64 = 10.0 / 6_378_137.0;
 
-/// By how much the radius grows from one circle to the next one.
+/// The radius of a circle is at least and at most so many times that of the circle before it.
 const LEAST_GROWTH: f64 = 1.2;
 const MOST_GROWTH: f64 = 5.0;
 

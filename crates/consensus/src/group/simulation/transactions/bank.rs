@@ -26,7 +26,7 @@ const SUSPICIOUS: Duration = Duration::from_secs(1);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// How likely something may go wrong with a partition in a step.
 const CALAMITY: f64 = 0.25;
-/// In how many steps everything comes to rest when nothing goes wrong any more.
+/// Everything must come to rest within so many steps once nothing goes wrong any more.
 const PEACE: usize = 6_000;
 
 /// Something that a partition's leader must not do.
