@@ -1,6 +1,7 @@
 //! Clients, and what they are told.
 
 use super::tables::Table;
+use super::waits::WellTimes;
 use super::work::Work;
 use crate::resp_client::{Client, Value, encode, words};
 use rand::rngs::StdRng;
@@ -40,6 +41,8 @@ pub struct Load {
     pub refusals: Mutex<BTreeMap<String, u64>>,
     /// Answers that are wrong by themselves, with the names of their tables.
     pub contradictions: Mutex<Vec<(&'static str, String)>>,
+    /// Where somebody keeps them.
+    pub well: WellTimes,
 }
 
 impl Load {
@@ -58,6 +61,7 @@ impl Load {
             refused: AtomicU64::new(0),
             refusals: Mutex::default(),
             contradictions: Mutex::default(),
+            well: WellTimes::default(),
         }
     }
 
@@ -136,6 +140,10 @@ impl<'a> Session<'a> {
             let Ok(Value::Simple(_)) = client.call(&words(&command)) else { return None };
         }
         Some(Self { load, client, table, random: StdRng::seed_from_u64(seed), is_broken: false })
+    }
+
+    pub fn well(&self) -> &WellTimes {
+        &self.load.well
     }
 
     /// Values are never used twice.

@@ -15,6 +15,7 @@ mod faults;
 mod load;
 mod replicas;
 mod tables;
+mod waits;
 mod work;
 
 use super::Cluster;
@@ -34,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tables::{CACHES, COLD, MEMBERS, OTHERS, Promise, SOFT, TABLES, Table, Trust};
+use tables::{CACHES, COLD, MEMBERS, OTHERS, Promise, SOFT, TABLES, TRANSACTIONS, Table, Trust};
 use tempfile::TempDir;
 use work::Work;
 
@@ -129,6 +130,16 @@ fn what_clients_see_has_an_order_whatever_happens_to_documents() {
     run.chaos_of_documents(Cluster { reql_ports, ..Cluster::planned(TempDir::new().unwrap(), 3) });
 }
 
+/// Transactions over several keys. Nodes are well between faults, and nobody may wait for long then.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_transactions() {
+    let mut run = Run::new("transactions");
+    run.tables = TRANSACTIONS.to_vec();
+    run.works = work::transactions;
+    run.rests = true;
+    run.chaos(Cluster::planned(TempDir::new().unwrap(), 3));
+}
+
 /// Five nodes, all of which vote on the catalog, and up to two more.
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_members() {
@@ -146,7 +157,11 @@ struct Run {
     seed: u64,
     logs: PathBuf,
     tables: Vec<Table>,
+    /// What is done in each of them.
+    works: fn(Table, Trust) -> Vec<Box<dyn Work>>,
     is_gentle: bool,
+    /// Whether there are times between faults at which all nodes are well, which are kept.
+    rests: bool,
     comings: Option<Comings>,
     /// How many reads must have waited for the disk in the processes that are there in the end.
     least_disk_reads: f64,
@@ -166,7 +181,9 @@ impl Run {
             seed,
             logs,
             tables: TABLES.to_vec(),
+            works: work::all_of,
             is_gentle: false,
+            rests: false,
             comings: None,
             least_disk_reads: 0.0,
         }
@@ -199,6 +216,9 @@ impl Run {
         while load.elapsed() < Duration::from_secs(self.seconds) {
             nemesis.disturb(&mut cluster, &mut random);
             *load.addresses.lock().unwrap() = addresses(&cluster);
+            if self.rests {
+                waits::rest(&cluster, &load, &mut random);
+            }
         }
         if let Some(comings) = &mut nemesis.comings {
             comings.finish(&mut cluster);
@@ -209,6 +229,8 @@ impl Run {
         }
         cluster.wait_until_whole();
         let whole_after = healed.elapsed();
+        // From now on it stays so.
+        load.well.begin(load.now());
         load.stop.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().unwrap());
         self.finish(&cluster, &load);
@@ -314,7 +336,7 @@ impl Run {
     fn load(&self, cluster: &Cluster, random: &mut StdRng) -> Load {
         let mut works = Vec::new();
         for table in &self.tables {
-            works.extend(work::all_of(*table, self.trust(cluster)).into_iter().map(|work| (*table, work)));
+            works.extend((self.works)(*table, self.trust(cluster)).into_iter().map(|work| (*table, work)));
         }
         Load::new(addresses(cluster), works, random)
     }

@@ -77,6 +77,12 @@ pub const OTHERS: &[Table] = &[
     },
 ];
 
+/// Tables whose transactions concern several partitions.
+pub const TRANSACTIONS: &[Table] = &[
+    table("rocks", "--engine rocksdb --durability hard --replicas 3 --partitioner redis-slots"),
+    table("pair", "--engine memory --durability soft --replicas 2 --partitioner redis-slots"),
+];
+
 /// Tables of a cluster whose nodes come and go.
 pub const MEMBERS: &[Table] = &[
     table("five", "--engine rocksdb --durability hard --replicas 5 --partitioner redis-slots"),

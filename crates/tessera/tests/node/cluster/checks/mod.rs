@@ -4,6 +4,8 @@
 
 pub mod appending;
 pub mod counting;
+mod graphs;
 pub mod models;
 pub mod records;
+pub mod serializability;
 pub mod transfers;

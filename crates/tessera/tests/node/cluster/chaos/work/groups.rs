@@ -1,8 +1,8 @@
-//! Things that always change together: keys with one tag, in one partition, and the fields of a hash. Whoever looks at all of them
+//! Things that always change together: keys of one partition or of several, and the fields of a hash. Whoever looks at all of them
 //! sees one instant: all have the same value, or none is there.
 
 use super::super::load::{Answer, Command, Session, number_in};
-use super::Work;
+use super::{Keys, Work};
 use crate::cluster::checks::models::{self, Call};
 use crate::cluster::checks::records::{Held, Record};
 use crate::resp_client::{Value, words};
@@ -15,18 +15,19 @@ const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
 const SECONDS: u64 = 4;
 
 pub struct Groups {
-    are_fields: bool,
+    /// `None` for fields of a hash.
+    keys: Option<Keys>,
     histories: Mutex<HashMap<String, Vec<Call<Record>>>>,
 }
 
 impl Groups {
-    /// Keys with one tag, all at once by MSET and the like, or in transactions.
-    pub fn of_keys() -> Self {
-        Self { are_fields: false, histories: Mutex::default() }
+    /// All at once by MSET and the like, or in transactions.
+    pub fn of_keys(keys: Keys) -> Self {
+        Self { keys: Some(keys), histories: Mutex::default() }
     }
 
     pub fn of_fields() -> Self {
-        Self { are_fields: true, histories: Mutex::default() }
+        Self { keys: None, histories: Mutex::default() }
     }
 
     /// What the members all are, as a list of them tells.
@@ -50,8 +51,8 @@ impl Groups {
         Some(count != 0)
     }
 
-    fn step_of_keys(&self, session: &mut Session, group: &str) {
-        let keys = MEMBERS.map(|member| format!("{{{group}}}{member}"));
+    fn step_of_keys(&self, session: &mut Session, keys: Keys, group: &str) {
+        let keys = MEMBERS.map(|member| keys.name(group, member));
         let value = session.new_value();
         let pairs: String = keys.iter().map(|key| format!(" {key} {value}")).collect();
         let each = |verb: &str| -> Vec<Command> {
@@ -154,10 +155,9 @@ impl Groups {
     }
 
     fn look(&self, session: &mut Session, group: &str) {
-        let command = if self.are_fields {
-            format!("HMGET {group} {}", MEMBERS.join(" "))
-        } else {
-            format!("MGET {}", MEMBERS.map(|member| format!("{{{group}}}{member}")).join(" "))
+        let command = match self.keys {
+            None => format!("HMGET {group} {}", MEMBERS.join(" ")),
+            Some(keys) => format!("MGET {}", MEMBERS.map(|member| keys.name(group, member)).join(" ")),
         };
         let answer = session.ask(&command);
         if let Some(held) = answer.items().and_then(|items| self.held(session, group, items)) {
@@ -168,12 +168,11 @@ impl Groups {
 
 impl Work for Groups {
     fn step(&self, session: &mut Session) {
-        let kind = if self.are_fields { "fields" } else { "group" };
+        let kind = if self.keys.is_none() { "fields" } else { "group" };
         let group = format!("{kind}-{}-{}", session.epoch(SECONDS), session.random.random_range(0..GROUPS));
-        if self.are_fields {
-            self.step_of_fields(session, &group);
-        } else {
-            self.step_of_keys(session, &group);
+        match self.keys {
+            None => self.step_of_fields(session, &group),
+            Some(keys) => self.step_of_keys(session, keys, &group),
         }
     }
 
@@ -192,10 +191,9 @@ impl Work for Groups {
     fn keys(&self) -> Vec<String> {
         let histories = self.histories.lock().unwrap();
         let keys_of = |group: &String| -> Vec<String> {
-            if self.are_fields {
-                vec![group.clone()]
-            } else {
-                MEMBERS.iter().map(|member| format!("{{{group}}}{member}")).collect()
+            match self.keys {
+                None => vec![group.clone()],
+                Some(keys) => MEMBERS.iter().map(|member| keys.name(group, member)).collect(),
             }
         };
         histories.keys().flat_map(keys_of).collect()

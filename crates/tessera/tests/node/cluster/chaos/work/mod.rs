@@ -2,10 +2,12 @@
 
 mod accounts;
 mod appends;
+mod bank;
 mod cached;
 mod counters;
 mod groups;
 mod large;
+mod lists;
 mod lives;
 mod owned;
 mod records;
@@ -15,6 +17,7 @@ use super::load::Session;
 use super::tables::{LARGE, Promise, Table, Trust};
 
 pub use registers::Registers;
+use std::fmt::Display;
 
 /// One kind of operations on the keys of one table. All clients share it.
 pub trait Work: Send + Sync {
@@ -30,6 +33,37 @@ pub trait Work: Send + Sync {
 
     /// Every key that may be there, or may have been.
     fn keys(&self) -> Vec<String>;
+}
+
+/// Where keys lie that are used together.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// In one partition, by a tag in their names.
+    Together,
+    /// In whatever partitions.
+    #[expect(dead_code, reason = "transactions over partitions are refused")]
+    Anywhere,
+}
+
+impl Keys {
+    /// The name of one of the keys of a group.
+    pub fn name(self, group: &str, member: impl Display) -> String {
+        match self {
+            Self::Together => format!("{{{group}}}{member}"),
+            Self::Anywhere => format!("{group}:{member}"),
+        }
+    }
+}
+
+/// Transactions over several keys.
+pub fn transactions(_: Table, _: Trust) -> Vec<Box<dyn Work>> {
+    let keys = Keys::Together;
+    vec![
+        Box::new(bank::Bank::new(keys)),
+        Box::new(lists::Lists::new(keys)),
+        Box::new(groups::Groups::of_keys(keys)),
+        Box::new(accounts::Accounts::new(keys)),
+    ]
 }
 
 /// Everything that can be judged by what a table promises.
@@ -49,8 +83,8 @@ pub fn all_of(table: Table, trust: Trust) -> Vec<Box<dyn Work>> {
                 Box::new(lives::Lives::new(trust)),
             ];
             if table.has_tags() {
-                works.push(Box::new(groups::Groups::of_keys()));
-                works.push(Box::new(accounts::Accounts::default()));
+                works.push(Box::new(groups::Groups::of_keys(Keys::Together)));
+                works.push(Box::new(accounts::Accounts::new(Keys::Together)));
             }
             works
         }
