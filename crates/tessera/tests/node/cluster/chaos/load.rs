@@ -21,6 +21,9 @@ const PASSING: &[&str] = &["LOADING", "TRYAGAIN", "OOM", "MISCONF", "EXECABORT"]
 /// done.
 const OTHER_KIND: &str = "WRONGTYPE";
 
+/// What RENAME answers where there is nothing to rename. It was done then.
+const NOTHING_THERE: &str = "ERR no such key";
+
 /// Works that have their turn at one time.
 const AT_A_TIME: usize = 2;
 
@@ -182,6 +185,7 @@ impl<'a> Session<'a> {
         let outcome = match reply {
             None => Outcome::Unknown,
             Some(Value::Error(line)) if line.contains("outcome unknown") => Outcome::Unknown,
+            Some(Value::Error(line)) if line == NOTHING_THERE => Outcome::Done(Value::Error(line)),
             Some(Value::Error(line)) => {
                 self.refuse(command, line, were_done);
                 Outcome::Refused

@@ -6,6 +6,7 @@ pub mod appending;
 pub mod counting;
 mod graphs;
 pub mod models;
+pub mod places;
 pub mod records;
 pub mod serializability;
 pub mod transfers;

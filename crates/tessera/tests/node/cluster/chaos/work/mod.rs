@@ -10,6 +10,7 @@ mod large;
 mod lists;
 mod lives;
 mod owned;
+mod places;
 mod records;
 mod registers;
 
@@ -62,6 +63,7 @@ pub fn transactions(_: Table, _: Trust) -> Vec<Box<dyn Work>> {
         Box::new(bank::Bank::new(keys)),
         Box::new(lists::Lists::new(keys)),
         Box::new(groups::Groups::of_keys(keys)),
+        Box::new(places::Places::new(keys)),
         Box::new(accounts::Accounts::new(keys)),
     ]
 }
