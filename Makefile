@@ -20,6 +20,7 @@ test-deps: deps
 	@scripts/system-packages $(TEST_PACKAGES)
 	@scripts/pegasus-clients
 	@scripts/reql-drivers
+	@scripts/redis-clients
 
 build: deps ## Build the binary
 	$(CARGO) build --locked --release

@@ -12,6 +12,7 @@ mod formats;
 mod local;
 mod operations;
 mod pegasus;
+mod redis_clients;
 mod reql;
 mod reql_drivers;
 mod reql_geo;

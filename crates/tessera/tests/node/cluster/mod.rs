@@ -62,7 +62,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     /// Starts a cluster and waits until every node knows every other one.
-    fn start(count: usize) -> Self {
+    pub(crate) fn start(count: usize) -> Self {
         Self::start_in(None, count)
     }
 
@@ -156,6 +156,10 @@ impl Cluster {
     fn ended(&mut self) -> Vec<usize> {
         let ended = |node: &mut Option<Node>| node.as_mut().is_some_and(|node| node.process.has_ended());
         (0..self.nodes.len()).filter(|at| ended(&mut self.nodes[*at])).collect()
+    }
+
+    pub(crate) fn redis_ports(&self) -> impl Iterator<Item = u16> {
+        self.ports.iter().map(|(redis, ..)| *redis)
     }
 
     /// The number that a node was given, if it has one yet.
