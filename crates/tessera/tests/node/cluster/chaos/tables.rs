@@ -77,9 +77,9 @@ pub const OTHERS: &[Table] = &[
     },
 ];
 
-/// Tables whose transactions concern several partitions.
+/// Tables for transactions alone.
 pub const TRANSACTIONS: &[Table] = &[
-    table("rocks", "--engine rocksdb --durability hard --replicas 3 --partitioner redis-slots"),
+    table("rocks", "--engine rocksdb --durability hard --replicas 3"),
     table("pair", "--engine memory --durability soft --replicas 2 --partitioner redis-slots"),
 ];
 

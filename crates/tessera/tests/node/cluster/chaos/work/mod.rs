@@ -42,7 +42,6 @@ pub enum Keys {
     /// In one partition, by a tag in their names.
     Together,
     /// In whatever partitions.
-    #[expect(dead_code, reason = "transactions over partitions are refused")]
     Anywhere,
 }
 
@@ -56,9 +55,12 @@ impl Keys {
     }
 }
 
-/// Transactions over several keys.
-pub fn transactions(_: Table, _: Trust) -> Vec<Box<dyn Work>> {
-    let keys = Keys::Together;
+/// Transactions over several partitions, where a table promises something of them.
+pub fn transactions(table: Table, trust: Trust) -> Vec<Box<dyn Work>> {
+    if !matches!(table.promise, Promise::Everything | Promise::Service) || table.name == LARGE {
+        return all_of(table, trust);
+    }
+    let keys = Keys::Anywhere;
     vec![
         Box::new(bank::Bank::new(keys)),
         Box::new(lists::Lists::new(keys)),
