@@ -13,7 +13,19 @@ fn commands_through_another_node_answer_as_redis() {
         serde_json::from_str(&cluster.cli(0, "table placement t --json").unwrap()).unwrap();
     let elsewhere = if placement[0]["leader"] == 1 { 1 } else { 0 };
     for protocol in ["2", "3"] {
-        crate::differential::compare_through(200, cluster.client(elsewhere), protocol);
+        crate::differential::compare_through(200, cluster.client(elsewhere), protocol, &[]);
+    }
+}
+
+/// Every command on keys whose partitions are led by three nodes.
+#[test]
+fn commands_over_the_partitions_of_several_nodes_answer_as_redis() {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 12 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    for protocol in ["2", "3"] {
+        // A page of SCAN ends with the partitions of a node.
+        crate::differential::compare_through(200, cluster.client(1), protocol, &["SCAN"]);
     }
 }
 
