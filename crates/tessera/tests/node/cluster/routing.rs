@@ -1,6 +1,7 @@
 //! Commands for partitions that other nodes lead.
 
 use super::Cluster;
+use crate::differential::{Spread, compare_through};
 use crate::resp_client::{Client, Value};
 
 /// Every command of the differential test, on a partition that is led elsewhere: all of it is forwarded.
@@ -13,7 +14,7 @@ fn commands_through_another_node_answer_as_redis() {
         serde_json::from_str(&cluster.cli(0, "table placement t --json").unwrap()).unwrap();
     let elsewhere = if placement[0]["leader"] == 1 { 1 } else { 0 };
     for protocol in ["2", "3"] {
-        crate::differential::compare_through(200, cluster.client(elsewhere), protocol, &[]);
+        compare_through(200, cluster.client(elsewhere), protocol, Spread::OnePartition);
     }
 }
 
@@ -24,8 +25,7 @@ fn commands_over_the_partitions_of_several_nodes_answer_as_redis() {
     cluster.cli(0, "table create t --engine memory --durability hard --partitions 12 --replicas 2").unwrap();
     cluster.wait_until_whole();
     for protocol in ["2", "3"] {
-        // A page of SCAN ends with the partitions of a node.
-        crate::differential::compare_through(200, cluster.client(1), protocol, &["SCAN"]);
+        compare_through(200, cluster.client(1), protocol, Spread::Nodes);
     }
 }
 

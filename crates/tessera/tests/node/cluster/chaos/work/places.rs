@@ -1,4 +1,4 @@
-//! Keys that are renamed to each other, copied, set and deleted, alone or in transactions, and seen together.
+//! Keys that are renamed to each other and copied, set and deleted alone or in transactions, and seen together.
 
 use super::super::load::{Answer, Session, number_in};
 use super::{Keys, Work};
@@ -9,9 +9,12 @@ use crate::resp_client::{Value, words};
 use rand::Rng;
 use rand::seq::index::sample;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
 const SECONDS: u64 = 3;
+/// Kinds of changes that no transaction may contain over several partitions: MSETNX, RENAME, RENAMENX and COPY.
+const ALONE: RangeInclusive<u32> = 1..=7;
 
 pub struct Places {
     keys: Keys,
@@ -61,8 +64,11 @@ impl Places {
             8 => format!("DEL {one} {other}"),
             _ => format!("SET {one} {value}"),
         };
-        let answer =
-            if session.random.random_bool(0.7) { session.ask(&command) } else { session.transact(&[words(&command)]) };
+        let answer = if ALONE.contains(&kind) || session.random.random_bool(0.5) {
+            session.ask(&command)
+        } else {
+            session.transact(&[words(&command)])
+        };
         let reply = match answer.value() {
             Some(Value::Array(items)) => items.first().cloned(),
             reply => reply.cloned(),
