@@ -34,6 +34,9 @@ impl<M> Call<M> {
 /// Most pairs that are followed side by side. More would need thousands of calls of unknown outcome at once.
 const MOST_PAIRS: usize = 1 << 20;
 
+/// So many calls are shown that had ended before one that nothing explains.
+const SHOWN: usize = 16;
+
 /// What some order of calls comes to: the state, and which of the known calls under way it reflects, in ascending order.
 type Reached<M> = (<M as Model>::State, Vec<usize>);
 
@@ -92,8 +95,12 @@ pub fn check<M: Model>(calls: &[Call<M>]) -> Result<(), String> {
         if next.0.is_empty() {
             let states: Vec<_> = frontier.0.keys().map(|(state, _)| state).take(8).collect();
             let beside: Vec<_> = under_way.iter().filter(|other| **other != at).map(|at| &calls[*at]).collect();
+            let mut earlier: Vec<_> = calls.iter().filter(|call| call.ended < calls[at].ended).collect();
+            earlier.sort_by_key(|call| call.ended);
+            let earlier = &earlier[earlier.len().saturating_sub(SHOWN)..];
             return Err(format!(
-                "nothing explains {:?}; before it there were {states:?}; under way were {beside:?} and {} of unknown outcome",
+                "nothing explains {:?}; before it there were {states:?}; under way were {beside:?} and {} of unknown outcome; \
+                 the last ones that had ended were {earlier:?}",
                 calls[at],
                 unknown.len()
             ));
