@@ -22,6 +22,7 @@ mod rules;
 mod slow_disk;
 mod split;
 mod traffic;
+mod transactions;
 
 use crate::disk::DiskWithPower;
 use crate::resp_client::Client;

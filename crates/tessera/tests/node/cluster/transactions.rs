@@ -1,0 +1,76 @@
+//! Commands on keys of several partitions, while nothing happens to nodes.
+
+use super::Cluster;
+use crate::resp_client::{Client, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long clients get in each other's way.
+const LOAD: Duration = Duration::from_secs(2);
+
+fn cluster() -> Cluster {
+    let cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 12 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    cluster
+}
+
+fn client(cluster: &Cluster, at: usize) -> Client {
+    let mut client = cluster.client(at);
+    client.run("TABLE t");
+    client
+}
+
+/// Keys were once listed and counted that a transaction had deleted, or not those that it had written, until its participants had
+/// applied it.
+#[test]
+fn commands_on_whole_tables_see_transactions_that_were_acknowledged() {
+    let cluster = cluster();
+    let mut clients: Vec<Client> = (0..3).map(|at| client(&cluster, at)).collect();
+    let keys: Vec<String> = (0..6).map(|number| format!("key{number}")).collect();
+    let pairs: String = keys.iter().map(|key| format!(" {key} value")).collect();
+    let list = keys.join(" ");
+    for round in 0..100 {
+        let (writer, reader) = (round % 3, (round + 1) % 3);
+        assert_eq!(clients[writer].run(&format!("MSET{pairs}")), Value::Simple("OK".into()));
+        let Value::Array(found) = clients[reader].run("KEYS key*") else { panic!("KEYS gives a list") };
+        assert_eq!(found.len(), keys.len(), "in round {round}, KEYS found {found:?} after MSET");
+        assert_eq!(clients[reader].run("DBSIZE"), Value::Integer(6), "in round {round}, after MSET");
+        assert_eq!(clients[writer].run(&format!("DEL {list}")), Value::Integer(6));
+        assert_eq!(clients[reader].run("KEYS key*"), Value::Array(Vec::new()), "in round {round}, after DEL");
+        assert_eq!(clients[reader].run("RANDOMKEY"), Value::Null, "in round {round}, after DEL");
+    }
+}
+
+/// The key that was to be renamed was once read before the other one, so that both seemed to be there.
+#[test]
+fn renamenx_sees_both_keys_at_one_instant() {
+    let cluster = cluster();
+    let is_over = AtomicBool::new(false);
+    let answers = std::thread::scope(|scope| {
+        let renamers: Vec<_> = (0..3)
+            .map(|at| {
+                let (mut client, is_over) = (client(&cluster, at), &is_over);
+                scope.spawn(move || {
+                    let mut answers = Vec::new();
+                    while !is_over.load(Ordering::Relaxed) {
+                        answers.push(client.run("RENAMENX one other"));
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let (mut client, began) = (client(&cluster, 0), Instant::now());
+        // At no time are both keys there.
+        while began.elapsed() < LOAD {
+            for command in ["SET one value", "RENAME one other", "DEL other"] {
+                client.run(command);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        renamers.into_iter().flat_map(|renamer| renamer.join().unwrap()).collect::<Vec<_>>()
+    });
+    let wrong = answers.iter().filter(|answer| **answer == Value::Integer(0)).count();
+    assert_eq!(wrong, 0, "of {} times, RENAMENX found both keys", answers.len());
+    assert!(answers.contains(&Value::Integer(1)), "a key was renamed");
+}
