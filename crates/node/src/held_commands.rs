@@ -1,7 +1,7 @@
 //! Commands of a partition that meet keys which a transaction over partitions holds.
 //!
 //! Such a command is taken back as if it had not been evaluated, and evaluated again when the transaction is resolved. Commands on other
-//! keys go on meanwhile. Commands on the same keys cannot overtake it: they wait for the same transaction, and what comes between the
+//! keys go on meanwhile, but for those of the same pipeline, which take effect in their order. Commands on the same keys cannot overtake it: they wait for the same transaction, and what comes between the
 //! resolution and the second evaluation waits behind those that waited before. Of these, the parts of other transactions go first, the
 //! oldest before all: so none of them is overtaken for ever.
 //!
@@ -32,6 +32,14 @@ impl HeldCommands {
     /// Lets a command wait behind others.
     pub(crate) fn push(&mut self, command: WriteCommand) {
         self.ready.push_back(command);
+    }
+
+    /// The transaction for which a command waits that comes before this one in its pipeline.
+    pub(crate) fn holder_before(&self, command: &WriteCommand) -> Option<TransactionId> {
+        let is_before =
+            |(_, other): &(Instant, WriteCommand)| other.pending_reply.is_of_same_operation(&command.pending_reply);
+        let mut waiting = self.by_holder.iter();
+        waiting.find_map(|(holder, commands)| commands.iter().rev().any(is_before).then_some(*holder))
     }
 
     /// Lets a command wait for a transaction.

@@ -124,16 +124,13 @@ impl StateMachine for PartitionsMachine {
         let is_held_up = held_commands.hold_up();
         let is_full = self.waiting >= host.config.queued_writes;
         if cold_commands.hold_up() || is_held_up {
-            if is_full {
-                command.pending_reply.answer(Err(RequestError::Busy));
-                return Evaluated::Refused;
-            }
-            self.waiting += 1;
-            match is_held_up {
+            return wait(command, is_full, &mut self.waiting, |command| match is_held_up {
                 true => held_commands.push(command),
                 false => cold_commands.push(command),
-            }
-            return Evaluated::Waits;
+            });
+        }
+        if let Some(holder) = held_commands.holder_before(&command) {
+            return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
         }
         if table.partition(*partition).change_capture().refuses_requests() {
             command.pending_reply.answer(Err(RequestError::NotReady));
@@ -149,13 +146,7 @@ impl StateMachine for PartitionsMachine {
         };
         if let Some(holder) = transaction.take_holder() {
             transaction.abandon();
-            if is_full {
-                command.pending_reply.answer(Err(RequestError::Busy));
-                return Evaluated::Refused;
-            }
-            self.waiting += 1;
-            held_commands.wait_for(holder, command);
-            return Evaluated::Waits;
+            return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
         }
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
@@ -436,6 +427,22 @@ impl PartitionsMachine {
         self.waiting -= waiting.len();
         waiting.into_iter().for_each(|command| self.refuse(command, failure.clone()));
     }
+}
+
+/// Lets a command wait, if not too many do.
+fn wait(
+    command: WriteCommand,
+    is_full: bool,
+    waiting: &mut usize,
+    keep: impl FnOnce(WriteCommand),
+) -> Evaluated<PendingReply> {
+    if is_full {
+        command.pending_reply.answer(Err(RequestError::Busy));
+        return Evaluated::Refused;
+    }
+    *waiting += 1;
+    keep(command);
+    Evaluated::Waits
 }
 
 fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId) -> Option<&'a mut HostedPartition> {

@@ -68,6 +68,14 @@ impl PendingReply {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
     }
 
+    /// Whether this and another one are about parts of one operation.
+    pub fn is_of_same_operation(&self, other: &Self) -> bool {
+        match (&self.operation, &other.operation) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// See [`Operation::age`].
     pub fn age(&self) -> Option<Age> {
         self.operation.as_ref()?.age()

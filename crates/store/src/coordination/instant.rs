@@ -9,8 +9,8 @@
 //! which confirms, a stamp: `u64` term, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
 //! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
 
-use super::Coordination;
 use super::transact::{Transacted, TransactionPart};
+use super::{ANSWER_BYTES, Coordination};
 use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
 use crate::services::number;
@@ -117,8 +117,12 @@ fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Q
 
 fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Questions) -> Outcomes {
     Box::pin(async move {
-        let mut outcomes = Vec::with_capacity(questions.len());
+        let (mut outcomes, mut bytes) = (Vec::with_capacity(questions.len()), 0);
         for (partition, question) in questions {
+            if bytes >= ANSWER_BYTES {
+                outcomes.push(PartOutcome::NotDone);
+                continue;
+            }
             let answer = match question.step {
                 QuestionStep::Read { service, operation } => match coordination.evaluator(service) {
                     Some(evaluator) => coordination.read(&table, partition, evaluator, operation).await,
@@ -131,7 +135,10 @@ fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Que
                 }
             };
             outcomes.push(match answer {
-                Ok(answer) => PartOutcome::Done(answer),
+                Ok(answer) => {
+                    bytes += answer.len();
+                    PartOutcome::Done(answer)
+                }
                 Err(_) => PartOutcome::NotDone,
             });
         }

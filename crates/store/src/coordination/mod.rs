@@ -25,6 +25,10 @@ use tessera_types::NodeId;
 /// The version of the protocol between nodes from which on they take part in transactions over partitions.
 const KNOWS_TRANSACTIONS: u8 = 7;
 
+/// To another node, replies that come when so many bytes have gathered are held back, and it asks again: what it gets at a time is held in
+/// memory on both sides.
+const ANSWER_BYTES: usize = 4 << 20;
+
 /// What a node needs to coordinate transactions, and to take part in them.
 pub(crate) struct Coordination {
     parts: Arc<StoreParts>,

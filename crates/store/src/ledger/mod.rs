@@ -10,6 +10,8 @@ mod data;
 mod encoding;
 mod partition_ledger;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use data::{FaceOperation, OnTables, PartitionName, Stamp};
 pub(crate) use encoding::{decode_answer, decode_request, encode_answer, encode_request};

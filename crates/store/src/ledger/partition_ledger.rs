@@ -22,6 +22,8 @@ const CLOSED_FOR: Duration = Duration::from_secs(1);
 pub struct PartitionLedger {
     /// Intents whose keys somebody has to wait for.
     intents: AtomicUsize,
+    /// Intents and commits that somebody may have to bring to their end.
+    open: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -148,7 +150,9 @@ impl PartitionLedger {
             }
             (encode_key(key), record.as_ref().map(encode_record))
         };
-        changed.into_iter().map(stored).collect()
+        let stored = changed.into_iter().map(stored).collect();
+        self.open.store(since.len(), Ordering::Release);
+        stored
     }
 
     /// All records.
@@ -206,6 +210,7 @@ impl PartitionLedger {
         state.since.extend(ledger.unfinished().map(|(id, _)| (id, now)));
         state.ledger = ledger;
         let mut place = self.state.lock();
+        self.open.store(state.since.len(), Ordering::Release);
         *place = state;
         self.intents.store(intents, Ordering::Release);
         Ok(())
@@ -216,6 +221,7 @@ impl PartitionLedger {
         let mut state = self.state.lock();
         *state = State::default();
         self.intents.store(0, Ordering::Release);
+        self.open.store(0, Ordering::Release);
     }
 
     /// Whether an intent of a transaction stands here.
@@ -246,10 +252,10 @@ impl PartitionLedger {
 
     /// What has stood here for longer than `intents` and `commits`, by what `intents` says of a transaction's node.
     pub(crate) fn overdue(&self, intents: impl Fn(TransactionId) -> Duration, commits: Duration) -> Vec<Overdue> {
-        let state = self.state.lock();
-        if state.since.is_empty() {
+        if self.open.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
+        let state = self.state.lock();
         let is_closed = state.closed_at.is_some_and(|since| since.elapsed() < CLOSED_FOR);
         let stood = |id: &TransactionId| state.since.get(id).map(Instant::elapsed).unwrap_or_default();
         let late = state.ledger.intents().filter(|(id, _)| stood(id) >= intents(*id));

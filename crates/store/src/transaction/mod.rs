@@ -225,6 +225,11 @@ impl<'a> Transaction<'a> {
         &self.table.partitions[self.partition as usize]
     }
 
+    /// Whether it may write.
+    pub fn may_write(&self) -> bool {
+        self.writer.is_some()
+    }
+
     /// Whether there are writes that are not applied yet.
     pub fn is_behind(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| !writer.overlay.is_empty())

@@ -56,13 +56,26 @@ impl Connection {
             match self.carry_out_plan(&table, &plan, false).await? {
                 Carried::Out(_) if counts => out.writer(protocol).boolean(true),
                 Carried::Out(_) => out.writer(protocol).ok(),
-                Carried::Refused(Refusal::Present) => out.writer(protocol).boolean(false),
+                // A copy is not made where something is, whatever has become of the key since it was read.
+                Carried::Refused(Refusal::Present) if !moves => out.writer(protocol).boolean(false),
+                Carried::Refused(Refusal::Present) if self.are_both_there(from, to).await? => {
+                    out.writer(protocol).boolean(false);
+                }
+                Carried::Refused(Refusal::Present) => continue,
                 Carried::Refused(Refusal::Changed) | Carried::Split => continue,
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
             }
             return Ok(());
         }
         Err(RequestError::Busy.into())
+    }
+
+    /// Whether there is something under both keys at one instant.
+    async fn are_both_there(&mut self, one: &[u8], other: &[u8]) -> Result<bool, CommandError> {
+        let exists = OwnedFrame::from_arguments([&b"EXISTS"[..], one, other].into_iter());
+        let mut counted = Replies::default();
+        self.read_plan(commands::find(b"exists").expect("EXISTS is a command"), &exists, &mut counted).await?;
+        Ok(counted.bytes() == b":2\r\n")
     }
 
     /// All that is under a key, wherever it is.

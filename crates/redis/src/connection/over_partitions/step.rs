@@ -45,6 +45,16 @@ impl Refusal {
         Self::Error(error.line().as_bytes().to_vec())
     }
 
+    fn too_long(longest: usize) -> Self {
+        Self::Error(
+            format!(
+                "ERR the replies of one partition to a transaction over several would have more than {longest} bytes, so nothing was \
+                 done; ask for what is large outside of it"
+            )
+            .into(),
+        )
+    }
+
     fn encode(self) -> Bytes {
         match self {
             Self::Changed => Bytes::from_static(&[0]),
@@ -120,10 +130,13 @@ impl Evaluator for RedisServer {
         let (protocol, steps) =
             decode(Bytes::copy_from_slice(operation)).ok_or_else(|| Refusal::of(&unreadable).encode())?;
         let mut replies = Replies::default();
+        // A partition keeps the replies of a transaction in its log until that is decided.
+        let longest =
+            if transaction.may_write() { transaction.table().limits().write_bytes } else { LONGEST_REPLY_BYTES };
         for step in &steps {
             carry_out(step, protocol, &mut replies, transaction).map_err(Refusal::encode)?;
-            if replies.len() > LONGEST_REPLY_BYTES {
-                return Err(Refusal::of(&CommandError::REPLY_TOO_LONG).encode());
+            if replies.len() > longest {
+                return Err(Refusal::too_long(longest).encode());
             }
         }
         Ok(std::mem::take(replies.buffer()).into())
