@@ -131,9 +131,14 @@ def errors():
 
 
 def transfers():
-    """Threads on all nodes move amounts between accounts while others look at all of them."""
+    """Threads on all nodes move amounts between accounts while others look at all of them.
+
+    Amounts are so different that no account comes back to an earlier one: EXEC compares what is under a watched key, and what changed
+    between WATCH and GET and changed back would not be noticed.
+    """
+    opening = 10**15
     accounts = [f"account{number}" for number in range(8)]
-    one.mset({account: 100 for account in accounts})
+    one.mset({account: opening for account in accounts})
     failed = []
 
     def move(node, seed):
@@ -143,14 +148,14 @@ def transfers():
 
             def change(pipe):
                 held = int(pipe.get(source))
-                amount = chosen.randint(0, held)
+                amount = chosen.randint(1, 10**12)
                 pipe.multi()
                 pipe.set(source, held - amount)
                 pipe.incrby(target, amount)
 
             node.transaction(change, source, target)
             total = sum(int(amount) for amount in node.mget(accounts))
-            if total != 800:
+            if total != 8 * opening:
                 raise AssertionError(f"the accounts hold {total}")
 
     def guarded(*arguments):
@@ -166,7 +171,7 @@ def transfers():
         thread.join()
     if failed:
         raise failed[0]
-    equal("the sum", sum(int(amount) for amount in other.mget(accounts)), 800)
+    equal("the sum", sum(int(amount) for amount in other.mget(accounts)), 8 * opening)
 
 
 for part in (pipelines, commands_of_several_keys, watched, errors, transfers):
