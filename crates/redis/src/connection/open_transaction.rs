@@ -117,7 +117,11 @@ impl OpenTransaction {
 /// Commands of several partitions are carried out in each of them for itself, between the same two instants.
 fn check_that_it_can_be_split(table: &Table, command: &Command, frame: &OwnedFrame) -> Result<(), CommandError> {
     match command.run {
-        Run::Keyed(_) => parts(table, command, frame.clone()).map(|_| ()),
+        Run::Keyed(_) => match parts(table, command, frame.clone()) {
+            // EXEC answers it with the error.
+            Ok(_) | Err(CommandError::Reply(_)) => Ok(()),
+            Err(error) => Err(error),
+        },
         Run::Plain(_) | Run::Session(_) => Ok(()),
     }
 }

@@ -85,6 +85,9 @@ impl Connection {
         count: usize,
         now: UnixMillis,
     ) -> Result<(Vec<Found>, Option<ScanPosition>), RequestError> {
+        if position.partition < table.schema().partitions {
+            self.server.store.await_intents(table, position.partition).await?;
+        }
         let table = table.clone();
         self.server.store.disk_readers().read(move || page(&table, position, count, now)).await
     }
@@ -215,6 +218,11 @@ impl Connection {
             return elsewhere::sum(counts.iter().map(Replies::one), protocol, &mut self.output);
         }
         let asked = if let Confined::To(partition) = self.confined { partition..partition + 1 } else { all };
+        for partition in asked.clone() {
+            if let Err(error) = self.server.store.await_intents(&table, partition).await {
+                return self.refuse(&CommandError::Request(error));
+            }
+        }
         let engine = table.schema().engine;
         let count =
             move || asked.clone().map(|partition| table.hash_keys(partition)).sum::<Result<u64, RequestError>>();

@@ -2,6 +2,7 @@
 
 use super::attempt::{Attempt, Attempted};
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
+use crate::router::PATIENCE;
 use crate::store::Store;
 use crate::table::Table;
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transaction::{Abort, Access, Age, Coordinator, End};
-use tessera_types::{Durability, UnixMillis};
+use tessera_types::{Durability, RequestError, UnixMillis};
 
 /// Between two attempts, after the first has given way.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -44,6 +45,26 @@ impl Store {
     /// Whether transactions over partitions can be carried out: not while nodes of an older version are in the cluster.
     pub fn may_transact(&self) -> bool {
         self.coordination().is_known_to_all()
+    }
+
+    /// Waits until everything is applied, or dropped, that transactions have in a partition which this node leads, and that may have
+    /// been acknowledged by now. Whoever reads a whole partition does not look for locks.
+    ///
+    /// # Errors
+    /// [`RequestError::NotReady`] if that takes too long.
+    pub async fn await_intents(&self, table: &Table, partition: u32) -> Result<(), RequestError> {
+        let ledger = &table.partitions[partition as usize].ledger;
+        let mut hidden = ledger.hidden();
+        let began = Instant::now();
+        while !hidden.is_empty() {
+            if began.elapsed() >= PATIENCE {
+                return Err(RequestError::NotReady);
+            }
+            self.another_leader(SHORTEST_PAUSE).await;
+            let still = ledger.hidden();
+            hidden.retain(|id| still.contains(id));
+        }
+        Ok(())
     }
 
     /// Carries out a transaction over partitions of a table: all parts take effect at one instant, or none does. The first part's

@@ -41,6 +41,7 @@ struct State {
 
 /// An intent that was resolved.
 struct Leaving {
+    id: TransactionId,
     /// The log index of the entry that resolves it, once it has one.
     index: Option<u64>,
     keys: Vec<Bytes>,
@@ -116,6 +117,15 @@ impl PartitionLedger {
         self.state.lock().ledger.intents().next().map(|(id, _)| id)
     }
 
+    /// The transactions that have something here which is not to be seen yet.
+    pub(crate) fn hidden(&self) -> Vec<TransactionId> {
+        if !self.has_locks() {
+            return Vec::new();
+        }
+        let state = self.state.lock();
+        state.ledger.intents().map(|(id, _)| id).chain(state.leaving.iter().map(|leaving| leaving.id)).collect()
+    }
+
     /// Looks at the ledger.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Ledger<OnTables>) -> T) -> T {
         look(&self.state.lock().ledger)
@@ -132,7 +142,7 @@ impl PartitionLedger {
             }
             Entry::Resolve(id, _) => {
                 let keys = ledger.intent(*id).map(|intent| exclusive(&intent.locks).cloned().collect());
-                leaving.push_back(Leaving { index: None, keys: keys.unwrap_or_default() });
+                leaving.push_back(Leaving { id: *id, index: None, keys: keys.unwrap_or_default() });
                 since.remove(id);
             }
             Entry::Commit { id, .. } => _ = since.insert(*id, Instant::now()),

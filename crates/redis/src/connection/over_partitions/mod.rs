@@ -16,7 +16,9 @@ use super::replies::Replies;
 use super::watches::Watched;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run};
 use crate::server::SERVICE;
+use bytes::Bytes;
 use plan::Plan;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use step::{Refusal, Step};
 use tessera_store::{PATIENCE, Table, Transacted};
@@ -24,7 +26,7 @@ use tessera_types::{ReadMode, RecordKey, RequestError};
 
 /// What became of a plan, if it was carried out or refused.
 enum Carried {
-    Out(std::collections::BTreeMap<u32, bytes::Bytes>),
+    Out(BTreeMap<u32, Bytes>),
     Refused(Refusal),
     /// The table was split; the plan is to be made anew.
     Split,
@@ -251,6 +253,9 @@ impl Connection {
     ) -> Result<Carried, CommandError> {
         let (store, choices) = (&self.server.store, self.session.choices);
         let parts = plan.parts(self.session.protocol);
+        if parts.is_empty() {
+            return Ok(Carried::Out(BTreeMap::new()));
+        }
         let transacted = match only_reads && choices.reads != ReadMode::Majority {
             true => store.read_at_one_instant(table, SERVICE, parts, PATIENCE).await,
             false => store.transact(table, SERVICE, choices.writes.durability, parts, PATIENCE).await,

@@ -5,6 +5,7 @@ use crate::commands::{Command, CommandError, Run, SessionCommand};
 use crate::connection::batch;
 use crate::connection::elsewhere::{self, Merge};
 use crate::connection::frame::OwnedFrame;
+use crate::connection::partitions::parts;
 use crate::connection::replies::{OneReply, Replies};
 use crate::resp::{Protocol, reply_length};
 use bytes::Bytes;
@@ -34,6 +35,8 @@ struct PlannedPart {
 enum PlannedReply {
     /// The command needs no partition.
     Here(&'static Command, OwnedFrame),
+    /// The command cannot be carried out, whatever is stored.
+    Failed(CommandError),
     /// Of these partitions, the replies with these numbers.
     Merged(Merge, Vec<(u32, usize)>),
 }
@@ -51,6 +54,10 @@ impl Plan {
     ) -> Result<(), CommandError> {
         if matches!(command.run, Run::Plain(_) | Run::Session(SessionCommand::Unwatch)) {
             self.replies.push(PlannedReply::Here(command, frame.clone()));
+            return Ok(());
+        }
+        if let Err(error @ CommandError::Reply(_)) = parts(table, command, frame.clone()) {
+            self.replies.push(PlannedReply::Failed(error));
             return Ok(());
         }
         let (parts, merge) = elsewhere::split(table, command, frame).ok_or(RequestError::CrossPartition)?;
@@ -130,6 +137,7 @@ impl Plan {
         }
         for planned in &self.replies {
             match planned {
+                PlannedReply::Failed(error) => out.error(protocol, error),
                 PlannedReply::Here(command, frame) => batch::run_plain(command, frame, protocol, out.buffer()),
                 PlannedReply::Merged(merge, places) => {
                     let reply = |(partition, at): &(u32, usize)| OneReply {
