@@ -9,6 +9,7 @@ mod clients;
 pub mod commands;
 mod connection;
 mod glob;
+mod kept_watches;
 mod number;
 mod redacted;
 pub mod resp;

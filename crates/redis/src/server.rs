@@ -1,6 +1,7 @@
 //! What all connections of the face share.
 
 use crate::clients::Clients;
+use crate::kept_watches::KeptWatches;
 use crate::slow_log::SlowLog;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -51,6 +52,8 @@ pub struct RedisServer {
     pub(crate) forwarded: AtomicU64,
     pub(crate) read_hits: AtomicU64,
     pub(crate) read_misses: AtomicU64,
+    /// What connections to other nodes watch here.
+    pub(crate) kept_watches: KeptWatches,
     pub(crate) max_clients: AtomicUsize,
     /// With it, every connection must speak TLS.
     pub(crate) tls: Option<Tls>,
@@ -70,6 +73,7 @@ impl RedisServer {
             forwarded: AtomicU64::new(0),
             read_hits: AtomicU64::new(0),
             read_misses: AtomicU64::new(0),
+            kept_watches: KeptWatches::default(),
             tls,
         }
     }

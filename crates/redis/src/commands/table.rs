@@ -558,7 +558,7 @@ pub static COMMANDS: &[Command] = &[
         .differs("Commands on whole tables or the connection cannot be queued. A transaction has at most 100,000 commands, and as many bytes as one write may have."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
-        .differs("On several nodes, and where the keys are in several partitions, EXEC compares what is under a key: changed and changed back counts as unchanged."),
+        .differs("On several nodes, EXEC does nothing either if another node leads the partition of a watched key by then, or the key was watched more than ten minutes or 100,000 watched keys ago."),
 ];
 
 const SLOW_READ_SESSION: Flags = Flags { in_multi: false, ..SLOW_READ };

@@ -8,6 +8,7 @@ use super::frame::OwnedFrame;
 use super::replies::Replies;
 use super::watches::Watched;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
+use crate::kept_watches::WatchTicket;
 use crate::resp::{LONGEST_REPLY_BYTES, Protocol, Reply};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -287,6 +288,11 @@ fn run_all(
     Verdict::Commit
 }
 
+/// The digest in what a node of before has sent, or in a ticket.
+fn digest_in(ticket: &[u8]) -> Vec<u8> {
+    WatchTicket::decode(ticket).map_or_else(|| ticket.to_vec(), |ticket| ticket.digest)
+}
+
 /// Whether a watched key was written, or has expired, since it was watched.
 fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<bool, CommandError> {
     let mut unread = Vec::new();
@@ -294,6 +300,7 @@ fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<
     Ok(match watched {
         Watched::Here(watch, _) if watch.is_touched() => true,
         Watched::Here(watch, existed) => *existed && call.value(watch.hash_key())?.is_none(),
-        Watched::Digest { key, digest } => commands::digest(&call, key)?.as_bytes() != &digest[..],
+        Watched::Elsewhere { key, ticket } => commands::digest(&call, key)?.as_bytes() != &digest_in(ticket)[..],
+        Watched::Lost { .. } => true,
     })
 }

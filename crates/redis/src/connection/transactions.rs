@@ -2,13 +2,16 @@
 
 use super::Connection;
 use super::batch::{self, Batch, Mode};
+use super::elsewhere::bulk;
 use super::frame::OwnedFrame;
 use super::open_transaction::{OpenTransaction, longest_transaction};
 use super::partitions::partition_of_all;
 use super::replies::reply_of;
 use super::watches::Watched;
-use crate::commands::{Call, Command, CommandError, digest_of};
+use crate::commands::{Call, Command, CommandError, digest_of, object_digest};
+use crate::kept_watches::WatchTicket;
 use crate::resp::{Protocol, Reply};
+use std::sync::Arc;
 use tessera_store::{Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 
@@ -82,6 +85,11 @@ impl Connection {
             }
         }
         let again = self.may_forward().then(|| transaction.frames(&watches));
+        let watches = watches.into_iter().map(|watched| match watched {
+            Watched::Elsewhere { key, ticket } => self.find_watched(&key, &ticket),
+            watched => watched,
+        });
+        let watches = watches.collect();
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);
         let Some(answered) = self.run_batch(Mode::Write(self.session.choices.writes), batch).await else {
@@ -100,9 +108,10 @@ impl Connection {
         }
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
         if self.is_confined() {
-            // From another node, which has the digests from its client's WATCH.
+            // From another node, which was given tickets for its client's WATCH.
             for pair in keys.chunks_exact(2) {
-                self.session.watches.push(Watched::Digest { key: pair[0].to_vec(), digest: pair[1].to_vec() });
+                let watched = self.find_watched(pair[0], pair[1]);
+                self.session.watches.push(watched);
             }
             return self.reply().ok();
         }
@@ -110,10 +119,10 @@ impl Connection {
             return self.reply().error(&error.line());
         }
         if self.may_forward() {
-            match self.digests(&table, keys).await {
-                Ok(digests) => {
-                    for (key, digest) in keys.iter().zip(digests) {
-                        self.session.watches.push(Watched::Digest { key: key.to_vec(), digest });
+            match self.look(&table, keys, b"WATCH").await {
+                Ok(tickets) => {
+                    for (key, ticket) in keys.iter().zip(tickets) {
+                        self.session.watches.push(Watched::Elsewhere { key: key.to_vec(), ticket });
                     }
                     self.reply().ok();
                 }
@@ -122,7 +131,7 @@ impl Connection {
             return;
         }
         for key in keys {
-            let watch = table.watch(key);
+            let watch = Arc::new(table.watch(key));
             let (table, key) = (table.clone(), key.to_vec());
             let mut existed = self.server.store.disk_readers().read(move || exists(&table, &key, now)).await;
             if existed == Err(RequestError::NotReady.into()) {
@@ -134,6 +143,39 @@ impl Connection {
             }
         }
         self.reply().ok();
+    }
+
+    /// What another node's connection watches, by its ticket.
+    fn find_watched(&self, key: &[u8], ticket: &[u8]) -> Watched {
+        let (key, ticket) = (key.to_vec(), ticket.to_vec());
+        match WatchTicket::decode(&ticket) {
+            // A node of before.
+            None => Watched::Elsewhere { key, ticket },
+            Some(ticket) => match self.server.kept_watches.take(&ticket) {
+                Some(watch) => Watched::Here(watch, ticket.digest != digest_of(&Vec::new()).as_bytes()),
+                None => Watched::Lost { key },
+            },
+        }
+    }
+
+    /// OBJECT WATCH key, between nodes: watches a key for another node's connection, and replies with a ticket.
+    pub(super) async fn watch_for_another_node(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        now: UnixMillis,
+    ) -> Result<(), CommandError> {
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+        // Before it looks at the key: a write that the look does not see touches the watch.
+        let watch = Arc::new(table.watch(frame.arguments().get(2).copied().unwrap_or_default()));
+        let began = self.output.len();
+        self.keyed_subcommand(command, frame, b"WATCH", object_digest, now).await?;
+        if let Some(digest) = bulk(&self.output.bytes()[began..]).map(<[u8]>::to_vec) {
+            self.output.truncate(began);
+            let ticket = self.server.kept_watches.keep(watch, digest).encode();
+            self.reply().bulk(&ticket);
+        }
+        Ok(())
     }
 
     /// Whether a key exists that a transaction holds, once it does not hold it any more.

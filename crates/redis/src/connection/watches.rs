@@ -2,21 +2,24 @@
 
 use crate::commands::CommandError;
 use crate::resp::ARGUMENT_OVERHEAD;
+use std::sync::Arc;
 use tessera_store::Watch;
 
 /// A watched key.
 pub(super) enum Watched {
     /// On this node, which is told of writes; with whether the key existed.
-    Here(Watch, bool),
-    /// In a cluster: what was under the key, wherever it was.
-    Digest { key: Vec<u8>, digest: Vec<u8> },
+    Here(Arc<Watch>, bool),
+    /// In a cluster: what the node gave that leads the key's partition, a [ticket](crate::kept_watches::WatchTicket).
+    Elsewhere { key: Vec<u8>, ticket: Vec<u8> },
+    /// On this node, which does not know any more whether the key was written.
+    Lost { key: Vec<u8> },
 }
 
 impl Watched {
     pub(super) fn key(&self) -> &[u8] {
         match self {
             Self::Here(watch, _) => watch.hash_key(),
-            Self::Digest { key, .. } => key,
+            Self::Elsewhere { key, .. } | Self::Lost { key } => key,
         }
     }
 }

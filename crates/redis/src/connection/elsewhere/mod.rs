@@ -304,7 +304,7 @@ impl Connection {
 }
 
 /// The string that a reply is.
-fn bulk(reply: &[u8]) -> Option<&[u8]> {
+pub(super) fn bulk(reply: &[u8]) -> Option<&[u8]> {
     let line = memchr::memmem::find(reply, b"\r\n")?;
     reply.first().filter(|first| **first == b'$')?;
     reply.get(line + 2..)?.strip_suffix(b"\r\n")

@@ -14,7 +14,7 @@ use super::frame::OwnedFrame;
 use super::open_transaction::OpenTransaction;
 use super::replies::Replies;
 use super::watches::Watched;
-use crate::commands::{Command, CommandError, FanOut, Keys, Run};
+use crate::commands::{Command, CommandError, FanOut, Keys, Run, digest_of};
 use crate::server::SERVICE;
 use bytes::Bytes;
 use plan::Plan;
@@ -179,7 +179,7 @@ impl Connection {
         out: &mut Replies,
     ) -> Result<(), CommandError> {
         let protocol = self.session.protocol;
-        let Some(watched) = self.watched_digests(watches).await? else {
+        let Some(watched) = self.tickets(watches) else {
             out.writer(protocol).null_array();
             return Ok(());
         };
@@ -190,9 +190,9 @@ impl Connection {
             for (command, frame) in &transaction.commands {
                 plan.add(&table, command, frame)?;
             }
-            for (key, digest) in &watched {
-                let unchanged = Step::Unchanged { key: key.clone(), digest: digest.clone() };
-                plan.add_first(&table, key, unchanged);
+            for (key, ticket) in &watched {
+                let (key, ticket) = (key.clone(), ticket.clone());
+                plan.add_first(&table, &key.clone(), Step::Unwritten { key, ticket });
             }
             match self.carry_out_plan(&table, &plan, only_reads).await? {
                 Carried::Out(replied) => {
@@ -209,36 +209,19 @@ impl Connection {
         }
     }
 
-    /// The digests that watched keys must still have; `None` if one of them was written since it was watched.
-    async fn watched_digests(
-        &mut self,
-        watches: Vec<Watched>,
-    ) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>, CommandError> {
-        let (mut digests, mut here) = (Vec::new(), Vec::new());
-        for watched in watches {
-            match watched {
-                Watched::Digest { key, digest } => digests.push((key, digest)),
-                Watched::Here(watch, existed) => here.push((watch, existed)),
+    /// Tickets of watched keys; `None` if this node has lost one of the watches.
+    fn tickets(&self, watches: Vec<Watched>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let ticket = |watched| match watched {
+            Watched::Elsewhere { key, ticket } => Some((key, ticket)),
+            // This node is alone, or was, and carries out the parts itself.
+            Watched::Here(watch, existed) => {
+                let digest = if existed { Vec::new() } else { digest_of(&Vec::new()).into_bytes() };
+                let key = watch.hash_key().to_vec();
+                Some((key, self.server.kept_watches.keep(watch, digest).encode()))
             }
-        }
-        if here.is_empty() {
-            return Ok(Some(digests));
-        }
-        // What is under the keys now is what was watched, if nobody has written to them until after the look.
-        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
-        let keys: Vec<&[u8]> = here.iter().map(|(watch, _)| &watch.hash_key()[..]).collect();
-        let looked = self.digests(&table, &keys).await.map_err(|outcome| match outcome.reply() {
-            Err(error) => CommandError::Request(error),
-            Ok(_) => CommandError::Request(RequestError::NotReady),
-        })?;
-        let absent = crate::commands::digest_of(&Vec::new());
-        for ((watch, existed), digest) in here.into_iter().zip(looked) {
-            if watch.is_touched() || (existed && digest == absent.as_bytes()) {
-                return Ok(None);
-            }
-            digests.push((watch.hash_key().to_vec(), digest));
-        }
-        Ok(Some(digests))
+            Watched::Lost { .. } => None,
+        };
+        watches.into_iter().map(ticket).collect()
     }
 
     /// Has the partitions carry out a plan.

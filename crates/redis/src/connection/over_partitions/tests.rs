@@ -75,6 +75,9 @@ async fn watches_on(given: &mut Connection, other: &mut Connection, [a, b, c]: [
         (format!("GET {c}"), "*2\r\n:2\r\n:2\r\n"),
         (format!("SET {c} x"), "*-1\r\n"),
         (format!("DEL {a}"), "*-1\r\n"),
+        // What has changed and changed back has been written all the same.
+        (format!("SET {c} y\nSET {c} x"), "*-1\r\n"),
+        (format!("INCR {b}\nDECR {b}\nSET {a} 5\nDEL {a}"), "*-1\r\n"),
         (format!("GET {c}"), "*2\r\n:1\r\n:3\r\n"),
     ] {
         let watched = given.given(&format!("WATCH {a} {c}")).await;
@@ -82,6 +85,15 @@ async fn watches_on(given: &mut Connection, other: &mut Connection, [a, b, c]: [
         other.given(&line).await;
         let answered = given.given(&transaction).await;
         assert!(answered.ends_with(replies), "{a} {b} {c}, {line}: {answered}");
+    }
+    // In one partition, too, wherever it is led.
+    for key in [a, b, c] {
+        given.given(&format!("SET {key} 1\nWATCH {key}")).await;
+        other.given(&format!("INCR {key}\nDECR {key}")).await;
+        let answered = given.given(&format!("MULTI\nINCR {key}\nEXEC")).await;
+        assert!(answered.ends_with("*-1\r\n"), "{key}: {answered}");
+        let answered = given.given(&format!("WATCH {key}\nMULTI\nINCR {key}\nEXEC")).await;
+        assert!(answered.ends_with("*1\r\n:2\r\n"), "{key}: {answered}");
     }
     given.given(&format!("DEL {a} {b} {c}")).await;
 }

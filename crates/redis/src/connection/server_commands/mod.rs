@@ -64,6 +64,9 @@ impl Connection {
             S::Object if args[1].eq_ignore_ascii_case(b"DIGEST") => {
                 self.keyed_subcommand(command, frame, b"DIGEST", commands::object_digest, now).await
             }
+            S::Object if args[1] == b"WATCH" && self.is_confined() => {
+                self.watch_for_another_node(command, frame, now).await
+            }
             S::Object if args[1] == b"RECORDS" && self.is_confined() => {
                 self.keyed_subcommand(command, frame, b"RECORDS", commands::object_records, now).await
             }
@@ -101,7 +104,7 @@ impl Connection {
     }
 
     /// MEMORY USAGE key, OBJECT ENCODING key.
-    async fn keyed_subcommand(
+    pub(super) async fn keyed_subcommand(
         &mut self,
         command: &'static Command,
         frame: &OwnedFrame,
