@@ -2,8 +2,8 @@
 
 use crate::{JSON_DEPTH, Json, parse_json, text};
 
-/// Terms that belong to what Tessera does not have yet: scripts, requests to elsewhere, changefeeds, permissions, write hooks.
-const OUT_OF_SCOPE: &[i32] = &[11, 152, 153, 188, 189, 190];
+/// Terms that belong to what Tessera does not have yet: scripts, requests to elsewhere, permissions, write hooks.
+const OUT_OF_SCOPE: &[i32] = &[11, 153, 188, 189, 190];
 
 /// System tables that Tessera does not have yet.
 const ABSENT_TABLES: &[&str] = &["cluster_config", "jobs", "logs", "permissions", "stats", "users", "_debug_scratch"];

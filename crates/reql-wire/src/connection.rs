@@ -7,7 +7,7 @@ use crate::identity::server_id;
 use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
 use crate::respond::{self, ATOM, Reply, Values};
-use crate::rows::Rows;
+use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
 use crate::tables::Tables;
 use bytes::{Buf, BufMut as _};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_document::{Time, Timezone, Value};
 use tessera_face::{ClientShare, Stream};
-use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
+use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, Request, Stage, Stop, Wait};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -38,12 +38,28 @@ const FAULT: &str = "The query ended by a fault of the server.";
 
 struct Open {
     stop: Arc<Stop>,
+    /// Told when a feed may have something, or is to end.
+    woken: Arc<Notify>,
     /// `None` while rows are being fetched.
     rows: Option<Rows>,
     /// Whether an answer to this token is under way.
     is_running: bool,
     is_stopped: bool,
     used: Instant,
+}
+
+impl Open {
+    fn end(&self) {
+        self.stop.stop();
+        self.woken.notify_one();
+    }
+}
+
+/// What came of work for a query.
+enum Work {
+    Reply(Reply),
+    /// The stream is a feed that has nothing yet.
+    Wait(Rows, Wait),
 }
 
 #[derive(Default)]
@@ -83,7 +99,7 @@ struct Ended(Arc<Queries>);
 impl Drop for Ended {
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.0.open.lock());
-        open.values().for_each(|query| query.stop.stop());
+        open.values().for_each(Open::end);
     }
 }
 
@@ -91,11 +107,16 @@ impl Drop for Ended {
 struct Pace {
     shared: Arc<Shared>,
     stop: Arc<Stop>,
+    woken: Arc<Notify>,
 }
 
 impl Pacer for Pace {
     fn goes_on(&self) -> bool {
         self.stop.goes_on() && !self.shared.is_stopping()
+    }
+
+    fn wake(&self) {
+        self.woken.notify_one();
     }
 }
 
@@ -294,7 +315,8 @@ impl Connection {
             } else {
                 let stop = Arc::<Stop>::default();
                 let (is_running, is_stopped, used) = (true, false, Instant::now());
-                open.insert(token, Open { stop, rows: None, is_running, is_stopped, used });
+                let woken = Arc::<Notify>::default();
+                open.insert(token, Open { stop, woken, rows: None, is_running, is_stopped, used });
                 None
             }
         };
@@ -341,9 +363,10 @@ impl Connection {
         mut kept: Kept,
         is_answered: bool,
         asked: Option<Asked>,
-        work: impl FnOnce() -> Reply + Send + 'static,
+        work: impl FnOnce() -> Work + Send + 'static,
     ) -> JoinHandle<()> {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
+        let mut running = Some(running);
         tokio::spawn(async move {
             let answered = match asked {
                 Some(asked) => asked.answer(&shared).await,
@@ -354,17 +377,32 @@ impl Connection {
                 let is_stopped = query.is_some_and(|query| query.is_stopped);
                 if is_stopped && reply.class.is_some() { Reply::no_more() } else { reply }
             } else {
-                let turn = tokio::select! {
-                    turn = shared.turns.clone().acquire_owned() => turn,
-                    // Nobody waits for the answer any more.
-                    () = answers.closed() => return,
-                };
-                let outcome = tokio::task::spawn_blocking(work).await;
-                drop(turn);
-                outcome.unwrap_or_else(|_| {
-                    queries.open.lock().remove(&token);
-                    respond::client_error(FAULT.into())
-                })
+                let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
+                loop {
+                    let turn = tokio::select! {
+                        turn = shared.turns.clone().acquire_owned() => turn,
+                        // Nobody waits for the answer any more.
+                        () = answers.closed() => return,
+                    };
+                    let outcome = tokio::task::spawn_blocking(work).await;
+                    drop(turn);
+                    let (rows, wait) = match outcome {
+                        Ok(Work::Reply(reply)) => break reply,
+                        Ok(Work::Wait(rows, wait)) => (rows, wait),
+                        Err(_) => {
+                            queries.open.lock().remove(&token);
+                            break respond::client_error(FAULT.into());
+                        }
+                    };
+                    // A feed may wait for ever, and takes up nothing meanwhile.
+                    running = None;
+                    tokio::select! {
+                        () = something_new(&shared, &queries, token, wait) => {}
+                        () = answers.closed() => return,
+                    }
+                    let (shared, queries) = (shared.clone(), queries.clone());
+                    work = Box::new(move || batch(&shared, &queries, token, rows, false));
+                }
             };
             shared.counts.note(&reply);
             if is_answered {
@@ -389,7 +427,7 @@ impl Connection {
                 None => false,
                 Some(query) if query.is_running => {
                     query.is_stopped = true;
-                    query.stop.stop();
+                    query.end();
                     true
                 }
                 Some(_) => open.remove(&token).is_some(),
@@ -402,10 +440,12 @@ impl Connection {
         self.answer(token, reply).await;
     }
 
-    /// Closes streams that nobody has asked for more for too long.
+    /// Closes streams that nobody has asked for more for too long. Feeds stay open: a client may take long for what it got last.
     fn close_idle(&self) {
         let timeout = self.shared.config.cursor_timeout;
-        self.queries.open.lock().retain(|_, query| query.is_running || query.used.elapsed() < timeout);
+        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
+        let mut open = self.queries.open.lock();
+        open.retain(|_, query| query.is_running || is_feed(query) || query.used.elapsed() < timeout);
     }
 }
 
@@ -443,30 +483,54 @@ async fn write(
     Ok(writer)
 }
 
+/// Waits until a feed may have something, or is to end.
+async fn something_new(shared: &Shared, queries: &Queries, token: i64, wait: Wait) {
+    let Some(woken) = queries.open.lock().get(&token).map(|query| query.woken.clone()) else { return };
+    let stopping = shared.stopping.notified();
+    if shared.is_stopping() {
+        return;
+    }
+    let looks_again = async {
+        match wait.look_again {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = woken.notified() => {}
+        () = stopping => {}
+        () = looks_again => {}
+    }
+}
+
 /// Runs a query to its first answer.
-fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Reply {
+fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Work {
     let has_profile = query.flag("profile");
-    let Some(stop) = queries.open.lock().get(&token).map(|query| query.stop.clone()) else {
-        return Reply::no_more();
+    let found = queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.woken.clone()));
+    let Some((stop, woken)) = found else {
+        return Work::Reply(Reply::no_more());
     };
     // It may have waited for its turn.
     if let Some(refusal) = shared.refusal() {
         queries.open.lock().remove(&token);
-        return respond::failure(&refusal);
+        return Work::Reply(respond::failure(&refusal));
     }
     let source = Arc::new(Tables(shared.clone()));
-    let pace = Arc::new(Pace { shared: shared.clone(), stop });
+    let pace = Arc::new(Pace { shared: shared.clone(), stop, woken });
     let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, pace)) {
-        Ok(Answer::Cursor(cursor)) => return batch(shared, queries, token, Rows::new(cursor), has_profile),
+        Ok(Answer::Cursor(cursor)) => {
+            let (rows, is_first) = (Rows::new(cursor), true);
+            return take_batch(shared, queries, token, rows, has_profile, is_first);
+        }
         Ok(Answer::Value(value)) => value_of(&value, has_profile),
         Err(failure) => Err(failure),
     };
     let query = queries.open.lock().remove(&token);
-    match text {
+    Work::Reply(match text {
         Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
         Ok(text) => Reply::good(text),
         Err(failure) => respond::failure(&shared.explained(failure)),
-    }
+    })
 }
 
 fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
@@ -476,8 +540,31 @@ fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
 }
 
 /// The next rows of a stream, which stays open unless it has ended.
-fn batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Reply {
-    let answer = rows.answer(has_profile);
+fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows, has_profile: bool) -> Work {
+    take_batch(shared, queries, token, rows, has_profile, false)
+}
+
+fn take_batch(
+    shared: &Shared,
+    queries: &Queries,
+    token: i64,
+    mut rows: Rows,
+    has_profile: bool,
+    is_first: bool,
+) -> Work {
+    let answer = match rows.answer(has_profile) {
+        // The client is to know at once that there is a feed.
+        Ok(Batch::Wait(_)) if is_first => Ok((rows.nothing_yet(has_profile), false)),
+        Ok(Batch::Wait(wait)) => {
+            let is_stopped = queries.open.lock().get(&token).is_none_or(|query| query.is_stopped);
+            match is_stopped || shared.is_stopping() {
+                false => return Work::Wait(rows, wait),
+                true => Err(shared.refusal().unwrap_or_else(ended)),
+            }
+        }
+        Ok(Batch::Answer(text, is_last)) => Ok((text, is_last)),
+        Err(failure) => Err(failure),
+    };
     let mut open = queries.open.lock();
     let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
     let is_last = !matches!(&answer, Ok((_, false)));
@@ -487,9 +574,15 @@ fn batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, has_pro
         (query.rows, query.is_running, query.used) = (Some(rows), false, Instant::now());
     }
     drop(open);
-    match answer {
+    Work::Reply(match answer {
         _ if is_stopped => Reply::no_more(),
         Ok((text, _)) => Reply::good(text),
         Err(failure) => respond::failure(&shared.explained(failure)),
-    }
+    })
+}
+
+/// That a feed was stopped, which nobody is told.
+fn ended() -> Failure {
+    let message = "The feed was stopped.".into();
+    Failure { stage: Stage::Run, kind: ErrorKind::Interrupted, message, backtrace: Vec::new() }
 }

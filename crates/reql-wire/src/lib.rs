@@ -9,6 +9,7 @@
 mod cluster;
 mod connection;
 mod evaluation;
+mod feeds;
 mod frame;
 pub mod fuzzing;
 mod handshake;

@@ -31,6 +31,7 @@ pub use terminal::{OrderKey, Terminal};
 
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
+use crate::feed::{FeedSort, Subject, eager, no_end};
 use crate::lazy::{self, Lazy};
 use crate::val::{Groups, Kind, Val};
 use crate::value::{Array, Value};
@@ -58,6 +59,19 @@ pub trait Rows: Send {
 
     fn is_infinite(&self) -> bool {
         false
+    }
+
+    /// What kind of a feed the rows are, if they are one.
+    fn feed(&self) -> Option<FeedSort> {
+        None
+    }
+
+    /// What a feed of these rows is about. `place` is the term that has them.
+    ///
+    /// # Errors
+    /// If there can be no feed of them.
+    fn subjects(self: Box<Self>, _place: FrameId) -> Result<Vec<Subject>> {
+        Err(eager())
     }
 }
 
@@ -101,6 +115,26 @@ impl Stream {
 
     pub fn is_grouped(&self) -> bool {
         self.is_grouped
+    }
+
+    /// What kind of a feed the rows are, if they are one.
+    pub fn feed(&self) -> Option<FeedSort> {
+        self.rows.feed()
+    }
+
+    /// What a feed of these rows is about.
+    ///
+    /// # Errors
+    /// If there can be no feed of them.
+    pub fn subjects(self, place: FrameId) -> Result<Vec<Subject>> {
+        let frame = self.frame;
+        let is_eager = |error: &Error| error.message() == eager().message();
+        let subjects = self.rows.subjects(place);
+        let mut subjects = subjects.map_err(|error| if is_eager(&error) { error.at(frame) } else { error })?;
+        for operation in self.operations {
+            subjects.iter_mut().try_for_each(|subject| subject.add(operation.clone(), place))?;
+        }
+        Ok(subjects)
     }
 
     fn raw(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
@@ -176,6 +210,9 @@ impl Stream {
     /// # Errors
     /// If the stream has no end.
     pub fn check_finite(&self) -> Result<()> {
+        if self.is_infinite() && self.feed().is_some() {
+            return Err(no_end().at(self.frame));
+        }
         if self.is_infinite() {
             let message = "Cannot use an infinite stream with an aggregation function (`reduce`, `count`, etc.) or \
                            coerce it to an array.";

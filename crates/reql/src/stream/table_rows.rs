@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Operation, Partial, Pipeline, Rows, Stream};
 use crate::env::Env;
 use crate::error::{FrameId, Result};
+use crate::feed::Subject;
 use crate::lazy::Lazy;
 use crate::scan::{KeyRange, Order, Scan};
 use crate::selection::{Table, TableSlice};
@@ -112,6 +113,10 @@ impl Rows for TableRows {
 
     fn as_table(&mut self) -> Option<&mut TableRows> {
         Some(self)
+    }
+
+    fn subjects(self: Box<Self>, _place: FrameId) -> Result<Vec<Subject>> {
+        Ok(vec![Subject::new(self.table, self.scans.into())])
     }
 }
 
