@@ -14,6 +14,7 @@ mod operations;
 mod pegasus;
 mod reql;
 mod reql_drivers;
+mod reql_feeds;
 mod reql_geo;
 mod reql_indexes;
 mod reql_limits;
