@@ -18,6 +18,8 @@ pub(crate) struct Rows {
     /// Rows to ask for next.
     step: usize,
     is_first: bool,
+    /// Whether the client waits since it was asked for rows before.
+    is_awaited: bool,
     /// Of a feed, the numbers by which the protocol tells its kind.
     notes: Vec<u8>,
 }
@@ -33,7 +35,7 @@ pub(crate) enum Batch {
 impl Rows {
     pub(crate) fn new(cursor: Box<Cursor>) -> Self {
         let notes = cursor.notes();
-        Self { cursor, ready: VecDeque::new(), step: LEAST_ROWS, is_first: true, notes }
+        Self { cursor, ready: VecDeque::new(), step: LEAST_ROWS, is_first: true, is_awaited: true, notes }
     }
 
     pub(crate) fn is_feed(&self) -> bool {
@@ -51,6 +53,7 @@ impl Rows {
     /// That of the stream, which ends with it.
     pub(crate) fn answer(&mut self, has_profile: bool) -> Result<Batch, Failure> {
         let (began, mut values) = (Instant::now(), Values::new());
+        self.cursor.note_awaited(std::mem::replace(&mut self.is_awaited, false));
         let batches = self.cursor.batches();
         let batches = if std::mem::take(&mut self.is_first) { batches.first() } else { batches };
         let is_full = |values: &Values| {
@@ -69,7 +72,10 @@ impl Rows {
             if !self.fetch(batches, batches.rows - values.count(), began)? {
                 return Ok(match self.cursor.wait() {
                     None => Batch::Answer(values.finish_with(SEQUENCE, has_profile, &self.notes), true),
-                    Some(wait) if values.count() == 0 => Batch::Wait(wait),
+                    Some(wait) if values.count() == 0 => {
+                        self.is_awaited = true;
+                        Batch::Wait(wait)
+                    }
                     Some(_) => Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false),
                 });
             }

@@ -123,6 +123,8 @@ pub struct Env {
     source: Option<Arc<dyn Source>>,
     evaluator: &'static dyn Evaluator,
     pacer: Arc<dyn Pacer>,
+    /// Whether the client waits for what feeds have.
+    pub(crate) is_awaited: Cell<bool>,
     /// Set while a feed has nothing, which its error cannot say.
     wait: Cell<Option<Wait>>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
@@ -146,6 +148,7 @@ impl Env {
             source,
             evaluator,
             pacer,
+            is_awaited: Cell::new(true),
             wait: Cell::new(None),
             globals: Vec::new(),
             steps: Cell::new(0),

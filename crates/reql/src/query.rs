@@ -477,6 +477,12 @@ impl Cursor {
         }
     }
 
+    /// Says whether the client has waited for the next rows. Of those that have come before it asked, a feed drops those that are more
+    /// than the client wants to have kept.
+    pub fn note_awaited(&self, is_awaited: bool) {
+        self.env.is_awaited.set(is_awaited);
+    }
+
     /// Whether the last batch was empty because the stream, a feed, has nothing yet.
     pub fn wait(&self) -> Option<Wait> {
         self.wait

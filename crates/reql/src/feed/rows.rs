@@ -91,8 +91,6 @@ pub struct FeedRows {
     /// Tables and their subjects with rows that are to be shown before changes count.
     initial: VecDeque<(usize, usize)>,
     phase: Phase,
-    /// Whether somebody waits for messages.
-    is_awaited: bool,
 }
 
 fn sort_of(subjects: &[Subject], includes_states: bool) -> FeedSort {
@@ -150,17 +148,8 @@ impl FeedRows {
         }
         let squashed = options.squash.map(Squashed::new);
         let (messages, initial) = (VecDeque::new(), VecDeque::new());
-        let mut feed = Self {
-            tails: Vec::new(),
-            frame,
-            sort,
-            options,
-            messages,
-            squashed,
-            initial,
-            phase: Phase::Begun,
-            is_awaited: false,
-        };
+        let mut feed =
+            Self { tails: Vec::new(), frame, sort, options, messages, squashed, initial, phase: Phase::Begun };
         for (at, (table, subjects)) in by_table.into_iter().enumerate() {
             let token = tokens.as_ref().map(|tokens| &tokens[at]);
             feed.subscribe(env, table, subjects, token)?;
@@ -315,7 +304,6 @@ impl FeedRows {
 
     /// Makes messages of all that has come.
     fn fetch(&mut self, env: &Env) -> Result<()> {
-        let was_awaited = std::mem::replace(&mut self.is_awaited, false);
         let now = Instant::now();
         for table in 0..self.tails.len() {
             let events = self.tails[table].log.next(EVENTS)?;
@@ -342,7 +330,7 @@ impl FeedRows {
         for (table, change) in ready {
             self.show(env, table, &change)?;
         }
-        if !was_awaited {
+        if !env.is_awaited.get() {
             self.bound_queue()?;
         }
         Ok(())
@@ -376,7 +364,6 @@ impl Rows for FeedRows {
             self.fetch(env)?;
         }
         if self.messages.is_empty() {
-            self.is_awaited = true;
             return Err(env.wait(self.look_again()).at(self.frame));
         }
         let count = self.messages.len().min(limit);
