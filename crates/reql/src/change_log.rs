@@ -46,6 +46,13 @@ pub struct DocumentChange {
 pub enum LogEvent {
     /// A document has changed.
     Change(DocumentChange),
+    /// There is nothing of interest in the part up to this change.
+    Reached {
+        /// The part.
+        part: u32,
+        /// The number of the change.
+        at: u64,
+    },
     /// A part was split: its documents are in these parts from here on, whose numbers go on after those of the old one.
     Split {
         /// The part that is no more.

@@ -12,7 +12,8 @@ use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions}
 use tessera_types::{Acks, Durability, RequestError, Space};
 use tokio::sync::oneshot;
 
-/// The shortest time for which a log goes on after its last feed.
+/// The shortest time for which changes are kept, and for which a log goes on after its last feed: one that is connected must have time to
+/// read.
 const LEAST_RETENTION: u64 = 60_000;
 /// Changes that one write removes at most because they are too old or too many.
 const TRIM: PageLimit = PageLimit { records: 64, bytes: 256 << 10 };
@@ -38,7 +39,7 @@ fn put_state(transaction: &mut Transaction<'_>, state: &LogState) {
 /// Milliseconds for which changes are kept, and their bytes in this partition.
 fn retention(table: &Table) -> (u64, u64) {
     let retention = table.settings().feed_retention;
-    let millis = retention.feed_retention_seconds.saturating_mul(1_000);
+    let millis = retention.feed_retention_seconds.saturating_mul(1_000).max(LEAST_RETENTION);
     (millis, retention.feed_retention_bytes / u64::from(table.schema().partitions))
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn append(
     };
     state.last = state.next(now);
     let (key, value) = (key_of(state.last, primary), encode_change(old, new));
+    transaction.check_spare(key.len() + value.len())?;
     state.bytes += (key.len() + value.len()) as u64;
     transaction.put_in_unchecked(Space::CHANGES, &key, &value);
     trim(transaction, &mut state)?;
@@ -127,7 +129,7 @@ impl Begin {
     fn carry_out(transaction: &mut Transaction<'_>) -> Result<(Reply, Verdict), RequestError> {
         let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
         let now = transaction.now();
-        let wanted = retention(transaction.table()).0.max(LEAST_RETENTION);
+        let wanted = retention(transaction.table()).0;
         let state = if is_logging(&list) { state_of(transaction)? } else { None };
         let position = |state: &LogState| LogPosition { floor: state.floor, last: state.last };
         if let Some(mut state) = state.filter(|state| now.get() <= state.until) {

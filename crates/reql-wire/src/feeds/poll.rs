@@ -46,10 +46,20 @@ pub(crate) async fn poll(
     let mut soon = SOON_MILLIS.len();
     loop {
         let mut found = Vec::with_capacity(asked.len());
+        let mut bytes = 0;
         for (partition, work) in &asked {
+            if bytes >= PAGE.bytes {
+                // One answer has no room for the changes of many partitions.
+                let later = NewChanges { is_lost: false, reached: work.after, records: Vec::new() };
+                found.push(Ok((later, true)));
+                continue;
+            }
             let (store, table, partition, work) = (shared.store.clone(), table.clone(), *partition, work.clone());
             let read = move || read(&store, &table, partition, &work);
-            found.push(shared.store.disk_readers().read(read).await);
+            let read = shared.store.disk_readers().read(read).await;
+            let records = read.iter().flat_map(|(found, _)| &found.records);
+            bytes += records.map(|(key, value)| key.len() + value.len()).sum::<usize>();
+            found.push(read);
         }
         let says_something = |found: &Result<(NewChanges, bool), RequestError>| match found {
             Ok((found, _)) => found.is_lost || !found.records.is_empty(),

@@ -27,12 +27,17 @@ use tokio::time::Instant;
 
 /// Bytes of changes that wait for the query; then no more are asked for.
 const QUEUE_BYTES: usize = 1 << 20;
+/// So many events that only tell how far partitions are wake the query, and more than so many do not wait for it.
+const MANY_REACHED: usize = 128;
+const MOST_REACHED: usize = 1024;
 /// How long a leader may wait with an answer until something changes.
 const POLL: Duration = Duration::from_secs(3);
 /// An answer that takes longer than that by so much is given up, and asked for again.
 const GRACE: Duration = Duration::from_secs(4);
 /// Between two tries where nothing was answered.
 const PAUSE: Duration = Duration::from_millis(20);
+/// After a partition could not be read.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a feed says that it needs the log. Logs go on for longer than twice this time without feeds.
 const RENEWAL: Duration = Duration::from_secs(20);
 /// How often a table is opened anew if it is split just then.
@@ -283,7 +288,7 @@ impl Tail {
 
 fn size(event: &LogEvent) -> usize {
     match event {
-        LogEvent::Split { .. } => 0,
+        LogEvent::Split { .. } | LogEvent::Reached { .. } => 0,
         LogEvent::Change(change) => {
             let bytes = |document: &Option<Document>| document.as_ref().map_or(0, |document| document.bytes().len());
             change.key.len() + bytes(&change.old) + bytes(&change.new)
@@ -393,7 +398,10 @@ impl Pulling {
                 for (partition, reply) in partitions.iter().zip(replies) {
                     match reply {
                         Reply::Changes(changes) => is_new |= self.append(*partition, changes)?,
-                        Reply::Refused(reason) => tracing::warn!(%reason, "changes of a partition cannot be read now"),
+                        Reply::Refused(reason) => {
+                            tracing::warn!(%reason, "changes of a partition cannot be read now");
+                            tokio::time::sleep(TROUBLE_PAUSE).await;
+                        }
                         _ => return Err(damaged()),
                     }
                 }
@@ -421,8 +429,12 @@ impl Pulling {
             queue.bytes += size(&event);
             queue.events.push_back(event);
         }
-        self.positions.insert(part, changes.reached);
-        Ok(is_new)
+        let before = self.positions.insert(part, changes.reached);
+        // It only makes tokens newer, so it need not be told each time.
+        if before != Some(changes.reached) && queue.events.len() < MOST_REACHED {
+            queue.events.push_back(LogEvent::Reached { part, at: changes.reached });
+        }
+        Ok(is_new || queue.events.len() >= MANY_REACHED)
     }
 
     /// Goes on in the table that has taken the place of this one.

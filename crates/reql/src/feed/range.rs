@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::message::RowChange;
 use super::seen::{Counts, SeenDocuments, SeenKeys};
 use super::subject::Subject;
-use crate::change_log::{ChangeLog, DocumentChange};
+use crate::change_log::{ChangeLog, DocumentChange, Reached};
 use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::index;
@@ -100,11 +100,12 @@ impl RangeFeed {
         Ok(feed)
     }
 
-    /// Rows of the next page that is to be read before changes count; `None` when there is no such page.
+    /// Rows of the next page that is to be read before changes count, and the part with the last change that the page shows; `None` when
+    /// there is no such page.
     ///
     /// # Errors
     /// If documents cannot be read.
-    pub fn initial(&mut self, env: &Env, log: &dyn ChangeLog) -> Result<Option<Vec<Value>>> {
+    pub fn initial(&mut self, env: &Env, log: &dyn ChangeLog) -> Result<Option<(Vec<Value>, Reached)>> {
         let Some((at, part, after)) = self.unread.pop_front() else { return Ok(None) };
         let (scan, times) = &self.subject.scans[at];
         let order = if scan.index.is_none() { crate::scan::Order::Ascending } else { scan.order };
@@ -136,7 +137,7 @@ impl RangeFeed {
         if self.subject.is_point && out.is_empty() {
             out.push(Value::Null);
         }
-        Ok(Some(out))
+        Ok(Some((out, (part, page.stamp))))
     }
 
     /// What a change means for the rows of the feed.

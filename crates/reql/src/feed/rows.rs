@@ -69,8 +69,18 @@ struct Tail {
     states: Vec<State>,
     /// For each part up to which change the client knows it, and how many messages after that.
     reached: BTreeMap<u32, (u64, u64)>,
+    /// Up to these changes of parts, initial values show some of them: positions before stand for no state that the client knows.
+    shown: BTreeMap<u32, u64>,
     /// Messages of parts that the client knows already.
     known: BTreeMap<u32, u64>,
+}
+
+impl Tail {
+    /// Whether what the client knows is a state that the log has had, and not partly a later one.
+    fn has_passed_initial(&self) -> bool {
+        let is_passed = |part, shown| self.reached.get(part).is_none_or(|(at, _)| at >= shown);
+        self.shown.iter().all(|(part, shown)| is_passed(part, shown))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -190,12 +200,13 @@ impl FeedRows {
             ));
         }
         let reached = reached.into_iter().map(|(part, (at, _))| (part, (at, known.get(&part).copied().unwrap_or(0))));
-        self.tails.push(Tail { table, log, states, reached: reached.collect(), known });
+        self.tails.push(Tail { table, log, states, reached: reached.collect(), shown: BTreeMap::new(), known });
         Ok(())
     }
 
     fn push(&mut self, message: Value) -> Result<()> {
-        let message = match self.options.include_resume_token {
+        let has_token = self.options.include_resume_token && self.phase == Phase::Ready;
+        let message = match has_token && self.tails.iter().all(Tail::has_passed_initial) {
             false => message,
             true => {
                 let token = Value::from(self.token().as_str());
@@ -235,11 +246,13 @@ impl FeedRows {
             }
             return Ok(true);
         };
-        let Tail { log, states, .. } = &mut self.tails[table];
+        let Tail { log, states, shown, .. } = &mut self.tails[table];
         let rows: Option<Vec<(Option<usize>, Value)>> = match &mut states[at] {
-            State::Range(range) => {
-                range.initial(env, &**log)?.map(|rows| rows.into_iter().map(|row| (None, row)).collect())
-            }
+            State::Range(range) => range.initial(env, &**log)?.map(|(rows, (part, stamp))| {
+                let shown = shown.entry(part).or_default();
+                *shown = stamp.max(*shown);
+                rows.into_iter().map(|row| (None, row)).collect()
+            }),
             State::Window(window) => {
                 self.initial.pop_front();
                 let rows = window.initial(env)?;
@@ -300,17 +313,22 @@ impl FeedRows {
         if let Some(reached) = tail.reached.remove(&of) {
             tail.reached.extend(into.iter().map(|part| (*part, reached)));
         }
+        if let Some(shown) = tail.shown.remove(&of) {
+            tail.shown.extend(into.iter().map(|part| (*part, shown)));
+        }
     }
 
-    /// Makes messages of all that has come.
-    fn fetch(&mut self, env: &Env) -> Result<()> {
-        let now = Instant::now();
+    /// Makes messages of what has come. Returns whether anything had.
+    fn fetch(&mut self, env: &Env) -> Result<bool> {
+        let (now, mut has_come) = (Instant::now(), false);
         for table in 0..self.tails.len() {
             let events = self.tails[table].log.next(EVENTS)?;
+            has_come |= !events.is_empty();
             for event in events {
                 env.step()?;
                 match event {
                     LogEvent::Split { of, into } => self.split(table, of, &into),
+                    LogEvent::Reached { part, at } => drop(self.tails[table].reached.insert(part, (at, 0))),
                     LogEvent::Change(change) => {
                         let is_settled = |state: &State| match state {
                             State::Range(range) => range.is_settled(&change),
@@ -333,7 +351,7 @@ impl FeedRows {
         if !env.is_awaited.get() {
             self.bound_queue()?;
         }
-        Ok(())
+        Ok(has_come)
     }
 
     /// Drops messages as RethinkDB does where more have come than may wait for a client that did not ask.
@@ -360,9 +378,8 @@ impl Rows for FeedRows {
         while self.messages.is_empty() && self.show_initial(env)? {
             env.step()?;
         }
-        if self.messages.is_empty() {
-            self.fetch(env)?;
-        }
+        // What comes may mean nothing for this feed.
+        while self.messages.is_empty() && self.fetch(env)? {}
         if self.messages.is_empty() {
             return Err(env.wait(self.look_again()).at(self.frame));
         }

@@ -20,8 +20,10 @@ use crate::lazy::{self, Lazy};
 use crate::scan::{Order, Scan};
 use crate::value::Value;
 
-/// So many rows are kept beyond twice as many as are shown, so that more must seldom be read.
-const RESERVE: usize = 32;
+/// Rows that are kept beyond those that are shown, so that more must seldom be read: as many as are shown, but no fewer and no more than
+/// these.
+const LEAST_RESERVE: usize = 32;
+const MOST_RESERVE: usize = 1000;
 /// Rows of a page.
 const MOST_PAGE_ROWS: usize = 1000;
 
@@ -76,7 +78,7 @@ impl WindowFeed {
     }
 
     fn kept(&self) -> usize {
-        self.first.count.saturating_mul(2).saturating_add(RESERVE)
+        self.first.count.saturating_add(self.first.count.clamp(LEAST_RESERVE, MOST_RESERVE))
     }
 
     /// The rows of a document, each with its place.
@@ -200,7 +202,10 @@ impl WindowFeed {
             None => Ok(Vec::new()),
         };
         let (old, new) = (places(&change.old)?, places(&change.new)?);
-        let before = self.shown();
+        let last = self.rows.keys().nth(self.first.count.saturating_sub(1)).cloned();
+        let is_shown = |(place, _): &(Place, Value)| last.as_ref().is_none_or(|last| place <= last);
+        // Most changes are behind the rows that are shown.
+        let before = old.iter().chain(&new).any(is_shown).then(|| self.shown());
         for (place, _) in old {
             self.rows.remove(&place);
         }
@@ -214,7 +219,7 @@ impl WindowFeed {
         if self.rows.len() < self.first.count && self.bound.is_some() {
             self.load(env, log, parts)?;
         }
-        self.differences(env, before)
+        before.map_or(Ok(Vec::new()), |before| self.differences(env, before))
     }
 
     fn differences(&self, env: &Env, before: Vec<(Place, Value)>) -> Result<Vec<RowChange>> {

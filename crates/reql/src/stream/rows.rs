@@ -214,7 +214,13 @@ impl Rows for UnionRows {
         let mut at = 0;
         while let Some(stream) = self.streams.get_mut(at) {
             match stream.next_rows(env, limit) {
-                Ok(rows) if !rows.is_empty() => return Ok(rows),
+                Ok(rows) if !rows.is_empty() => {
+                    if self.streams.iter().all(|stream| stream.feed().is_some()) {
+                        // None waits for ever for another one that always has something.
+                        self.streams.rotate_left(at + 1);
+                    }
+                    return Ok(rows);
+                }
                 Ok(_) => drop(self.streams.remove(at)),
                 // The others may have something.
                 Err(error) => match env.take_wait() {

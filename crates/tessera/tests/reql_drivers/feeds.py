@@ -88,4 +88,4 @@ def read_on():
         take(whole, 1)
 
 
-fails("the end of the table", errors.ReqlOpFailedError, read_on, "Changefeed aborted (unavailable).")
+fails("the end of the table", errors.ReqlOpFailedError, read_on, "Changefeed aborted (unavailable)")
