@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use crate::env::{Env, Pacer, Wait};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
-use crate::feed;
 use crate::function::Scope;
 use crate::json::{self, Json};
 use crate::lazy::Lazy;
 use crate::node::Node;
 use crate::plan;
 use crate::source::Source;
-use crate::stream::Stream;
+use crate::stream::{FeedSort, Stream, no_end};
 use crate::system::WithSystemTables;
 use crate::term;
 use crate::terms;
@@ -343,7 +342,7 @@ impl Prepared {
             Err(error) => {
                 // A value that can be known only when something changes.
                 let error = match env.take_wait() {
-                    Some(_) => feed::no_end().at(error.frame().unwrap_or(FrameId::ROOT)),
+                    Some(_) => no_end().at(error.frame().unwrap_or(FrameId::ROOT)),
                     None => error,
                 };
                 return Err(Failure::new(Stage::Run, &error, &frames));
@@ -490,6 +489,6 @@ impl Cursor {
 
     /// The numbers by which the protocol tells what kind of feed the stream is; none if it is no feed.
     pub fn notes(&self) -> Vec<u8> {
-        self.stream.feed().map_or_else(Vec::new, crate::feed::FeedSort::notes)
+        self.stream.feed().map_or_else(Vec::new, FeedSort::notes)
     }
 }

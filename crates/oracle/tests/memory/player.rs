@@ -145,7 +145,13 @@ impl MemoryPlayer {
             Ok(read(&out))
         };
         let (kind, rows) = match self.run(*query)? {
-            Answer::Cursor(cursor) if !cursor.notes().is_empty() => return Feed::new(cursor).first(),
+            Answer::Cursor(cursor) if !cursor.notes().is_empty() => {
+                let mut reply = Feed::new(cursor).first()?;
+                if let (true, Json::Object(fields)) = (has_profile, &mut reply) {
+                    fields.push((Arc::from("p"), Json::Bool(true)));
+                }
+                return Ok(reply);
+            }
             Answer::Value(value) => ("SUCCESS_ATOM", vec![to_json(&value)?]),
             Answer::Cursor(mut cursor) => {
                 let mut rows = Vec::new();

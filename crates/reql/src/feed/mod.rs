@@ -1,7 +1,7 @@
 //! Changefeeds: streams of what changes in tables.
 //!
-//! The argument of `changes` becomes [`Subject`]s ([`subject`]): ranges of documents with what is made of each, or the first rows of
-//! an order. A feed subscribes to the [`ChangeLog`](crate::change_log::ChangeLog) of each table, and what comes there becomes
+//! The argument of `changes` becomes [`Subject`](crate::stream::Subject)s: ranges of documents with what is made of each, or the first
+//! rows of an order. A feed subscribes to the [`ChangeLog`](crate::change_log::ChangeLog) of each table, and what comes there becomes
 //! messages for each subject ([`range`], [`window`]). It has no thread: whoever asks the stream for rows drives it, and is told to
 //! wait where nothing has come.
 //!
@@ -17,10 +17,8 @@ mod range;
 mod rows;
 mod seen;
 mod squash;
-mod subject;
 mod token;
 mod window;
 
 pub use options::FeedOptions;
-pub use rows::{FeedRows, FeedSort};
-pub use subject::{Subject, eager, no_end};
+pub use rows::FeedRows;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use super::message::RowChange;
 use super::seen::{Counts, SeenDocuments, SeenKeys};
-use super::subject::Subject;
 use crate::change_log::{ChangeLog, DocumentChange, Reached};
 use crate::env::Env;
 use crate::error::{ErrorKind, Result};
 use crate::index;
 use crate::lazy::{self, Lazy};
 use crate::scan::{IndexDefinition, Position, Scan};
-use crate::stream::{BATCH_ROWS, Operation};
+use crate::stream::{BATCH_ROWS, Operation, Subject};
 use crate::value::{Value, ValueExt as _};
 
 /// Of one subject: its documents, and what was shown of them.

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::message::RowChange;
 use super::range::{Images, apply};
 use super::seen::{Counts, SeenDocuments};
-use super::subject::{FirstRows, Subject};
 use crate::change_log::{ChangeLog, DocumentChange};
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -18,6 +17,7 @@ use crate::index;
 use crate::key;
 use crate::lazy::{self, Lazy};
 use crate::scan::{Order, Scan};
+use crate::stream::{FirstRows, Subject};
 use crate::value::Value;
 
 /// Rows that are kept beyond those that are shown, so that more must seldom be read: as many as are shown, but no fewer and no more than

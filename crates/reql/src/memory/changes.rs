@@ -1,60 +1,16 @@
-//! Changes of a table in memory: each write is told to those who have subscribed.
+//! The changes of a table in memory, for one who has subscribed.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use tessera_document::Document;
-
 use super::lock;
+use super::subscribers::Waiting;
 use super::table::TableData;
-use crate::change_log::{ChangeLog, DocumentChange, LogEvent, Reached, StampedPage};
+use crate::change_log::{ChangeLog, LogEvent, Reached, StampedPage};
 use crate::env::Pacer;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::lazy::{self, Lazy};
 use crate::scan::Scan;
-use crate::value::Value;
-
-/// What one subscriber has not taken yet.
-struct Waiting {
-    changes: VecDeque<DocumentChange>,
-    is_ended: bool,
-}
-
-/// Those who have subscribed to a table, and how often it was changed.
-#[derive(Default)]
-pub struct Subscribers {
-    at: u64,
-    waiting: Vec<Subscriber>,
-}
-
-/// What waits for a subscriber, and who tells the query.
-type Subscriber = (Arc<Mutex<Waiting>>, Arc<dyn Pacer>);
-
-impl Subscribers {
-    pub fn tell(&mut self, key: &[u8], old: &Value, new: &Value) {
-        if old == new {
-            return;
-        }
-        self.at += 1;
-        // Those that are alone with what waits are gone.
-        self.waiting.retain(|(waiting, _)| Arc::strong_count(waiting) > 1);
-        let document = |value: &Value| (!matches!(value, Value::Null)).then(|| Document::encode(value));
-        for (waiting, pacer) in &self.waiting {
-            let (old, new) = (document(old), document(new));
-            lock(waiting).changes.push_back(DocumentChange { part: 0, at: self.at, key: key.to_vec(), old, new });
-            pacer.wake();
-        }
-    }
-
-    /// The table is gone.
-    pub fn end(&mut self) {
-        for (waiting, pacer) in self.waiting.drain(..) {
-            lock(&waiting).is_ended = true;
-            pacer.wake();
-        }
-    }
-}
 
 pub struct MemoryChanges {
     table: Arc<Mutex<TableData>>,
@@ -64,12 +20,7 @@ pub struct MemoryChanges {
 
 impl MemoryChanges {
     pub fn begin(table: Arc<Mutex<TableData>>, pacer: Arc<dyn Pacer>) -> Self {
-        let waiting = Arc::new(Mutex::new(Waiting { changes: VecDeque::new(), is_ended: false }));
-        let begun_at = {
-            let mut table = lock(&table);
-            table.subscribers.waiting.push((waiting.clone(), pacer));
-            table.subscribers.at
-        };
+        let (waiting, begun_at) = lock(&table).subscribers.add(pacer);
         Self { table, begun_at, waiting }
     }
 }
@@ -102,7 +53,7 @@ impl ChangeLog for MemoryChanges {
                 Ok((key::primary_key(&key)?, row))
             };
             let rows = page.rows.into_iter().map(keyed).collect::<Result<Vec<_>>>()?;
-            Ok(StampedPage { stamp: table.subscribers.at, rows, next: page.next })
+            Ok(StampedPage { stamp: table.subscribers.at(), rows, next: page.next })
         };
         wanted.into_iter().map(page).collect()
     }

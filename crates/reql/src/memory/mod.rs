@@ -2,6 +2,7 @@
 //! model that other sources are compared with.
 
 mod changes;
+mod subscribers;
 mod table;
 
 use std::collections::BTreeMap;

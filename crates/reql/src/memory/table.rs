@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use super::changes::Subscribers;
+use super::subscribers::Subscribers;
 use crate::env::Env;
 use crate::error::Result;
 use crate::index;

@@ -7,10 +7,12 @@ mod accumulate;
 mod accumulator;
 mod apply;
 mod bytes;
+mod feed_sort;
 mod operation;
 mod pipeline;
 mod rows;
 mod run;
+mod subject;
 mod table_rows;
 mod terminal;
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 pub use accumulate::sort_key;
 pub use accumulator::Accumulator;
+pub use feed_sort::{FeedKind, FeedSort};
 pub use operation::{Grouped, Operation};
 pub use pipeline::{Partial, Pipeline};
 pub use rows::{
@@ -26,12 +29,12 @@ pub use rows::{
     SliceRows, UnionRows,
 };
 pub use run::Run;
+pub use subject::{FirstRows, Subject, eager, no_end};
 pub use table_rows::TableRows;
 pub use terminal::{OrderKey, Terminal};
 
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
-use crate::feed::{FeedSort, Subject, eager, no_end};
 use crate::lazy::{self, Lazy};
 use crate::val::{Groups, Kind, Val};
 use crate::value::{Array, Value};

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{BATCH_ROWS, Rows, Stream};
+use super::{BATCH_ROWS, FeedSort, Rows, Stream, Subject, eager};
 use crate::env::{Env, Later};
 use crate::error::{At as _, Error, FrameId, Result};
-use crate::feed::{FeedSort, Subject, eager};
 use crate::function::Function;
 use crate::lazy::{self, Lazy};
 use crate::scan::{KeyRange, Order, Scan};

@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Operation, Partial, Pipeline, Rows, Stream};
+use super::{Operation, Partial, Pipeline, Rows, Stream, Subject};
 use crate::env::Env;
 use crate::error::{FrameId, Result};
-use crate::feed::Subject;
 use crate::lazy::Lazy;
 use crate::scan::{KeyRange, Order, Scan};
 use crate::selection::{Table, TableSlice};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
-use crate::feed::{FeedOptions, FeedRows, Subject, eager};
+use crate::feed::{FeedOptions, FeedRows};
 use crate::plan::{Definition, Grouping};
 use crate::scan::{KeyRange, Order, Scan};
 use crate::selection::{Table, TableSlice};
-use crate::stream::Stream;
+use crate::stream::{Stream, Subject, eager};
 use crate::term::code;
 use crate::val::{Kind, Val};
 
@@ -31,7 +31,10 @@ fn changes(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         None => {
             let value = call.arg(env, 0)?;
             match value.kind {
-                Kind::Grouped(_) => return Err(eager()),
+                Kind::Grouped(groups) => {
+                    let group = groups.into_iter().next().ok_or_else(eager)?.1;
+                    subjects_of(env, Val::datum(value.frame, group))?
+                }
                 Kind::Stream(stream) if stream.is_grouped() => return Err(eager()),
                 kind => subjects_of(env, Val { frame: value.frame, kind })?,
             }

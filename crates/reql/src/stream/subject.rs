@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use super::Operation;
 use crate::change_log::Interest;
 use crate::error::{Error, FrameId, Result};
 use crate::function::{Body, Function};
 use crate::scan::Scan;
 use crate::selection::Table;
-use crate::stream::Operation;
 
 /// Documents of a table, with what is made of each.
 pub struct Subject {
