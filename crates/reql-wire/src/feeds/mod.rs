@@ -7,7 +7,7 @@
 //! where their documents go, under their old numbers. Whether a partition keeps changes stands in its list of indexes, which each write
 //! reads anyhow: without feeds nothing is added to a write.
 //!
-//! **Feeds pull.** A feed knows a position for each partition, the number of the last change that it has ([`tail`]). It asks the leader
+//! **Feeds pull.** A feed knows a position for each partition, the number of the last change that it has ([`tail`], [`pull`]). It asks the leader
 //! for what comes after, and the leader answers when there is something ([`poll`]). What is lost on the way is asked for again, so that
 //! nothing is missed and nothing comes twice, whoever leads. A position that is not in the log any more, or not yet, ends the feed with
 //! an error.
@@ -16,6 +16,7 @@
 
 mod log;
 mod poll;
+mod pull;
 mod record;
 mod tail;
 mod waiters;
