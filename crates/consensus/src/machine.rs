@@ -33,8 +33,8 @@ pub trait StateMachine {
     /// The machine has read what commands of the group [wait](Evaluated::Waits) for.
     fn has_read(&mut self, _group: GroupId) {}
 
-    /// The next of the group's commands that waited, in the order in which they came, to be evaluated again; `None` if there is
-    /// none, or something is still being read.
+    /// The next of the group's commands that waited and need not wait any more, to be evaluated again; `None` if there is
+    /// none.
     fn next_waiting(&mut self, _group: GroupId) -> Option<Self::Command> {
         None
     }
@@ -160,8 +160,8 @@ pub enum Evaluated<T> {
     },
     /// The machine has refused the command.
     Refused,
-    /// Nothing has happened: the command, or one before it, must wait until the machine has read something, and so must those that
-    /// come after it. The machine keeps them, and [`crate::Inbox::has_read`] tells when they [go on](StateMachine::next_waiting).
+    /// Nothing has happened: the command must wait, until the machine has read something or for something else. The machine keeps
+    /// it, and [`crate::Inbox::has_read`] or [`crate::Inbox::go_on`] tells when it [goes on](StateMachine::next_waiting).
     Waits,
 }
 

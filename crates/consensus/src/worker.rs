@@ -173,7 +173,11 @@ impl<M: StateMachine> Worker<M> {
                 Message::Status(query) => query(self.groups.values().map(Group::view).collect()),
                 Message::Durable(id, index) => self.truncate(id, index),
                 Message::CaughtUp => self.catch_up(),
-                Message::HasRead(id) => self.evaluate_waiting(id, refusal.as_ref()),
+                Message::HasRead(id) => {
+                    self.machine.has_read(id);
+                    self.evaluate_waiting(id, refusal.as_ref());
+                }
+                Message::GoOn(id) => self.evaluate_waiting(id, refusal.as_ref()),
                 Message::Stop => {
                     self.stopping = Some(Instant::now() + STOP_PATIENCE);
                     self.machine.stopping();
@@ -267,7 +271,6 @@ impl<M: StateMachine> Worker<M> {
     }
 
     fn evaluate_waiting(&mut self, id: GroupId, refusal: Option<&Failure>) {
-        self.machine.has_read(id);
         while let Some(command) = self.machine.next_waiting(id) {
             self.evaluate(id, command, refusal);
         }

@@ -50,6 +50,7 @@ pub(crate) async fn run(host: Arc<Host>) {
     };
     rounds.host.begin_to_take_part().await;
     tokio::spawn(comparison::run(rounds.host.clone()));
+    tokio::spawn(rounds.host.store.clone().finish_transactions());
     let mut interval = tokio::time::interval(ROUND);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for number in 0.. {

@@ -18,6 +18,7 @@ mod damage;
 mod data_directory;
 mod driver;
 mod generation;
+mod held_commands;
 mod host;
 mod identity;
 mod known_damage;

@@ -1,6 +1,7 @@
 //! The state machine of a worker's partitions: from operations to log entries to records.
 
 use crate::cold_commands::ColdCommands;
+use crate::held_commands::HeldCommands;
 use crate::host::Host;
 use crate::snapshot::Description;
 use crate::split;
@@ -23,8 +24,8 @@ pub(crate) struct PartitionsMachine {
     /// The time of this pass.
     now: UnixMillis,
     partitions: HostedPartitions,
-    /// How many [cold commands](ColdCommands) of all partitions wait.
-    cold_waiting: usize,
+    /// How many [cold](ColdCommands) and [held](HeldCommands) commands of all partitions wait.
+    waiting: usize,
     /// Groups of which a snapshot is being written.
     snapshots: Arc<Mutex<HashSet<GroupId>>>,
     stalled_writes: StalledWrites,
@@ -41,6 +42,7 @@ struct HostedPartition {
     /// The latest time that was told the log here, as long as the replica leads; it may be on its way.
     told: UnixMillis,
     cold_commands: ColdCommands,
+    held_commands: HeldCommands,
     /// Reads counted when it was last asked whether there were any.
     reads_seen: u64,
 }
@@ -50,7 +52,7 @@ impl PartitionsMachine {
         Self {
             now: host.clock.now(),
             partitions: HashMap::default(),
-            cold_waiting: 0,
+            waiting: 0,
             snapshots: Arc::default(),
             stalled_writes: StalledWrites::default(),
             refused_writes: host.refused_writes.join(),
@@ -93,6 +95,9 @@ impl PartitionsMachine {
         for Committed { group, index, .. } in committed.iter().filter(|committed| !slow.contains(&committed.group)) {
             if let Some(hosted) = self.partitions.get_mut(group) {
                 hosted.overlay.applied(*index);
+                if hosted.table.partition(hosted.partition).ledger().applied(*index) {
+                    self.host.leader_news.notify_waiters();
+                }
             }
         }
         Ok(slow)
@@ -114,16 +119,18 @@ impl StateMachine for PartitionsMachine {
     fn evaluate(&mut self, group: GroupId, command: WriteCommand, payload: &mut BytesMut) -> Evaluated<PendingReply> {
         let (now, host) = (self.now, &self.host);
         let is_certain = host.clock.is_certain();
-        let HostedPartition { table, partition, overlay, told, cold_commands, .. } =
+        let HostedPartition { table, partition, overlay, told, cold_commands, held_commands, .. } =
             hosted(&mut self.partitions, host, group).expect("a serving group's table is open");
-        if cold_commands.hold_up() {
-            if self.cold_waiting >= host.config.queued_writes {
-                command.pending_reply.answer(Err(RequestError::Busy));
-                return Evaluated::Refused;
-            }
-            self.cold_waiting += 1;
-            cold_commands.push(command);
-            return Evaluated::Waits;
+        let is_held_up = held_commands.hold_up();
+        let is_full = self.waiting >= host.config.queued_writes;
+        if cold_commands.hold_up() || is_held_up {
+            return wait(command, is_full, &mut self.waiting, |command| match is_held_up {
+                true => held_commands.push(command),
+                false => cold_commands.push(command),
+            });
+        }
+        if let Some(holder) = held_commands.holder_before(&command) {
+            return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
         }
         if table.partition(*partition).change_capture().refuses_requests() {
             command.pending_reply.answer(Err(RequestError::NotReady));
@@ -137,11 +144,15 @@ impl StateMachine for PartitionsMachine {
             false => from_caches(|| command.pending_reply.evaluate(&mut transaction)),
             true => command.pending_reply.evaluate(&mut transaction),
         };
+        if let Some(holder) = transaction.take_holder() {
+            transaction.abandon();
+            return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
+        }
         if let Some(missing) = transaction.take_missing() {
             transaction.abandon();
             command = match cold_commands.wait_for(host, (table, *partition), missing, command) {
                 Ok(()) => {
-                    self.cold_waiting += 1;
+                    self.waiting += 1;
                     return Evaluated::Waits;
                 }
                 Err(command) => command,
@@ -169,6 +180,9 @@ impl StateMachine for PartitionsMachine {
         }
         changes.enter(overlay, payload);
         let state = table.partition(*partition);
+        if held_commands.release(state.ledger()) {
+            host.inbox_of(table.id(), *partition).go_on(group);
+        }
         state.meter().end_write(payload.len() - began);
         if state.hot_keys().is_counting() {
             changes.hash_keys(payload).for_each(|hash_key| state.hot_keys().write(hash_key));
@@ -183,9 +197,16 @@ impl StateMachine for PartitionsMachine {
     }
 
     fn next_waiting(&mut self, group: GroupId) -> Option<WriteCommand> {
-        let next = self.partitions.get_mut(&group)?.cold_commands.next()?;
-        self.cold_waiting -= 1;
-        Some(next)
+        let HostedPartition { cold_commands, held_commands, .. } = self.partitions.get_mut(&group)?;
+        for late in held_commands.take_late() {
+            self.waiting -= 1;
+            late.pending_reply.answer(Err(RequestError::NotReady));
+        }
+        let next = cold_commands.next();
+        let next = if next.is_none() && !cold_commands.hold_up() { held_commands.next() } else { next };
+        held_commands.note_again(next.is_some());
+        self.waiting -= usize::from(next.is_some());
+        next
     }
 
     fn stopping(&mut self) {
@@ -196,6 +217,7 @@ impl StateMachine for PartitionsMachine {
     fn proposed(&mut self, group: GroupId, index: u64, payload: &Bytes) {
         if let Some(hosted) = self.partitions.get_mut(&group) {
             hosted.overlay.proposed(index, payload.clone());
+            hosted.table.partition(hosted.partition).ledger().proposed(index);
         }
     }
 
@@ -377,7 +399,8 @@ impl StateMachine for PartitionsMachine {
             let (table, partition) = (table.clone(), *partition);
             let state = table.partition(partition);
             state.lead();
-            match split::is_sealed(&table, partition) {
+            let restored = state.ledger().restore(table.engine(), partition);
+            match restored.and_then(|()| split::is_sealed(&table, partition)) {
                 Ok(false) => state.serve(),
                 Ok(true) => state.change_capture().seal(),
                 Err(error) => {
@@ -397,13 +420,29 @@ impl PartitionsMachine {
         hosted(&mut self.partitions, &self.host, group)
     }
 
-    /// Refuses the commands of a group that wait for what the disk has.
+    /// Refuses the commands of a group that wait.
     fn refuse_waiting(&mut self, group: GroupId, failure: &Failure) {
         let Some(hosted) = self.partitions.get_mut(&group) else { return };
-        let waiting = hosted.cold_commands.take();
-        self.cold_waiting -= waiting.len();
+        let waiting: Vec<_> = hosted.cold_commands.take().into_iter().chain(hosted.held_commands.take()).collect();
+        self.waiting -= waiting.len();
         waiting.into_iter().for_each(|command| self.refuse(command, failure.clone()));
     }
+}
+
+/// Lets a command wait, if not too many do.
+fn wait(
+    command: WriteCommand,
+    is_full: bool,
+    waiting: &mut usize,
+    keep: impl FnOnce(WriteCommand),
+) -> Evaluated<PendingReply> {
+    if is_full {
+        command.pending_reply.answer(Err(RequestError::Busy));
+        return Evaluated::Refused;
+    }
+    *waiting += 1;
+    keep(command);
+    Evaluated::Waits
 }
 
 fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId) -> Option<&'a mut HostedPartition> {
@@ -412,8 +451,15 @@ fn hosted<'a>(partitions: &'a mut HostedPartitions, host: &Host, group: GroupId)
         Entry::Vacant(place) => {
             let (table, partition) = partition_of_group(group)?;
             let table = host.registry.any(table)?;
-            let (overlay, told, cold_commands) = (Overlay::default(), UnixMillis::new(0), Default::default());
-            Some(place.insert(HostedPartition { table, partition, overlay, told, cold_commands, reads_seen: 0 }))
+            Some(place.insert(HostedPartition {
+                table,
+                partition,
+                overlay: Overlay::default(),
+                told: UnixMillis::new(0),
+                cold_commands: ColdCommands::default(),
+                held_commands: HeldCommands::default(),
+                reads_seen: 0,
+            }))
         }
     }
 }

@@ -31,6 +31,9 @@ pub struct RedisConfig {
     pub client_memory: Arc<ClientMemory>,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
+    /// Whether commands and transactions over several partitions are atomic. If not, those that must be are refused, and the others
+    /// are carried out partition by partition.
+    pub transactions_over_partitions: bool,
     /// The port that INFO shows.
     pub port: u16,
 }

@@ -15,6 +15,7 @@ impl RedisServer {
     pub fn start(store: Store, config: RedisConfig, tls: Option<Tls>) -> Arc<Self> {
         let server = Arc::new(Self::new(store, config, tls));
         server.store.serve_face(SERVICE, &server, carry_out);
+        server.store.evaluate_for(SERVICE, &server);
         server
     }
 

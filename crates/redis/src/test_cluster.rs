@@ -31,6 +31,7 @@ pub(crate) fn config() -> RedisConfig {
         slow_log_micros: -1,
         slow_log_entries: 128,
         authenticator: Arc::new(Authenticator::new(Users::new(Vec::new()))),
+        transactions_over_partitions: true,
         port: 0,
     }
 }

@@ -3,7 +3,7 @@
 use crate::catalog_answer::CatalogAnswer;
 use crate::services::number;
 use crate::store::Store;
-use crate::{compaction_query, hot_key_search};
+use crate::{compaction_query, coordination, hot_key_search};
 use bytes::Bytes;
 use serde::Serialize;
 use tessera_types::{NodeId, TableId};
@@ -22,6 +22,8 @@ impl Store {
             number::FOLLOWS => Bytes::from_static(self.answer_whether_it_follows(&request).await),
             number::CATALOG_INDEX => self.answer_catalog_index(),
             number::HOT_KEYS => json(&hot_key_search::answer(self, &request).await),
+            number::TRANSACTION => coordination::carry_out(self.coordination(), request).await.encode(),
+            number::INSTANT => coordination::answer_instant(self.coordination(), request).await.encode(),
             face => match self.services().ask(face, request) {
                 Some(outcomes) => outcomes.await.encode(),
                 None => Bytes::new(),

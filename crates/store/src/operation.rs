@@ -3,6 +3,7 @@
 use crate::transaction::Transaction;
 use std::sync::Arc;
 use tessera_consensus::Failure;
+use tessera_transaction::Age;
 use tessera_types::{Acks, Durability, RequestError};
 
 /// Writes as a face sends them, in parts that each concern one partition. A part is evaluated by its partition's owner
@@ -15,6 +16,12 @@ pub trait Operation: Send + Sync {
     /// read. So what it finds must replace what it found before, and it must change nothing but the transaction unless it reads
     /// nothing.
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict;
+
+    /// How old the transaction over partitions is that this belongs to. Of operations that have waited for a key the oldest goes
+    /// first, and those that belong to none come last.
+    fn age(&self) -> Option<Age> {
+        None
+    }
 
     /// Called once for each part: with `Ok` when what was evaluated holds, else with the reason why it was never
     /// evaluated, or is not known to hold.
@@ -59,6 +66,19 @@ impl PendingReply {
     /// Runs the operation's part in a transaction of its partition.
     pub fn evaluate(&self, transaction: &mut Transaction<'_>) -> Verdict {
         self.operation.as_ref().expect("not answered yet").evaluate(self.part, transaction)
+    }
+
+    /// Whether this and another one are about parts of one operation.
+    pub fn is_of_same_operation(&self, other: &Self) -> bool {
+        match (&self.operation, &other.operation) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// See [`Operation::age`].
+    pub fn age(&self) -> Option<Age> {
+        self.operation.as_ref()?.age()
     }
 
     /// Tells the operation what became of its part.

@@ -4,6 +4,7 @@ use crate::change_capture::ChangeCapture;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
 use crate::lease::Lease;
+use crate::ledger::PartitionLedger;
 use crate::meter::Meter;
 use crate::watch::WatchList;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ pub struct Partition {
     pub(crate) leader: KnownLeader,
     pub(crate) meter: Meter,
     pub(crate) hot_keys: HotKeys,
+    pub(crate) ledger: PartitionLedger,
     /// Counts up before and after each change of the partition's records.
     version: AtomicU64,
 }
@@ -80,6 +82,7 @@ impl Partition {
             leader: KnownLeader::default(),
             meter: Meter::default(),
             hot_keys: HotKeys::default(),
+            ledger: PartitionLedger::default(),
             version: AtomicU64::new(0),
         }
     }
@@ -102,6 +105,11 @@ impl Partition {
     /// The counts of reads and writes.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// What the leader knows of transactions over partitions.
+    pub fn ledger(&self) -> &PartitionLedger {
+        &self.ledger
     }
 
     /// The search for hot keys, if one runs.
@@ -137,6 +145,7 @@ impl Partition {
         self.is_leading.store(false, Ordering::Release);
         self.stop_serving();
         self.change_capture.end();
+        self.ledger.reset();
         self.copied_by.store(0, Ordering::Release);
     }
 

@@ -35,8 +35,12 @@ pub mod number {
     pub const FOLLOWS: u8 = 14;
     /// Up to which log index of the catalog's group the node that leads it knows the catalog.
     pub const CATALOG_INDEX: u8 = 15;
+    /// To take part in transactions over partitions.
+    pub const TRANSACTION: u8 = 16;
+    /// To read partitions at one instant.
+    pub const INSTANT: u8 = 17;
 
-    pub(super) const ALL: [u8; 12] = [
+    pub(super) const ALL: [u8; 14] = [
         CATALOG,
         JOIN,
         CLEAR,
@@ -49,6 +53,8 @@ pub mod number {
         ASK_NO_MORE,
         FOLLOWS,
         CATALOG_INDEX,
+        TRANSACTION,
+        INSTANT,
     ];
 }
 

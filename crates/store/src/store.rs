@@ -1,22 +1,22 @@
 //! What every face calls: the tables of a node, what it knows of its cluster, and writes on their way to partitions.
 
-use crate::clock::ClusterClock;
 use crate::cluster_view::ClusterView;
+use crate::coordination::Coordination;
 use crate::disk_readers::DiskReaders;
-use crate::inboxes::Inboxes;
+use crate::ledger::Evaluator;
 use crate::operation::{Operation, PendingReply, WriteCommand, WriteOptions};
 use crate::registry::Registry;
 use crate::router::Outcomes;
 use crate::services::Services;
+use crate::store_parts::StoreParts;
 use crate::table::Table;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{Catalog, CatalogRequest};
-use tessera_consensus::{Inbox, LogStatus, SharedLog};
-use tessera_engine::{MemoryBudget, RocksStore};
-use tessera_transport::{Identity, Transport};
-use tessera_types::{Acks, ClusterId, NodeId, RequestError, TableId, TableNumber, UnixMillis};
+use tessera_consensus::{Inbox, LogStatus};
+use tessera_transport::Transport;
+use tessera_types::{ClusterId, NodeId, TableId, TableNumber, UnixMillis};
 use tokio::sync::Notify;
 
 /// How long a node that has just started waits to hear what tables there are.
@@ -26,47 +26,19 @@ pub const QUIET: Duration = Duration::from_secs(2);
 /// A node not heard of for so long is called silent.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// What a store consists of. The node that opens it keeps these too, and writes what it knows into them.
-pub struct StoreParts {
-    /// The names of this node and of its cluster.
-    pub identity: Identity,
-    /// The tables that are open here.
-    pub registry: Arc<Registry>,
-    /// The catalog and the leader of its group, as far as this node knows.
-    pub view: Arc<ClusterView>,
-    /// The cluster's time.
-    pub clock: Arc<ClusterClock>,
-    /// The connections to other nodes.
-    pub transport: Arc<Transport>,
-    /// The log of all groups here.
-    pub log: Arc<SharedLog>,
-    /// The memory that records of memory tables may take.
-    pub memory: Arc<MemoryBudget>,
-    /// The RocksDB instance of all tables on RocksDB.
-    pub rocks: Arc<RocksStore>,
-    /// The threads that read what no cache has.
-    pub disk_readers: Arc<DiskReaders>,
-    /// The queue of the worker that drives the catalog's group.
-    pub catalog_inbox: Arc<Inbox<CatalogRequest>>,
-    /// Where writes go.
-    pub inboxes: Arc<Inboxes>,
-    /// Told whenever a partition gets a leader, here or elsewhere.
-    pub leader_news: Arc<Notify>,
-    /// How long the records of a dropped table are kept.
-    pub drop_retention: Duration,
-}
-
 /// The store of one node. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
     parts: Arc<StoreParts>,
     services: Arc<Services>,
+    coordination: Arc<Coordination>,
 }
 
 impl Store {
     /// A store of these parts, with no face registered yet.
     pub fn new(parts: StoreParts) -> Self {
-        Self { parts: Arc::new(parts), services: Arc::default() }
+        let parts = Arc::new(parts);
+        Self { services: Arc::default(), coordination: Arc::new(Coordination::new(parts.clone())), parts }
     }
 
     pub(crate) fn parts(&self) -> &StoreParts {
@@ -75,6 +47,19 @@ impl Store {
 
     pub(crate) fn services(&self) -> &Services {
         &self.services
+    }
+
+    pub(crate) fn coordination(&self) -> &Arc<Coordination> {
+        &self.coordination
+    }
+
+    /// Has the operations of a face that are parts of [transactions over partitions](Self::transact) evaluated here, as long as
+    /// `evaluator` is there. The face has a service of its own, by number.
+    ///
+    /// # Panics
+    /// If the service has an evaluator already.
+    pub fn evaluate_for<E: Evaluator + 'static>(&self, service: u8, evaluator: &Arc<E>) {
+        self.coordination.add(service, evaluator);
     }
 
     /// Who reads what the disk must be waited for.
@@ -267,24 +252,7 @@ impl Store {
         operation: &Arc<dyn Operation>,
         partitions: impl IntoIterator<Item = u32>,
     ) {
-        let leader_acked = options.acks.unwrap_or(table.settings.load().acks) == Acks::Single;
-        let is_backlogged = table.schema.is_persistent() && self.parts.log.is_backlogged();
-        let admitted = table
-            .sync_for(options.durability)
-            .and_then(|sync| if is_backlogged { Err(RequestError::Busy) } else { Ok(sync) });
-        for (part, partition) in partitions.into_iter().enumerate() {
-            let pending_reply = PendingReply::new(operation.clone(), part);
-            match &admitted {
-                Err(error) => pending_reply.answer(Err(error.clone())),
-                Ok(sync) => {
-                    let command =
-                        WriteCommand { sync: *sync, leader_acked, begins_entry: false, confirm: false, pending_reply };
-                    if let Err((command, error)) = self.parts.inboxes.submit(table, partition, command) {
-                        command.pending_reply.answer(Err(error));
-                    }
-                }
-            }
-        }
+        self.parts.write(table, options, false, operation, partitions);
     }
 
     /// The time by which records expire: not this node's clock, but the median of the clocks of all nodes.

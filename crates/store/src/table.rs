@@ -92,6 +92,15 @@ impl Readable<'_> {
     }
 }
 
+/// Which of the keys that are read together must be read at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstantScope {
+    /// Those of one partition.
+    Partition,
+    /// All.
+    Table,
+}
+
 /// Most keys of [`Table::read_at_one_instant`].
 pub const KEYS_AT_ONCE: usize = 32;
 
@@ -174,6 +183,14 @@ impl Table {
             return Err(RequestError::NotReady);
         }
         Ok(Readable { state, interruptions })
+    }
+
+    /// Refuses to read a key of which a transaction over partitions may have written another value already. To be called before
+    /// the read.
+    #[inline]
+    fn check_readable(&self, readable: Readable<'_>, key: &RecordKey<'_>, reads: ReadMode) -> Result<(), RequestError> {
+        let is_unreadable = reads != ReadMode::Outdated && readable.state.ledger.is_unreadable(key.hash_key);
+        if is_unreadable { Err(RequestError::NotReady) } else { Ok(()) }
     }
 
     /// Whether the replica here, if there is one, may be read although it does not lead: what it shows is never older than what it
@@ -303,6 +320,7 @@ impl Table {
     ) -> Result<bool, RequestError> {
         let partition = self.partition_of(key);
         let readable = self.check_serving(partition, reads)?;
+        self.check_readable(readable, key, reads)?;
         let Partition { meter, hot_keys, .. } = readable.state;
         let mut outcome = Ok(false);
         let read = self.engine.get(partition, key, &mut |bytes| match StoredValue::decode(bytes) {
@@ -334,11 +352,11 @@ impl Table {
         now: UnixMillis,
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<(), RequestError> {
-        self.visit_many(keys, mode, now, &mut [], visit).map(|_| ())
+        self.visit_many(keys, mode, InstantScope::Partition, now, &mut [], visit).map(|_| ())
     }
 
-    /// As [`Self::read_many`], of no more than [`KEYS_AT_ONCE`] keys. Returns whether of each partition all were read at one
-    /// instant.
+    /// As [`Self::read_many`], of no more than [`KEYS_AT_ONCE`] keys. Returns whether they were read at one instant, each partition's
+    /// or all.
     ///
     /// # Errors
     /// As [`Self::read`]; what was visited does not count then.
@@ -346,18 +364,20 @@ impl Table {
         &self,
         keys: &[RecordKey<'_>],
         mode: ReadMode,
+        scope: InstantScope,
         now: UnixMillis,
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
     ) -> Result<bool, RequestError> {
         let mut versions = [0; KEYS_AT_ONCE];
-        self.visit_many(keys, mode, now, &mut versions[..keys.len()], visit)
+        self.visit_many(keys, mode, scope, now, &mut versions[..keys.len()], visit)
     }
 
-    /// Returns whether no partition with several keys changed meanwhile, if `versions` has a place for each key.
+    /// Returns whether nothing changed meanwhile that matters, if `versions` has a place for each key.
     fn visit_many(
         &self,
         keys: &[RecordKey<'_>],
         mode: ReadMode,
+        scope: InstantScope,
         now: UnixMillis,
         versions: &mut [u64],
         visit: &mut dyn FnMut(usize, Option<StoredValue<'_>>),
@@ -367,6 +387,7 @@ impl Table {
         for (at, key) in keys.iter().enumerate() {
             let partition = self.partition_of(key);
             let checked = self.check_serving(partition, mode)?;
+            self.check_readable(checked, key, mode)?;
             if let Some(noted) = versions.get_mut(at) {
                 *noted = checked.state.version();
             }
@@ -398,17 +419,29 @@ impl Table {
         if would_wait {
             return Err(RequestError::WouldWait);
         }
+        // A transaction that holds one of the keys by now may have shown its effect under another one. The versions come later: one
+        // that holds nothing any more has changed them before.
+        let is_held =
+            |(key, readable): (&RecordKey<'_>, &Readable<'_>)| readable.state.ledger.is_unreadable(key.hash_key);
+        if scope == InstantScope::Table && mode != ReadMode::Outdated && keys.iter().zip(&readable).any(is_held) {
+            return Ok(false);
+        }
         // Bits that differ say that records have changed, and an odd number that they were just changing.
         let changed = |noted: u64, (partition, _): &(u32, _)| {
             (noted ^ self.partitions[*partition as usize].version()) | (noted & 1)
         };
         let changes = versions.iter().zip(&reads).fold(0, |changes, (noted, read)| changes | changed(*noted, read));
-        if changes == 0 {
-            return Ok(true);
+        if changes == 0 || scope == InstantScope::Table {
+            return Ok(changes == 0);
         }
         // One key alone was read at one instant whatever came between.
         let is_shared = |partition| reads.iter().filter(|(other, _)| *other == partition).count() > 1;
         Ok(!versions.iter().zip(&reads).any(|(noted, read)| changed(*noted, read) != 0 && is_shared(read.0)))
+    }
+
+    /// Whether transactions over partitions hold keys of a partition that this node leads.
+    pub fn has_locks(&self, partition: u32) -> bool {
+        self.partitions[partition as usize].ledger.has_locks()
     }
 
     /// A number that stays the same as long as no record of the partition changes; `None` while one does. Two equal ones

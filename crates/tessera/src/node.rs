@@ -1,6 +1,6 @@
 //! The running node: threads, listeners, signals.
 
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, LogFormat, Transactions};
 use crate::doors::doors;
 use crate::exit::ExitError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -376,6 +376,7 @@ fn redis_config(
         slow_log_entries: config.redis.slow_log_entries,
         client_memory,
         authenticator,
+        transactions_over_partitions: config.redis.transactions == Transactions::Any,
         port,
     }
 }

@@ -109,6 +109,24 @@ impl<D: Data> Coordinator<D> {
         self.age
     }
 
+    /// Whether the anchor was not asked to commit yet. So it has not.
+    pub fn is_preparing(&self) -> bool {
+        self.phase == Phase::Preparing
+    }
+
+    /// A number that grows with each step towards the end.
+    pub fn progress(&self) -> usize {
+        let prepared = self.parts.values().filter(|part| part.reply.is_some()).count();
+        let parts = self.parts.len() + 1;
+        match &self.phase {
+            Phase::Preparing => prepared,
+            Phase::Deciding => parts,
+            Phase::Revoking(_) => 2 * parts,
+            Phase::Resolving(_, waiting) => 4 * parts - waiting.len(),
+            Phase::Settled => 5 * parts,
+        }
+    }
+
     /// Whether all participants have resolved the transaction.
     pub fn is_settled(&self) -> bool {
         self.phase == Phase::Settled
@@ -149,7 +167,7 @@ impl<D: Data> Coordinator<D> {
         let part = &self.parts[&self.anchor];
         let participants = self.participants().map(|(partition, _)| partition).collect();
         let (locks, operation) = (part.locks.clone(), part.operation.clone());
-        Request::Decide(Decide { id: self.id, settled: self.settled, locks, operation, participants })
+        Request::Decide(Decide { id: self.id, age: self.age, settled: self.settled, locks, operation, participants })
     }
 
     /// Takes in an answer of a partition about this transaction.

@@ -4,6 +4,7 @@ use crate::data::Data;
 use crate::id::TransactionId;
 use crate::intent::{Access, Holder, Intent, Locks};
 use crate::message::{Answer, Decide, Outcome, Prepare};
+use crate::record::{Decision, LedgerKey, LedgerRecord};
 use crate::rules::{Rule, Rules};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::NodeId;
@@ -64,19 +65,6 @@ pub enum Step<D: Data> {
     Answer(Answer<D>),
 }
 
-/// What the anchor knows of a transaction that was decided.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Decision<D: Data> {
-    /// Some participant may not have resolved it.
-    Committed {
-        participants: Vec<D::Partition>,
-        reply: D::Reply,
-    },
-    /// All participants have resolved it, but the coordinator may ask once more.
-    Forgotten,
-    Aborted,
-}
-
 /// All that a partition has logged about transactions: its replicas agree on it.
 ///
 /// Of a transaction, a partition has at most one of these:
@@ -86,9 +74,13 @@ enum Decision<D: Data> {
 /// What is finished, forgotten or aborted stands for messages that may come late, and goes when the transaction is settled
 /// or when its coordinator's node was started again. From then on the node's *mark* refuses such messages. An intent, and a
 /// commit that some participant may not know, do not go that way.
+///
+/// Each of these is a [record](LedgerRecord), which whoever keeps the ledger can store and [restore](Self::restore).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ledger<D: Data> {
     intents: BTreeMap<TransactionId, Intent<D>>,
+    /// The locks of all intents, by key.
+    locks: BTreeMap<D::Key, BTreeMap<TransactionId, Access>>,
     decisions: BTreeMap<TransactionId, Decision<D>>,
     finished: BTreeSet<TransactionId>,
     /// Of each node, the generation and number of the first transaction that may not be over.
@@ -106,11 +98,52 @@ impl<D: Data> Ledger<D> {
     pub(crate) fn new(rules: Rules) -> Self {
         Self {
             intents: BTreeMap::new(),
+            locks: BTreeMap::new(),
             decisions: BTreeMap::new(),
             finished: BTreeSet::new(),
             marks: BTreeMap::new(),
             rules,
         }
+    }
+
+    /// A ledger of records that were stored.
+    pub fn restore(records: impl IntoIterator<Item = (LedgerKey, LedgerRecord<D>)>) -> Self {
+        let mut ledger = Self::default();
+        for (key, record) in records {
+            match (key, record) {
+                (LedgerKey::Intent(id), LedgerRecord::Intent(intent)) => ledger.lock(id, intent),
+                (LedgerKey::Decision(id), LedgerRecord::Decision(decision)) => {
+                    _ = ledger.decisions.insert(id, decision)
+                }
+                (LedgerKey::Finished(id), LedgerRecord::Finished) => _ = ledger.finished.insert(id),
+                (LedgerKey::Mark(node), LedgerRecord::Mark { generation, sequence }) => {
+                    ledger.marks.insert(node, (generation, sequence));
+                }
+                (key, record) => unreachable!("{key:?} names another record than {record:?}"),
+            }
+        }
+        ledger
+    }
+
+    /// What is to be stored under a key; `None` if nothing is.
+    pub fn record(&self, key: LedgerKey) -> Option<LedgerRecord<D>> {
+        Some(match key {
+            LedgerKey::Intent(id) => LedgerRecord::Intent(self.intents.get(&id)?.clone()),
+            LedgerKey::Decision(id) => LedgerRecord::Decision(self.decisions.get(&id)?.clone()),
+            LedgerKey::Finished(id) => self.finished.contains(&id).then_some(LedgerRecord::Finished)?,
+            LedgerKey::Mark(node) => {
+                let (generation, sequence) = *self.marks.get(&node)?;
+                LedgerRecord::Mark { generation, sequence }
+            }
+        })
+    }
+
+    /// The keys of all records.
+    pub fn keys(&self) -> impl Iterator<Item = LedgerKey> {
+        let intents = self.intents.keys().copied().map(LedgerKey::Intent);
+        let decisions = self.decisions.keys().copied().map(LedgerKey::Decision);
+        let finished = self.finished.iter().copied().map(LedgerKey::Finished);
+        intents.chain(decisions).chain(finished).chain(self.marks.keys().copied().map(LedgerKey::Mark))
     }
 
     /// Whether there is nothing that a reader or writer would have to look at.
@@ -121,6 +154,11 @@ impl<D: Data> Ledger<D> {
     /// The intents, with the partitions that have their decisions.
     pub fn intents(&self) -> impl Iterator<Item = (TransactionId, D::Partition)> {
         self.intents.iter().map(|(id, intent)| (*id, intent.anchor))
+    }
+
+    /// The intent of a transaction, as long as it is there.
+    pub fn intent(&self, id: TransactionId) -> Option<&Intent<D>> {
+        self.intents.get(&id)
     }
 
     /// Transactions that were committed here, and participants that may not have resolved them.
@@ -152,11 +190,10 @@ impl<D: Data> Ledger<D> {
     }
 
     fn other_holder(&self, own: Option<TransactionId>, key: &D::Key, access: Access) -> Option<Holder<D>> {
-        let excludes = |(locked, held): &(D::Key, Access)| {
-            locked == key && (access == Access::Exclusive || *held == Access::Exclusive)
-        };
-        let mut holders = self.intents.iter().filter(|(id, _)| Some(**id) != own);
-        let (id, intent) = holders.find(|(_, intent)| intent.locks.iter().any(excludes))?;
+        let excludes = |held: Access| access == Access::Exclusive || held == Access::Exclusive;
+        let mut holders = self.locks.get(key)?.iter();
+        let (id, _) = holders.find(|(id, held)| Some(**id) != own && excludes(**held))?;
+        let intent = self.intents.get(id)?;
         Some(Holder { id: *id, age: intent.age, anchor: intent.anchor })
     }
 
@@ -247,55 +284,103 @@ impl<D: Data> Ledger<D> {
         matches!(self.decisions.get(&id), Some(Decision::Committed { .. })).then_some(Entry::Forget(id))
     }
 
-    /// Takes in a committed entry. Returns what the partition is to write.
-    pub fn apply(&mut self, entry: &Entry<D>) -> Option<D::Writes> {
+    /// Takes in a committed entry. Returns what the partition is to write, and adds to `changed` which records are others now, or
+    /// are gone.
+    pub fn apply(&mut self, entry: &Entry<D>, changed: &mut Vec<LedgerKey>) -> Option<D::Writes> {
         match entry {
             Entry::Prepare { id, settled, intent } => {
-                self.intents.insert(*id, intent.clone());
-                self.settle(*id, *settled);
+                self.lock(*id, intent.clone());
+                changed.push(LedgerKey::Intent(*id));
+                self.settle(*id, *settled, changed);
                 None
             }
             Entry::Commit { id, settled, participants, writes, reply } => {
                 let (participants, reply) = (participants.clone(), reply.clone());
-                self.decisions.insert(*id, Decision::Committed { participants, reply });
-                self.settle(*id, *settled);
+                self.decide_as(*id, Decision::Committed { participants, reply }, changed);
+                self.settle(*id, *settled, changed);
                 Some(writes.clone())
             }
             Entry::Abort(id) => {
-                self.decisions.insert(*id, Decision::Aborted);
+                self.decide_as(*id, Decision::Aborted, changed);
                 None
             }
             Entry::Resolve(id, outcome) => {
-                let intent = self.intents.remove(id)?;
+                let intent = self.unlock(*id)?;
+                changed.push(LedgerKey::Intent(*id));
                 if !self.is_over(*id) {
                     self.finished.insert(*id);
+                    changed.push(LedgerKey::Finished(*id));
                 }
                 (*outcome == Outcome::Committed).then_some(intent.writes)
             }
             Entry::Forget(id) => {
-                match self.is_over(*id) {
-                    true => self.decisions.remove(id),
-                    false => self.decisions.insert(*id, Decision::Forgotten),
-                };
+                if self.is_over(*id) {
+                    self.decisions.remove(id);
+                    changed.push(LedgerKey::Decision(*id));
+                } else {
+                    self.decide_as(*id, Decision::Forgotten, changed);
+                }
                 None
             }
         }
     }
 
+    fn decide_as(&mut self, id: TransactionId, decision: Decision<D>, changed: &mut Vec<LedgerKey>) {
+        self.decisions.insert(id, decision);
+        changed.push(LedgerKey::Decision(id));
+    }
+
+    fn lock(&mut self, id: TransactionId, intent: Intent<D>) {
+        for (key, access) in &intent.locks {
+            let held = self.locks.entry(key.clone()).or_default().entry(id).or_insert(*access);
+            *held = (*held).max(*access);
+        }
+        self.intents.insert(id, intent);
+    }
+
+    fn unlock(&mut self, id: TransactionId) -> Option<Intent<D>> {
+        let intent = self.intents.remove(&id)?;
+        for (key, _) in &intent.locks {
+            if let Some(holders) = self.locks.get_mut(key) {
+                holders.remove(&id);
+                if holders.is_empty() {
+                    self.locks.remove(key);
+                }
+            }
+        }
+        Some(intent)
+    }
+
     /// A transaction's node says which of its transactions are settled.
-    fn settle(&mut self, id: TransactionId, settled: u64) {
+    fn settle(&mut self, id: TransactionId, settled: u64, changed: &mut Vec<LedgerKey>) {
         let mark = self.marks.entry(id.node).or_default();
-        *mark = (*mark).max((id.generation, settled));
+        if (id.generation, settled) > *mark {
+            *mark = (id.generation, settled);
+            changed.push(LedgerKey::Mark(id.node));
+        }
         let (generation, sequence) = *mark;
         let over = |other: &TransactionId| {
             other.node == id.node && (other.generation, other.sequence) < (generation, sequence)
         };
-        self.finished.retain(|id| !over(id));
         let keeps_commits = self.rules.keep(Rule::KeepDecisionsOfEarlierStarts);
-        self.decisions.retain(|id, decision| match decision {
+        let goes = |id: &TransactionId, decision: &Decision<D>| match decision {
             // What is settled was resolved by all. That a node was started again says nothing of the kind.
-            Decision::Committed { .. } if id.generation < generation && keeps_commits => true,
-            _ => !over(id),
+            Decision::Committed { .. } if id.generation < generation && keeps_commits => false,
+            _ => over(id),
+        };
+        self.finished.retain(|id| {
+            let stays = !over(id);
+            if !stays {
+                changed.push(LedgerKey::Finished(*id));
+            }
+            stays
+        });
+        self.decisions.retain(|id, decision| {
+            let stays = !goes(id, decision);
+            if !stays {
+                changed.push(LedgerKey::Decision(*id));
+            }
+            stays
         });
     }
 }

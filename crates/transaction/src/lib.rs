@@ -33,6 +33,7 @@ mod message;
 #[cfg(test)]
 mod model;
 mod read;
+mod record;
 mod rules;
 
 pub use coordinator::{Abort, Coordinator, Effect, End};
@@ -42,4 +43,5 @@ pub use intent::{Access, Holder, Intent, Locks};
 pub use ledger::{Entry, Ledger, Step};
 pub use message::{Answer, Decide, Outcome, Prepare, Request};
 pub use read::{ReadAttempt, ReadStep};
+pub use record::{Decision, LedgerKey, LedgerRecord};
 pub use rules::{Rule, Rules};

@@ -35,6 +35,8 @@ pub struct Prepare<D: Data> {
 pub struct Decide<D: Data> {
     /// The transaction.
     pub id: TransactionId,
+    /// How old it is.
+    pub age: Age,
     /// See [`TransactionIds`](crate::TransactionIds).
     pub settled: u64,
     /// The keys that the operation reads and writes.
@@ -66,6 +68,15 @@ impl<D: Data> Request<D> {
             Self::Prepare(prepare) => prepare.id,
             Self::Decide(decide) => decide.id,
             Self::Recover(id) | Self::Resolve(id, _) => *id,
+        }
+    }
+
+    /// How old the transaction is, if the request may have to wait for another one.
+    pub fn age(&self) -> Option<Age> {
+        match self {
+            Self::Prepare(prepare) => Some(prepare.age),
+            Self::Decide(decide) => Some(decide.age),
+            Self::Recover(_) | Self::Resolve(..) => None,
         }
     }
 }

@@ -46,6 +46,8 @@ pub(super) enum Message<C> {
     CaughtUp,
     /// What commands of the group wait for is there.
     HasRead(GroupId),
+    /// Some commands of the group wait no longer.
+    GoOn(GroupId),
     Stop,
 }
 
@@ -177,6 +179,11 @@ impl<C> Inbox<C> {
     /// The state machine has read what commands of a group [wait](crate::Evaluated::Waits) for.
     pub fn has_read(&self, group: GroupId) {
         self.push(Message::HasRead(group));
+    }
+
+    /// Some commands of a group that [wait](crate::Evaluated::Waits) for something else than a read need not wait any more.
+    pub fn go_on(&self, group: GroupId) {
+        self.push(Message::GoOn(group));
     }
 
     /// Wakes a group that may hibernate, because somebody wants to read.

@@ -1,6 +1,7 @@
 //! The record that ends a partition.
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_engine::EngineError;
 use tessera_engine::mutation::SEAL;
 use tessera_store::{Operation, Table, Transaction, Verdict};
@@ -13,17 +14,27 @@ pub(crate) fn is_sealed(table: &Table, partition: u32) -> Result<bool, EngineErr
 }
 
 /// Ends a partition.
-pub(super) struct Seal(Mutex<Option<oneshot::Sender<Result<(), RequestError>>>>);
+pub(super) struct Seal {
+    /// Whether transactions over partitions stood in the way.
+    is_early: AtomicBool,
+    sender: Mutex<Option<oneshot::Sender<Result<(), RequestError>>>>,
+}
 
 impl Seal {
     pub(super) fn new() -> (Self, oneshot::Receiver<Result<(), RequestError>>) {
         let (sender, receiver) = oneshot::channel();
-        (Self(Mutex::new(Some(sender))), receiver)
+        (Self { is_early: AtomicBool::new(false), sender: Mutex::new(Some(sender)) }, receiver)
     }
 }
 
 impl Operation for Seal {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        // The new partitions know nothing of transactions: all that this one knows must be over.
+        let is_early = !transaction.partition_state().ledger().may_be_sealed();
+        self.is_early.store(is_early, Ordering::Relaxed);
+        if is_early {
+            return Verdict::Abandon;
+        }
         transaction.put_in_unchecked(Space::SYSTEM, SEAL, b"");
         let state = transaction.partition_state();
         // Nothing is read here any more either: soon the new table takes writes.
@@ -35,8 +46,9 @@ impl Operation for Seal {
     }
 
     fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
-        if let Some(sender) = self.0.lock().take() {
-            let _ = sender.send(outcome);
+        if let Some(sender) = self.sender.lock().take() {
+            let is_early = self.is_early.load(Ordering::Relaxed);
+            let _ = sender.send(outcome.and(if is_early { Err(RequestError::Busy) } else { Ok(()) }));
         }
     }
 }

@@ -9,11 +9,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_engine::mutation::{self, Mutation};
-use tessera_store::hosting::{damaged, number, request_error};
+use tessera_store::hosting::number;
 use tessera_store::{Leader, Operation, Store, Table, Transaction, Verdict, WriteOptions};
 use tessera_transport::RequestFailure;
-use tessera_types::{RequestError, StoredValue, TableId};
+use tessera_types::{RequestError, TableId};
 use tokio::sync::oneshot;
 
 /// How long a step is tried while nobody leads the new partition.
@@ -80,23 +79,7 @@ impl SentStep {
 
 fn take(transaction: &mut Transaction<'_>, payload: &[u8]) -> Result<(), RequestError> {
     transaction.check_spare(payload.len())?;
-    for mutation in mutation::decode(payload) {
-        match mutation.map_err(request_error)? {
-            Mutation::Put { key, value } => {
-                let stored = StoredValue::decode(value).ok_or_else(|| damaged(&key))?;
-                transaction.put_unchecked(&key, &stored);
-            }
-            Mutation::Delete { key } => transaction.delete_unchecked(key.hash_key, key.sort_key),
-            Mutation::DeleteHashKey { key } => transaction.delete_hash_key(key.hash_key),
-            Mutation::Clear => transaction.clear(),
-            Mutation::Time(time) => transaction.take_time(time),
-            Mutation::Mark { .. } => {}
-            Mutation::PutIn { space, key, value } => transaction.put_in_unchecked(space, key, value),
-            Mutation::DeleteIn { space, key } => transaction.delete_in(space, key),
-            Mutation::DropSpace { space } => transaction.drop_space(space),
-        }
-    }
-    Ok(())
+    transaction.replay(payload)
 }
 
 impl Operation for SentStep {

@@ -220,6 +220,20 @@ impl Call<'_, '_> {
         Ok(self.transaction.scan_all(key)?)
     }
 
+    /// Puts records under `key`, over whatever is there.
+    pub fn put_records(&mut self, key: &[u8], records: &[(Bytes, Record)]) -> Outcome {
+        let is_field =
+            |(sort_key, record): &(Bytes, Record)| record.kind == ValueKind::UnnamedField || !sort_key.is_empty();
+        if records.iter().any(is_field) {
+            check_hash_key(key)?;
+        }
+        self.delete(key)?;
+        for (sort_key, record) in records {
+            self.transaction.put(key, sort_key, &record.value, record.expiry, record.kind)?;
+        }
+        Ok(())
+    }
+
     /// All records under `key`, to be written again.
     pub fn records_to_write(&self, key: &[u8]) -> Result<Vec<(Bytes, Record)>, CommandError> {
         if key.is_empty() || !self.transaction.may_hold_sort_keys() {

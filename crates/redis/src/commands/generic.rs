@@ -3,9 +3,9 @@
 use super::CommandError;
 use super::call::{Call, Outcome, Value};
 use super::options::is;
+use super::stored_records::{self, digest_of};
 use crate::resp::Reply;
-use sha2::{Digest, Sha256};
-use tessera_types::{Expiry, RequestError, UnixMillis, ValueKind};
+use tessera_types::{Expiry, RequestError};
 
 pub fn del(call: &mut Call<'_, '_>) -> Outcome {
     let mut deleted = 0;
@@ -38,16 +38,7 @@ pub fn type_of(call: &mut Call<'_, '_>) -> Outcome {
 /// Moves or copies all records from one key to another, over whatever is there.
 fn copy_records(call: &mut Call<'_, '_>, from: &[u8], to: &[u8]) -> Outcome {
     let records = call.records_to_write(from)?;
-    if to.is_empty()
-        && records.iter().any(|(sort_key, record)| record.kind == ValueKind::UnnamedField || !sort_key.is_empty())
-    {
-        return Err(CommandError::text("ERR a hash cannot be under the empty key"));
-    }
-    call.delete(to)?;
-    for (sort_key, record) in &records {
-        call.transaction.put(to, sort_key, &record.value, record.expiry, record.kind)?;
-    }
-    Ok(())
+    call.put_records(to, &records)
 }
 
 fn check_partition(call: &Call<'_, '_>, key: &[u8]) -> Outcome {
@@ -83,25 +74,39 @@ pub fn renamenx(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
+/// What stands behind the keys of COPY.
+pub struct CopyOptions {
+    /// Whether the copy may take the place of what is there.
+    pub replaces: bool,
+}
+
+impl CopyOptions {
+    /// The options of a command with these arguments.
+    pub fn parse(args: &[&[u8]]) -> Result<Self, CommandError> {
+        let mut replaces = false;
+        for word in &args[3..] {
+            if is(word, "REPLACE") {
+                replaces = true;
+            } else if is(word, "DB") {
+                return Err(CommandError::text(
+                    "ERR COPY between tables is not supported: no table's records can be changed together with another's",
+                ));
+            } else {
+                return Err(CommandError::SYNTAX);
+            }
+        }
+        Ok(Self { replaces })
+    }
+}
+
 pub fn copy(call: &mut Call<'_, '_>) -> Outcome {
     let (from, to) = (call.args[1], call.args[2]);
-    let mut replace = false;
-    for word in &call.args[3..] {
-        if is(word, "REPLACE") {
-            replace = true;
-        } else if is(word, "DB") {
-            return Err(CommandError::text(
-                "ERR COPY between tables is not supported: no table's records can be changed together with another's",
-            ));
-        } else {
-            return Err(CommandError::SYNTAX);
-        }
-    }
+    let CopyOptions { replaces } = CopyOptions::parse(call.args)?;
     check_partition(call, to)?;
     if from == to {
         return Err(CommandError::text("ERR source and destination objects are the same"));
     }
-    let copies = call.value(from)?.is_some() && (replace || call.value(to)?.is_none());
+    let copies = call.value(from)?.is_some() && (replaces || call.value(to)?.is_none());
     if copies {
         copy_records(call, from, to)?;
     }
@@ -138,19 +143,17 @@ pub fn object_digest(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
+/// OBJECT RECORDS key, between nodes: all that is under the key, in the form of [`stored_records`].
+pub fn object_records(call: &mut Call<'_, '_>) -> Outcome {
+    let encoded = stored_records::encode(&call.records_to_write(call.args[2])?);
+    call.check_reply(encoded.len())?;
+    call.reply.bulk(&encoded);
+    Ok(())
+}
+
 /// SHA-256 of all that is under a key, in hexadecimal digits.
 pub fn digest(call: &Call<'_, '_>, key: &[u8]) -> Result<String, CommandError> {
-    let mut hash = Sha256::new();
-    for (sort_key, record) in call.records(key)? {
-        let millis = |time: Option<UnixMillis>| time.map_or(0, UnixMillis::get).to_le_bytes();
-        for part in [&sort_key[..], &[record.kind.number()], &record.value] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        hash.update(millis(record.expiry.key));
-        hash.update(millis(record.expiry.record));
-    }
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(digest_of(&call.records(key)?))
 }
 
 /// OBJECT ENCODING key: one of the names that clients know.

@@ -13,12 +13,14 @@ mod hashes;
 mod hscan;
 mod lcs;
 mod options;
+pub(crate) mod stored_records;
 mod strings;
 pub mod table;
 
 pub use call::{Call, Value};
 pub(crate) use cursor::parse_cursor;
 pub use error::{CommandError, OUTCOME_UNKNOWN};
-pub(crate) use generic::{digest, memory_usage, object_digest, object_encoding};
+pub(crate) use generic::{CopyOptions, digest, memory_usage, object_digest, object_encoding, object_records};
+pub(crate) use stored_records::{StoredRecords, digest_of};
 
 pub use table::{Command, FanOut, Flags, Group, Keys, Run, SessionCommand, find};

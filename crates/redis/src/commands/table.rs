@@ -284,8 +284,8 @@ impl Command {
     }
 }
 
-const NOT_ATOMIC: &str = "Over several partitions it is not atomic: each partition does its part at its own instant.";
 const ONE_PARTITION: &str = "All keys must be in one partition, else CROSSSLOT.";
+const ONE_PARTITION_IN_MULTI: &str = "Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT.";
 const FIELD_ORDER: &str = "Fields come in the order of their names, not of insertion.";
 const NUMBERED: &str = "Numbers name tables; see TABLE.";
 
@@ -353,13 +353,11 @@ pub static COMMANDS: &[Command] = &[
     plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
-        .differs("All keys must be in one partition, else CROSSSLOT; no DB option."),
+        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; no DB option."),
     keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys")
-        .fan_out(FanOut::Sum)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::Sum),
     keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys")
-        .fan_out(FanOut::Sum)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::Sum),
     keyed(Generic, "expire", -3, WRITE, One(1), "1.0.0", expiry::expire, "Sets a key's time to live in seconds"),
     keyed(Generic, "expireat", -3, WRITE, One(1), "1.2.0", expiry::expireat, "Sets the Unix time at which a key ends"),
     keyed(
@@ -400,7 +398,7 @@ pub static COMMANDS: &[Command] = &[
     ),
     keyed(Generic, "pttl", 2, READ, One(1), "2.6.0", expiry::pttl, "Tells a key's time to live in milliseconds"),
     session(Generic, "randomkey", 1, SLOW_READ_SESSION, "1.0.0", S::RandomKey, "Returns some key"),
-    keyed(Generic, "rename", 3, SLOW_WRITE, Two, "1.0.0", generic::rename, "Renames a key").differs(ONE_PARTITION),
+    keyed(Generic, "rename", 3, SLOW_WRITE, Two, "1.0.0", generic::rename, "Renames a key").differs(ONE_PARTITION_IN_MULTI),
     keyed(
         Generic,
         "renamenx",
@@ -411,17 +409,15 @@ pub static COMMANDS: &[Command] = &[
         generic::renamenx,
         "Renames a key unless the new name is taken",
     )
-    .differs(ONE_PARTITION),
+    .differs(ONE_PARTITION_IN_MULTI),
     session(Generic, "scan", -2, SLOW_READ_SESSION, "2.8.0", S::Scan, "Lists keys page by page")
         .differs("Pages go partition by partition in the order of hashes; COUNT is a lower bound."),
     keyed(Generic, "touch", -2, READ, Every(1), "3.2.1", generic::exists, "Counts existing keys")
-        .fan_out(FanOut::Sum)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::Sum),
     keyed(Generic, "ttl", 2, READ, One(1), "1.0.0", expiry::ttl, "Tells a key's time to live in seconds"),
     keyed(Generic, "type", 2, READ, One(1), "1.0.0", generic::type_of, "Tells what a key holds"),
     keyed(Generic, "unlink", -2, WRITE, Every(1), "4.0.0", generic::del, "Deletes keys")
-        .fan_out(FanOut::Sum)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::Sum),
     // Strings
     keyed(Str, "append", 3, WRITE, One(1), "2.0.0", strings::append, "Appends to a string"),
     keyed(Str, "decr", 2, WRITE, One(1), "1.0.0", strings::decr, "Subtracts one"),
@@ -437,13 +433,11 @@ pub static COMMANDS: &[Command] = &[
     keyed(Str, "lcs", -3, SLOW_READ, Two, "7.0.0", lcs::lcs, "Finds the longest common subsequence")
         .differs(ONE_PARTITION),
     keyed(Str, "mget", -2, READ, Every(1), "1.0.0", strings::mget, "Returns several strings")
-        .fan_out(FanOut::Gather)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::Gather),
     keyed(Str, "mset", -3, WRITE, Every(2), "1.0.1", strings::mset, "Sets several strings")
-        .fan_out(FanOut::AllOk)
-        .differs(NOT_ATOMIC),
+        .fan_out(FanOut::AllOk),
     keyed(Str, "msetnx", -3, WRITE, Every(2), "1.0.1", strings::msetnx, "Sets several strings unless one exists")
-        .differs(ONE_PARTITION),
+        .differs(ONE_PARTITION_IN_MULTI),
     keyed(
         Str,
         "psetex",
@@ -558,14 +552,13 @@ pub static COMMANDS: &[Command] = &[
     keyed(Hash, "hvals", 2, SLOW_READ, One(1), "2.0.0", hashes::hvals, "Returns all values").differs(FIELD_ORDER),
     // Transactions
     session(Transactions, "discard", 1, SESSION, "2.0.0", S::Discard, "Forgets the queued commands"),
-    session(Transactions, "exec", 1, SESSION, "1.2.0", S::Exec, "Runs the queued commands as one").differs(
-        "All keys must be in one partition, else CROSSSLOT. If one command exceeds a limit, none takes effect.",
-    ),
+    session(Transactions, "exec", 1, SESSION, "1.2.0", S::Exec, "Runs the queued commands as one")
+        .differs("If one command exceeds a limit, none takes effect."),
     session(Transactions, "multi", 1, SESSION, "1.2.0", S::Multi, "Begins to queue commands")
         .differs("Commands on whole tables or the connection cannot be queued. A transaction has at most 100,000 commands, and as many bytes as one write may have."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
-        .differs("Watched keys must be in the partition of the transaction. On several nodes EXEC compares what is under a key: changed and changed back counts as unchanged."),
+        .differs("On several nodes, and where the keys are in several partitions, EXEC compares what is under a key: changed and changed back counts as unchanged."),
 ];
 
 const SLOW_READ_SESSION: Flags = Flags { in_multi: false, ..SLOW_READ };

@@ -14,7 +14,7 @@ use crate::resp::LONGEST_REPLY_BYTES;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
-use tessera_store::{KEYS_AT_ONCE, Table};
+use tessera_store::{InstantScope, KEYS_AT_ONCE, READ_TRIES, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis, ValueKind};
 
 impl Connection {
@@ -139,6 +139,7 @@ impl Connection {
             match read {
                 Ok(true) => return,
                 Ok(false) => {}
+                Err(CommandError::Request(RequestError::NotReady)) if Self::is_here(table, partition) => {}
                 Err(error) => return self.refuse(&error),
             }
         }
@@ -147,7 +148,9 @@ impl Connection {
                 table.read_instant(partition, reads, now, |transaction| {
                     self.output.truncate(began);
                     match batch::run(command, frame, protocol, &mut self.output, transaction) {
-                        Err(CommandError::Request(error @ RequestError::WouldWait)) => Err(error),
+                        Err(CommandError::Request(error @ (RequestError::WouldWait | RequestError::NotReady))) => {
+                            Err(error)
+                        }
                         _ => Ok(Replies::default()),
                     }
                 })
@@ -159,8 +162,10 @@ impl Connection {
                     let mut replies = Replies::default();
                     let read = table.read_instant(partition, reads, now, |transaction| {
                         replies.truncate(0);
-                        _ = batch::run(command, &frame, protocol, &mut replies, transaction);
-                        Ok(())
+                        match batch::run(command, &frame, protocol, &mut replies, transaction) {
+                            Err(CommandError::Request(error @ RequestError::NotReady)) => Err(error),
+                            _ => Ok(()),
+                        }
                     });
                     read.map(|read| read.map(|()| replies))
                 };
@@ -169,6 +174,8 @@ impl Connection {
             match read {
                 Ok(Some(reply)) => return self.output.append(reply),
                 Ok(None) => {}
+                // A transaction holds the key, or there is no lease now: the partition's loop makes the read in its turn.
+                Err(RequestError::NotReady) if Self::is_here(table, partition) => {}
                 Err(error) => {
                     self.output.truncate(began);
                     return self.refuse(&CommandError::Request(error));
@@ -191,27 +198,39 @@ impl Connection {
         reply
     }
 
-    /// MGET: anything but a string reads as nothing. Keys of one partition are read at one instant.
+    /// MGET: anything but a string reads as nothing. All keys are read at one instant, or those of each partition if transactions over
+    /// partitions are off.
     async fn run_gather(&mut self, table: &Arc<Table>, command: &'static Command, frame: &OwnedFrame, now: UnixMillis) {
         let began = self.output.len();
+        let reads = self.session.choices.reads;
+        let is_atomic = self.transacts() && reads != ReadMode::Outdated;
+        let scope = if is_atomic { InstantScope::Table } else { InstantScope::Partition };
         let outcome = {
             let args = frame.arguments();
             let keys: Keys<'_> = args[1..].iter().map(|key| RecordKey::new(key, b"")).collect();
             let are_few = keys.len() <= KEYS_AT_ONCE.min(self.turn.slice());
             let mut outcome = Err(RequestError::WouldWait.into());
-            if are_few && self.session.choices.reads != ReadMode::Outdated {
-                outcome = from_caches(|| self.read_few_strings(table, &keys, now));
+            let mut tries = if reads == ReadMode::Outdated { 0 } else { READ_TRIES };
+            while are_few && tries > 0 {
+                self.output.truncate(began);
+                outcome = from_caches(|| self.read_few_strings(table, &keys, scope, now));
+                tries = if outcome == Ok(false) { tries - 1 } else { 0 };
             }
             if outcome == Err(RequestError::WouldWait.into()) {
                 self.output.truncate(began);
                 let versions = versions(table, &keys);
                 let read = self.read_strings(table, &keys, now).await;
-                outcome = read.map(|()| is_one_instant(table, self.session.choices.reads, &versions));
+                outcome = read.map(|()| is_one_instant(table, reads, scope, &versions));
             }
             outcome
         };
         match outcome {
             Ok(true) => {}
+            // Writes came between, or a transaction holds a key.
+            Ok(false) | Err(CommandError::Request(RequestError::NotReady)) if is_atomic => {
+                self.output.truncate(began);
+                self.read_several_partitions(command, frame).await;
+            }
             // A write came between: each partition is read for itself.
             Ok(false) => {
                 self.output.truncate(began);
@@ -229,13 +248,14 @@ impl Connection {
         &mut self,
         table: &Table,
         keys: &[RecordKey<'_>],
+        scope: InstantScope,
         now: UnixMillis,
     ) -> Result<bool, CommandError> {
         let began = self.output.len();
         let mut reply = self.output.writer(self.session.protocol);
         reply.array(keys.len());
         let reads = self.session.choices.reads;
-        let is_one_instant = table.read_at_one_instant(keys, reads, now, &mut |_, stored| match stored
+        let is_one_instant = table.read_at_one_instant(keys, reads, scope, now, &mut |_, stored| match stored
             .filter(|stored| stored.kind == ValueKind::Plain)
         {
             Some(stored) => reply.bulk(stored.payload),

@@ -63,6 +63,11 @@ impl OwnedFrame {
         Self { input: self.input.clone(), arguments }
     }
 
+    /// The same arguments under another name.
+    pub(super) fn renamed(&self, name: &[u8]) -> Self {
+        Self::from_arguments(std::iter::once(name).chain(self.arguments().into_iter().skip(1)))
+    }
+
     /// A copy that does not keep the rest of the pipeline in memory.
     pub(super) fn apart(&self) -> Self {
         Self::from_arguments(self.arguments().into_iter())

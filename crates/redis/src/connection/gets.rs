@@ -1,5 +1,6 @@
 //! GET, the commonest command: those that follow each other in a pipeline run as one batch, so that their cache misses overlap.
 
+use super::frame::OwnedFrame;
 use super::point_reads::{Answered, Found, Keys, NoString, PointReads, Versions, Waiting, is_one_instant};
 use super::{Connection, REPLY_BYTES};
 use crate::commands::CommandError;
@@ -8,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tessera_store::{Leader, Table};
+use tessera_store::{InstantScope, Leader, Table};
 use tessera_types::{RecordKey, RequestError, UnixMillis};
 
 /// How far GETs are that were begun, if any were, and how long the output was before them.
@@ -100,8 +101,8 @@ impl Connection {
                 Slice::Waits(waits) => self.finish_from_disk(input, slice, before, *waits).await,
             };
             done += ran;
-            if !self.elsewhere.is_empty() {
-                self.reach_elsewhere().await;
+            if self.has_gathered() {
+                self.settle().await;
             }
             self.note_gets(ran, before);
             let is_much = self.output.len() >= REPLY_BYTES;
@@ -171,6 +172,15 @@ impl Connection {
                 self.server.read_misses.fetch_add(keys as u64 - hits, Ordering::Relaxed);
                 return keys;
             }
+            // A transaction holds a key, or there is no lease now: the partitions' loops make the reads in their turn.
+            Err(RequestError::NotReady) if self.are_led_here(input, batch) => {
+                self.output.truncate(began);
+                let get = crate::commands::find(b"get").expect("GET is a command");
+                for range in batch {
+                    let words = [&b"GET"[..], &input[range.clone()]];
+                    self.gather_write(get, OwnedFrame::from_arguments(words.into_iter()));
+                }
+            }
             Err(RequestError::NotReady) if self.may_forward() => {
                 self.output.truncate(began);
                 self.take_gets(batch.iter().map(|range| input[range.clone()].to_vec()));
@@ -182,6 +192,12 @@ impl Connection {
             }
         }
         batch.len()
+    }
+
+    /// Whether this node leads the partitions of all these keys.
+    fn are_led_here(&self, input: &[u8], batch: &[Range<usize>]) -> bool {
+        let Some(table) = &self.session.table else { return false };
+        keys(input, batch).iter().all(|key| Self::is_here(table, table.partition_of(key)))
     }
 
     /// Appends the replies to reads of some keys, until there is much to be written out. After an error, what was appended does not
@@ -208,7 +224,7 @@ impl Connection {
         let Waits { table, how, versions, found } = waits;
         let (began, first) = (self.output.len(), found.answered);
         let answered = self.read_rest_from_disk(&table, keys, how, found).await?;
-        if is_one_instant(&table, how.reads, &versions) {
+        if is_one_instant(&table, how.reads, InstantScope::Partition, &versions) {
             return Ok(answered);
         }
         self.output.truncate(began);

@@ -23,6 +23,7 @@ mod gets;
 mod http;
 mod large_hashes;
 mod open_transaction;
+mod over_partitions;
 mod partitions;
 mod point_reads;
 mod replies;
@@ -361,6 +362,25 @@ impl Connection {
                 self.queue(command, owned);
                 Ok(())
             };
+        }
+        if self.writes_several_partitions(command, &owned) {
+            self.settle().await;
+            if self.admit(command, &owned).await {
+                let began = Instant::now();
+                self.write_several_partitions(command, &owned).await;
+                self.note_slow(&owned, began.elapsed());
+            }
+            return Ok(());
+        }
+        if self.reads_several_partitions(command, &owned) {
+            self.settle().await;
+            if self.admit(command, &owned).await {
+                let (began, replied) = (Instant::now(), self.output.len());
+                self.read_several_partitions(command, &owned).await;
+                self.note_read(replied);
+                self.note_slow(&owned, began.elapsed());
+            }
+            return Ok(());
         }
         if self.may_forward() {
             if self.take_elsewhere(command, &owned).await {

@@ -1,7 +1,7 @@
 //! What stands between MULTI and EXEC.
 
 use super::frame::OwnedFrame;
-use super::partitions::partition_of_all;
+use super::partitions::{partition_of_all, parts};
 use super::watches::Watched;
 use crate::commands::{Command, CommandError, Run, SessionCommand};
 use crate::resp::ARGUMENT_OVERHEAD;
@@ -24,14 +24,14 @@ pub(super) struct OpenTransaction {
     pub(super) commands: Vec<(&'static Command, OwnedFrame)>,
     /// What the commands take, bytes.
     bytes: usize,
-    /// The partition of the keys so far, in the table that was chosen then.
+    /// The partition of the keys so far, in the table that was chosen then; of a transaction that has to be in one.
     partition: Option<(TableId, u32)>,
     /// A command was refused, so EXEC will be too.
     pub(super) spoiled: bool,
 }
 
 impl OpenTransaction {
-    /// Queues a command.
+    /// Queues a command. With `may_span`, those of a transaction may concern several partitions.
     ///
     /// # Errors
     /// Why not, and then EXEC will discard the transaction.
@@ -40,18 +40,28 @@ impl OpenTransaction {
         table: &Table,
         command: &'static Command,
         frame: &OwnedFrame,
+        may_span: bool,
     ) -> Result<(), CommandError> {
         if self.spoiled && self.commands.is_empty() {
             // Nothing is kept for an EXEC that will refuse it.
             return Ok(());
         }
-        let queued = self.add(table, command, frame);
+        let queued = self.add(table, command, frame, may_span);
         self.spoiled |= queued.is_err();
         queued
     }
 
-    fn add(&mut self, table: &Table, command: &'static Command, frame: &OwnedFrame) -> Result<(), CommandError> {
-        let partition = self.partition_with(table, command, frame)?;
+    fn add(
+        &mut self,
+        table: &Table,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        may_span: bool,
+    ) -> Result<(), CommandError> {
+        let partition = match may_span {
+            true => check_that_it_can_be_split(table, command, frame).map(|()| None)?,
+            false => self.partition_with(table, command, frame)?,
+        };
         self.bytes += frame.bytes() + QUEUED_OVERHEAD + frame.len() * ARGUMENT_OVERHEAD;
         let limit = longest_transaction(table);
         if self.bytes > limit || self.commands.len() >= QUEUED_COMMANDS {
@@ -101,6 +111,14 @@ impl OpenTransaction {
         let watch = (!watches.is_empty()).then(|| OwnedFrame::from_arguments(watch));
         let commands = self.commands.iter().map(|(_, frame)| frame.clone());
         watch.into_iter().chain([word(b"MULTI")]).chain(commands).chain([word(b"EXEC")]).collect()
+    }
+}
+
+/// Commands of several partitions are carried out in each of them for itself, between the same two instants.
+fn check_that_it_can_be_split(table: &Table, command: &Command, frame: &OwnedFrame) -> Result<(), CommandError> {
+    match command.run {
+        Run::Keyed(_) => parts(table, command, frame.clone()).map(|_| ()),
+        Run::Plain(_) | Run::Session(_) => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::resp::{Protocol, Reply};
 use smallvec::SmallVec;
 use std::ops::Range;
 use tessera_engine::from_caches;
-use tessera_store::{Table, Transaction};
+use tessera_store::{InstantScope, Table, Transaction};
 use tessera_types::{EngineKind, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind};
 
 pub(super) type Keys<'a> = SmallVec<[RecordKey<'a>; 16]>;
@@ -41,12 +41,19 @@ pub(super) fn versions(table: &Table, keys: &[RecordKey<'_>]) -> Versions {
     if keys.len() > 1 { keys.iter().map(version_of).collect() } else { Versions::new() }
 }
 
-/// Whether of each partition with several keys all were read at one instant: its [version](Table::version) was the same
-/// before and after.
-pub(super) fn is_one_instant(table: &Table, reads: ReadMode, versions: &Versions) -> bool {
+/// Whether all keys of each partition, or of the table, were read at one instant: [versions](Table::version) were the same before and
+/// after.
+pub(super) fn is_one_instant(table: &Table, reads: ReadMode, scope: InstantScope, versions: &Versions) -> bool {
+    let has_locks = |(partition, _): &(u32, Option<u64>)| table.has_locks(*partition);
+    if scope == InstantScope::Table && reads != ReadMode::Outdated && versions.iter().any(has_locks) {
+        return false;
+    }
     let is_changed = |(partition, before): &&(u32, Option<u64>)| !table.is_one_instant(*partition, reads, *before);
     let mut changed: SmallVec<[u32; 16]> =
         versions.iter().filter(is_changed).map(|(partition, _)| *partition).collect();
+    if scope == InstantScope::Table {
+        return changed.is_empty();
+    }
     // One key alone was read at one instant whatever came between.
     changed.sort_unstable();
     changed.windows(2).all(|pair| pair[0] != pair[1])

@@ -47,7 +47,7 @@ impl Connection {
 }
 
 /// Two nodes and a table of which each leads some partitions; with a key in a partition of the first, and one of the second.
-async fn two_nodes() -> (TestNode, TestNode, Arc<Table>, String, String) {
+pub(super) async fn two_nodes() -> (TestNode, TestNode, Arc<Table>, String, String) {
     let first = TestNode::start(None, config());
     let second = TestNode::start(Some(&first), config());
     wait_for("both know each other", || (!first.store.is_alone() && !second.store.is_alone()).then_some(())).await;

@@ -7,7 +7,7 @@ use super::open_transaction::{OpenTransaction, longest_transaction};
 use super::partitions::partition_of_all;
 use super::replies::reply_of;
 use super::watches::Watched;
-use crate::commands::{Call, Command, CommandError};
+use crate::commands::{Call, Command, CommandError, digest_of};
 use crate::resp::{Protocol, Reply};
 use tessera_store::{Table, Transaction};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
@@ -15,8 +15,9 @@ use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
 impl Connection {
     pub(super) fn queue(&mut self, command: &'static Command, frame: OwnedFrame) {
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
+        let may_span = self.transacts();
         let Some(transaction) = &mut self.session.transaction else { return };
-        match transaction.queue(&table, command, &frame) {
+        match transaction.queue(&table, command, &frame, may_span) {
             Ok(()) => self.reply().simple("QUEUED"),
             Err(error) => self.refuse(&error),
         }
@@ -52,16 +53,13 @@ impl Connection {
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
         // Another one than when they were queued, if the table was split since.
         let commands = transaction.commands.iter().map(|(command, frame)| (*command, frame));
-        let mut partition = match partition_of_all(&table, commands) {
+        let partition = match partition_of_all(&table, commands).and_then(|at| partition_with(&table, at, &watches)) {
             Ok(partition) => partition,
+            Err(RequestError::CrossPartition) if self.transacts() => {
+                return self.exec_over_partitions(transaction, watches).await;
+            }
             Err(error) => return self.refuse(&CommandError::Request(error)),
         };
-        for watched in &watches {
-            let watched = table.partition_of(&RecordKey::new(watched.key(), b""));
-            if *partition.get_or_insert(watched) != watched {
-                return self.refuse(&CommandError::Request(RequestError::CrossPartition));
-            }
-        }
         let Some(at) = partition else {
             // Nothing in it needs a partition.
             self.reply().array(transaction.commands.len());
@@ -126,7 +124,11 @@ impl Connection {
         for key in keys {
             let watch = table.watch(key);
             let (table, key) = (table.clone(), key.to_vec());
-            match self.server.store.disk_readers().read(move || exists(&table, &key, now)).await {
+            let mut existed = self.server.store.disk_readers().read(move || exists(&table, &key, now)).await;
+            if existed == Err(RequestError::NotReady.into()) {
+                existed = self.exists_at_last(watch.hash_key()).await;
+            }
+            match existed {
                 Ok(existed) => self.session.watches.push(Watched::Here(watch, existed)),
                 Err(error) => return self.refuse(&error),
             }
@@ -134,10 +136,31 @@ impl Connection {
         self.reply().ok();
     }
 
+    /// Whether a key exists that a transaction holds, once it does not hold it any more.
+    async fn exists_at_last(&mut self, key: &[u8]) -> Result<bool, CommandError> {
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+        match self.digests(&table, &[key]).await {
+            Ok(digests) => Ok(digests.iter().any(|digest| digest != digest_of(&Vec::new()).as_bytes())),
+            Err(outcome) => Err(CommandError::Request(outcome.reply().err().unwrap_or(RequestError::NotReady))),
+        }
+    }
+
     pub(super) fn unwatch(&mut self) {
         self.session.watches.clear();
         self.reply().ok();
     }
+}
+
+/// The one partition of a transaction whose commands concern `partition`, and of what is watched for it.
+fn partition_with(table: &Table, partition: Option<u32>, watches: &[Watched]) -> Result<Option<u32>, RequestError> {
+    watches.iter().try_fold(partition, |so_far, watched| {
+        let watched = table.partition_of(&RecordKey::new(watched.key(), b""));
+        if so_far.is_some_and(|so_far| so_far != watched) {
+            Err(RequestError::CrossPartition)
+        } else {
+            Ok(Some(watched))
+        }
+    })
 }
 
 fn exists(table: &Table, key: &[u8], now: UnixMillis) -> Result<bool, CommandError> {

@@ -8,7 +8,7 @@ use crate::table::Leader;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_transport::RequestFailure;
-use tessera_types::{NodeId, ReadMode, RequestError};
+use tessera_types::{NodeId, Outcome, ReadMode, RequestError};
 
 /// What became of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,14 @@ pub enum PartOutcome {
 }
 
 impl PartOutcome {
+    /// What became of a part that failed.
+    pub(crate) fn of(failure: &RequestError) -> Self {
+        match failure.outcome() {
+            Outcome::NotDone => Self::NotDone,
+            Outcome::Unknown => Self::Unknown,
+        }
+    }
+
     /// The failure that this outcome is, or the reply.
     ///
     /// # Errors

@@ -112,9 +112,9 @@ impl Transaction<'_> {
         error
     }
 
-    /// Whether something that was read is in no cache: then all of it is to be done again.
+    /// Whether something that was read is in no cache, or a key is held by another transaction: then all of it is to be done again.
     pub fn would_wait(&self) -> bool {
-        self.found.missing.borrow().is_some()
+        self.found.missing.borrow().is_some() || self.found.held_by.get().is_some()
     }
 
     /// What this transaction would have had to wait for; then it is to be given up and made again.

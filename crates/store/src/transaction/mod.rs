@@ -2,7 +2,9 @@
 
 #[cfg(test)]
 mod expiry_tests;
+mod locks;
 mod missing;
+mod replay;
 mod scan;
 mod spaces;
 #[cfg(test)]
@@ -22,8 +24,9 @@ pub use missing::Missing;
 pub use spaces::SpaceScan;
 use std::cell::{Cell, RefCell};
 use tessera_engine::mutation::{self, Location, SpaceLocation};
+use tessera_transaction::{Access, TransactionId};
 use tessera_types::{
-    EngineKind, Expiry, ReadMode, RecordKey, RequestError, StoredValue, UnixMillis, ValueKind, WhenFull,
+    EngineKind, Expiry, ReadMode, RecordKey, RequestError, Space, StoredValue, UnixMillis, ValueKind, WhenFull,
 };
 
 /// A record as a transaction sees it.
@@ -71,6 +74,8 @@ pub struct Transaction<'a> {
     wrote_sort_key: bool,
     written_bytes: usize,
     written_records: usize,
+    /// Whether keys may be locked by transactions over partitions.
+    has_locks: bool,
     found: Found<'a>,
 }
 
@@ -102,12 +107,18 @@ struct Found<'a> {
     bytes: Cell<usize>,
     /// What it would have had to wait for: it is made again, and counted then.
     missing: RefCell<Option<Missing>>,
+    /// The transaction over partitions for which it would have to wait: then it is made again, too.
+    held_by: Cell<Option<TransactionId>>,
+    /// Whether it has not read something for that reason, if it only reads.
+    is_held: Cell<bool>,
+    /// When the first of the records ends that it has read.
+    first_expiry: Cell<Option<UnixMillis>>,
     meter: Option<&'a Meter>,
 }
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
-        if let Some(meter) = self.meter.filter(|_| self.missing.get_mut().is_none()) {
+        if let Some(meter) = self.meter.filter(|_| self.missing.get_mut().is_none() && self.held_by.get().is_none()) {
             meter.begin_read();
             meter.end_read(self.bytes.get());
         }
@@ -137,10 +148,13 @@ impl<'a> Transaction<'a> {
     pub fn read_only(table: &'a Table, partition: u32, reads: ReadMode, now: UnixMillis) -> Result<Self, RequestError> {
         let readable = table.check_serving(partition, reads)?;
         let meter = &readable.state.meter;
-        let found = Found { bytes: Cell::new(0), missing: RefCell::new(None), meter: Some(meter) };
+        let mut found = Found::default();
+        found.meter = Some(meter);
         let told = table.engine.time(partition);
         let times = Times { now: now.max(told), seen_at: table.seen_at(partition, reads, now), told };
-        Ok(Self { reads, readable: Some(readable), found, ..Self::on(table, partition, times) })
+        // Nobody is promised that an outdated read sees what others have seen.
+        let has_locks = reads != ReadMode::Outdated && readable.state.ledger.has_locks();
+        Ok(Self { reads, readable: Some(readable), has_locks, found, ..Self::on(table, partition, times) })
     }
 
     fn on(table: &'a Table, partition: u32, times: Times) -> Self {
@@ -159,6 +173,7 @@ impl<'a> Transaction<'a> {
             wrote_sort_key: false,
             written_bytes: 0,
             written_records: 0,
+            has_locks: false,
             found: Found::default(),
         }
     }
@@ -174,7 +189,8 @@ impl<'a> Transaction<'a> {
         let began = payload.len();
         let writer =
             Writer { overlay, payload, began, rests_on_time: Cell::new(false), writes_expiry: false, time: None };
-        Self { writer: Some(writer), ..Self::on(table, partition, times) }
+        let has_locks = table.partitions[partition as usize].ledger.has_locks();
+        Self { writer: Some(writer), has_locks, ..Self::on(table, partition, times) }
     }
 
     /// Refuses what was read so far if another node may have led the partition meanwhile.
@@ -209,6 +225,11 @@ impl<'a> Transaction<'a> {
         &self.table.partitions[self.partition as usize]
     }
 
+    /// Whether it may write.
+    pub fn may_write(&self) -> bool {
+        self.writer.is_some()
+    }
+
     /// Whether there are writes that are not applied yet.
     pub fn is_behind(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| !writer.overlay.is_empty())
@@ -225,6 +246,7 @@ impl<'a> Transaction<'a> {
     /// What the engine reports.
     pub fn get(&self, hash_key: &[u8], sort_key: &[u8]) -> Result<Option<Record>, RequestError> {
         self.note_read(hash_key);
+        self.check_lock(hash_key, Access::Shared)?;
         let key = RecordKey::new(hash_key, sort_key);
         let ahead = match &self.writer {
             None => Lookup::Engine,
@@ -259,7 +281,12 @@ impl<'a> Transaction<'a> {
     fn live<'s>(&self, key: &RecordKey<'_>, bytes: &'s [u8]) -> Result<Option<StoredValue<'s>>, RequestError> {
         let stored = StoredValue::decode(bytes).ok_or_else(|| damaged(key))?;
         self.found.bytes.update(|found| found + bytes.len());
-        if stored.expiry == Expiry::NEVER || stored.is_live(self.times.seen_at) {
+        if stored.expiry == Expiry::NEVER {
+            return Ok(Some(stored));
+        }
+        if stored.is_live(self.times.seen_at) {
+            let ends = stored.expiry.earliest();
+            self.found.first_expiry.update(|first| first.into_iter().chain(ends).min());
             return Ok(Some(stored));
         }
         if let Some(writer) = self.writer.as_ref().filter(|_| stored.is_live(self.times.told)) {
@@ -297,6 +324,7 @@ impl<'a> Transaction<'a> {
         expiry: Expiry,
         kind: ValueKind,
     ) -> Result<(), RequestError> {
+        self.check_lock(hash_key, Access::Exclusive)?;
         let limits = &*self.table.limits;
         check_size("hash key", "hash_key_bytes", hash_key.len(), limits.hash_key_bytes)?;
         check_size("sort key", "sort_key_bytes", sort_key.len(), limits.sort_key_bytes)?;
@@ -330,6 +358,7 @@ impl<'a> Transaction<'a> {
     /// # Errors
     /// The limit on the number of records that one request may write. The transaction is then to be given up.
     pub fn delete(&mut self, hash_key: &[u8], sort_key: &[u8]) -> Result<(), RequestError> {
+        self.check_lock(hash_key, Access::Exclusive)?;
         self.count_record()?;
         self.delete_unchecked(hash_key, sort_key);
         Ok(())
@@ -373,6 +402,12 @@ impl<'a> Transaction<'a> {
     /// Deletes every record under a hash key, also those that only other replicas still have. It costs the same however many
     /// there are.
     pub fn delete_hash_key(&mut self, hash_key: &[u8]) {
+        // If it is locked, that is noted, and what is done here will be taken back.
+        let _ = self.check_lock(hash_key, Access::Exclusive);
+        self.delete_hash_key_unchecked(hash_key);
+    }
+
+    fn delete_hash_key_unchecked(&mut self, hash_key: &[u8]) {
         let key = self.own_key(hash_key, b"");
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         self.changes.forget_hash_key(&key, writer.payload);
@@ -393,8 +428,12 @@ impl<'a> Transaction<'a> {
         self.changes.insert(location, writer.payload);
     }
 
-    /// Deletes every record of the partition.
+    /// Deletes every record of the partition, but what it knows of transactions over partitions.
     pub fn clear(&mut self) {
+        let ledger = &self.partition_state().ledger;
+        if let Some(holder) = self.has_locks.then(|| ledger.any_holder()).flatten() {
+            self.wait_for(holder);
+        }
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         writer.payload.truncate(writer.began);
         mutation::encode_clear(writer.payload);
@@ -402,6 +441,9 @@ impl<'a> Transaction<'a> {
         self.deleted.clear();
         self.spaces.clear();
         self.cleared = true;
+        for (key, record) in ledger.stored() {
+            self.put_in_unchecked(Space::SYSTEM, &key, &record);
+        }
     }
 
     /// Tells the log the time, if something may have expired since it was last told.

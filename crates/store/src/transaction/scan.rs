@@ -3,6 +3,7 @@ use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Bound;
 use tessera_engine::{Order, SortKeyRange, Visit};
+use tessera_transaction::Access;
 use tessera_types::{RecordKey, RequestError, StoredValue};
 
 const ALL: SortKeyRange<'static> = (Bound::Unbounded, Bound::Unbounded);
@@ -77,6 +78,7 @@ impl Transaction<'_> {
         see: &mut dyn FnMut(&[u8], &StoredValue<'_>) -> Visit,
     ) -> Result<(), RequestError> {
         self.note_read(hash_key);
+        self.check_lock(hash_key, Access::Shared)?;
         let key = RecordKey::new(hash_key, b"");
         let mut viewing = Viewing { transaction: self, key, see, is_over: false };
         let mut ahead = self.ahead_of_engine(&key, range, order).peekable();

@@ -48,7 +48,19 @@ pub struct RedisSection {
     pub write_timeout_ms: u64,
     pub slow_log_micros: i64,
     pub slow_log_entries: usize,
+    pub transactions: Transactions,
     pub users: Vec<UserSection>,
+}
+
+/// Which keys a command, or a transaction, may change at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transactions {
+    /// Any keys of a table.
+    #[default]
+    Any,
+    /// Those of one partition.
+    Partition,
 }
 
 /// Clients of all faces.
@@ -239,6 +251,7 @@ impl Default for RedisSection {
             write_timeout_ms: 60_000,
             slow_log_micros: 10_000,
             slow_log_entries: 128,
+            transactions: Transactions::Any,
             users: Vec::new(),
         }
     }

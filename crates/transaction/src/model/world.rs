@@ -324,7 +324,7 @@ impl World {
         let partition = &mut self.partitions[usize::from(number)];
         match partition.pending.take().expect("pending") {
             Pending::Entry(entry, asker) => {
-                if let Some(value) = partition.ledger.apply(&entry).flatten() {
+                if let Some(value) = partition.ledger.apply(&entry, &mut Vec::new()).flatten() {
                     partition.value = value;
                     partition.applied += 1;
                 }

@@ -119,11 +119,15 @@ impl Connection {
     /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
     /// more, it was not done: then it is taken to where it is led.
     pub(super) fn take_if_not_ready(&mut self, began: usize, command: &'static Command, frame: &OwnedFrame) {
-        if !self.may_forward() || !self.was_not_done(began) {
+        if self.is_confined() || !self.was_not_done(began) {
             return;
         }
         let Some(table) = self.session.table() else { return };
         if let Some((parts, merge)) = split(&table, command, frame) {
+            // Of a partition that a node leads which is alone, a transaction has held the key.
+            if !self.may_forward() && !parts.iter().all(|(partition, _)| Self::is_here(&table, *partition)) {
+                return;
+            }
             self.output.truncate(began);
             self.elsewhere.add(command, parts, merge, self.session.choices.reads);
         }
@@ -187,21 +191,30 @@ impl Connection {
     /// # Errors
     /// What became of the first one that could not be had.
     pub(super) async fn digests(&mut self, table: &Arc<Table>, keys: &[&[u8]]) -> Result<Vec<Vec<u8>>, PartOutcome> {
+        self.look(table, keys, b"DIGEST").await
+    }
+
+    /// What OBJECT with this subcommand says of keys, wherever they are, which must be a string.
+    ///
+    /// # Errors
+    /// What became of the first one that could not be had.
+    pub(super) async fn look(
+        &mut self,
+        table: &Arc<Table>,
+        keys: &[&[u8]],
+        subcommand: &[u8],
+    ) -> Result<Vec<Vec<u8>>, PartOutcome> {
         let look = |key: &&[u8]| {
-            let frames = vec![OwnedFrame::from_arguments([&b"OBJECT"[..], b"DIGEST", key].into_iter())];
+            let frames = vec![OwnedFrame::from_arguments([&b"OBJECT"[..], subcommand, key].into_iter())];
             let partition = table.partition_of(&RecordKey::new(key, b""));
             part(partition, ReadMode::Single, true, Commands { is_confined: false, frames })
         };
         let looks = keys.iter().map(look).collect();
-        let digest = |outcome: PartOutcome| match &outcome {
-            // $64, the digits, each followed by a line break.
-            PartOutcome::Done(reply) => {
-                let digits = reply.strip_prefix(b"$64\r\n").and_then(|rest| rest.strip_suffix(b"\r\n"));
-                digits.map(<[u8]>::to_vec).ok_or(outcome)
-            }
+        let string = |outcome: PartOutcome| match &outcome {
+            PartOutcome::Done(reply) => bulk(reply).map(<[u8]>::to_vec).ok_or(outcome),
             PartOutcome::NotDone | PartOutcome::Unknown => Err(outcome),
         };
-        self.reach(table, looks).await.into_iter().map(digest).collect()
+        self.reach(table, looks).await.into_iter().map(string).collect()
     }
 
     /// Whether another node speaks here.
@@ -288,6 +301,13 @@ impl Connection {
             }
         });
     }
+}
+
+/// The string that a reply is.
+fn bulk(reply: &[u8]) -> Option<&[u8]> {
+    let line = memchr::memmem::find(reply, b"\r\n")?;
+    reply.first().filter(|first| **first == b'$')?;
+    reply.get(line + 2..)?.strip_suffix(b"\r\n")
 }
 
 /// Whether a command only reads what is under keys.

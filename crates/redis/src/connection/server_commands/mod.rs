@@ -64,6 +64,9 @@ impl Connection {
             S::Object if args[1].eq_ignore_ascii_case(b"DIGEST") => {
                 self.keyed_subcommand(command, frame, b"DIGEST", commands::object_digest, now).await
             }
+            S::Object if args[1] == b"RECORDS" && self.is_confined() => {
+                self.keyed_subcommand(command, frame, b"RECORDS", commands::object_records, now).await
+            }
             S::Object => self.keyed_subcommand(command, frame, b"ENCODING", commands::object_encoding, now).await,
             S::Quit => {
                 self.reply().ok();

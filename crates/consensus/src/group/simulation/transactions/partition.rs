@@ -38,7 +38,7 @@ pub(super) struct State {
 
 impl State {
     fn apply(&mut self, entry: &Entry<Accounts>) {
-        if let Some(writes) = self.ledger.apply(entry) {
+        if let Some(writes) = self.ledger.apply(entry, &mut Vec::new()) {
             self.accounts.extend(writes);
             self.writes += 1;
         }

@@ -1,0 +1,279 @@
+//! Commands that are atomic although their keys are in several partitions: MSET, DEL and the like, RENAME and COPY, and EXEC.
+//!
+//! The connection sorts what is to be done by partition ([`plan`]), and the store carries it out as one transaction
+//! ([`Store::transact`](tessera_store::Store::transact)). Each part is evaluated in its partition ([`step`]).
+
+mod move_key;
+mod plan;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use super::Connection;
+use super::frame::OwnedFrame;
+use super::open_transaction::OpenTransaction;
+use super::replies::Replies;
+use super::watches::Watched;
+use crate::commands::{Command, CommandError, FanOut, Keys, Run};
+use crate::server::SERVICE;
+use plan::Plan;
+use std::sync::Arc;
+use step::{Refusal, Step};
+use tessera_store::{PATIENCE, Table, Transacted};
+use tessera_types::{ReadMode, RecordKey, RequestError};
+
+/// What became of a plan, if it was carried out or refused.
+enum Carried {
+    Out(std::collections::BTreeMap<u32, bytes::Bytes>),
+    Refused(Refusal),
+    /// The table was split; the plan is to be made anew.
+    Split,
+}
+
+impl Connection {
+    /// Whether commands over several partitions are transactions, as the node is configured. What another node sends is for one
+    /// partition.
+    pub(super) fn transacts(&self) -> bool {
+        self.server.config.transactions_over_partitions && !self.is_confined() && self.server.store.may_transact()
+    }
+
+    /// Whether a command writes keys of several partitions, so that it has to be a transaction over them.
+    pub(super) fn writes_several_partitions(&self, command: &Command, frame: &OwnedFrame) -> bool {
+        let may_have_several = match command.keys {
+            Keys::Two => true,
+            Keys::Every(step) => frame.len() > step + 1,
+            Keys::None | Keys::One(_) => false,
+        };
+        may_have_several
+            && command.flags.write
+            && matches!(command.run, Run::Keyed(_))
+            && self.transacts()
+            && self.is_over_several(command, frame)
+    }
+
+    /// Whether a command reads keys of several partitions that must be read at one instant, and that are not all led here or are read
+    /// one by one.
+    pub(super) fn reads_several_partitions(&self, command: &Command, frame: &OwnedFrame) -> bool {
+        let Keys::Every(_) = command.keys else { return false };
+        let reads = self.session.choices.reads;
+        let is_atomic = frame.len() > 2 && command.flags.read && !command.flags.write && reads != ReadMode::Outdated;
+        if !is_atomic || !self.transacts() || !self.is_over_several(command, frame) {
+            return false;
+        }
+        let Some(table) = &self.session.table else { return false };
+        let is_here = |at| Self::is_here(table, table.partition_of(&RecordKey::new(frame.argument(at), b"")));
+        let is_gathered_here = command.fan_out == FanOut::Gather && reads == ReadMode::Single;
+        !(is_gathered_here && command.key_positions(frame.len()).all(is_here))
+    }
+
+    fn is_over_several(&self, command: &Command, frame: &OwnedFrame) -> bool {
+        let Some(table) = &self.session.table else { return false };
+        let mut partitions =
+            command.key_positions(frame.len()).map(|at| table.partition_of(&RecordKey::new(frame.argument(at), b"")));
+        let first = partitions.next();
+        partitions.any(|partition| Some(partition) != first)
+    }
+
+    /// Carries out a command that reads keys of several partitions.
+    pub(super) async fn read_several_partitions(&mut self, command: &'static Command, frame: &OwnedFrame) {
+        let (mut replies, protocol) = (Replies::default(), self.session.protocol);
+        if let Err(error) = self.read_plan(command, frame, &mut replies).await {
+            replies.truncate(0);
+            replies.error(protocol, &error);
+        }
+        self.output.append(replies);
+    }
+
+    async fn read_plan(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        out: &mut Replies,
+    ) -> Result<(), CommandError> {
+        loop {
+            let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+            let mut plan = Plan::default();
+            plan.add(&table, command, frame)?;
+            match self.carry_out_plan(&table, &plan, true).await? {
+                Carried::Out(replied) => return plan.write(&replied, self.session.protocol, out),
+                Carried::Refused(refusal) => return Err(error_of(refusal)),
+                Carried::Split => {}
+            }
+        }
+    }
+
+    /// Carries out a command that writes keys of several partitions.
+    pub(super) async fn write_several_partitions(&mut self, command: &'static Command, frame: &OwnedFrame) {
+        let mut replies = Replies::default();
+        let protocol = self.session.protocol;
+        let done = match command.keys {
+            Keys::Two => self.move_key(command, frame, &mut replies).await,
+            _ => self.write_keys(command, frame, &mut replies).await,
+        };
+        if let Err(error) = done {
+            replies.truncate(0);
+            replies.error(protocol, &error);
+        }
+        self.output.append(replies);
+    }
+
+    async fn write_keys(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        out: &mut Replies,
+    ) -> Result<(), CommandError> {
+        let Keys::Every(step) = command.keys else { return Err(RequestError::CrossPartition.into()) };
+        if !(frame.len() - 1).is_multiple_of(step) {
+            return Err(CommandError::arity(command.name));
+        }
+        let is_conditional = command.name == "msetnx";
+        loop {
+            let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+            let mut plan = Plan::default();
+            if is_conditional {
+                // The condition is about all keys, and each partition looks at its own.
+                let mset = crate::commands::find(b"mset").expect("MSET is a command");
+                plan.add(&table, mset, &frame.renamed(b"MSET"))?;
+                for at in command.key_positions(frame.len()) {
+                    let key = frame.argument(at);
+                    plan.add_first(&table, key, Step::Absent(vec![key.to_vec()]));
+                }
+            } else {
+                plan.add(&table, command, frame)?;
+            }
+            match self.carry_out_plan(&table, &plan, false).await? {
+                Carried::Out(_) if is_conditional => out.writer(self.session.protocol).boolean(true),
+                Carried::Out(replied) => plan.write(&replied, self.session.protocol, out)?,
+                Carried::Refused(Refusal::Present) if is_conditional => {
+                    out.writer(self.session.protocol).boolean(false);
+                }
+                Carried::Refused(refusal) => return Err(error_of(refusal)),
+                Carried::Split => continue,
+            }
+            return Ok(());
+        }
+    }
+
+    /// EXEC of commands on several partitions.
+    pub(super) async fn exec_over_partitions(&mut self, transaction: OpenTransaction, watches: Vec<Watched>) {
+        for (command, frame) in &transaction.commands {
+            if !self.admit(command, frame).await {
+                return;
+            }
+        }
+        let (mut replies, protocol) = (Replies::default(), self.session.protocol);
+        if let Err(error) = self.exec_plan(&transaction, watches, &mut replies).await {
+            replies.truncate(0);
+            replies.error(protocol, &error);
+        }
+        self.output.append(replies);
+    }
+
+    async fn exec_plan(
+        &mut self,
+        transaction: &OpenTransaction,
+        watches: Vec<Watched>,
+        out: &mut Replies,
+    ) -> Result<(), CommandError> {
+        let protocol = self.session.protocol;
+        let Some(watched) = self.watched_digests(watches).await? else {
+            out.writer(protocol).null_array();
+            return Ok(());
+        };
+        let only_reads = transaction.commands.iter().all(|(command, _)| !command.flags.write);
+        loop {
+            let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+            let mut plan = Plan::default();
+            for (command, frame) in &transaction.commands {
+                plan.add(&table, command, frame)?;
+            }
+            for (key, digest) in &watched {
+                let unchanged = Step::Unchanged { key: key.clone(), digest: digest.clone() };
+                plan.add_first(&table, key, unchanged);
+            }
+            match self.carry_out_plan(&table, &plan, only_reads).await? {
+                Carried::Out(replied) => {
+                    out.writer(protocol).array(transaction.commands.len());
+                    return plan.write(&replied, protocol, out);
+                }
+                Carried::Refused(Refusal::Changed) => {
+                    out.writer(protocol).null_array();
+                    return Ok(());
+                }
+                Carried::Refused(refusal) => return Err(error_of(refusal)),
+                Carried::Split => {}
+            }
+        }
+    }
+
+    /// The digests that watched keys must still have; `None` if one of them was written since it was watched.
+    async fn watched_digests(
+        &mut self,
+        watches: Vec<Watched>,
+    ) -> Result<Option<Vec<(Vec<u8>, Vec<u8>)>>, CommandError> {
+        let (mut digests, mut here) = (Vec::new(), Vec::new());
+        for watched in watches {
+            match watched {
+                Watched::Digest { key, digest } => digests.push((key, digest)),
+                Watched::Here(watch, existed) => here.push((watch, existed)),
+            }
+        }
+        if here.is_empty() {
+            return Ok(Some(digests));
+        }
+        // What is under the keys now is what was watched, if nobody has written to them until after the look.
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+        let keys: Vec<&[u8]> = here.iter().map(|(watch, _)| &watch.hash_key()[..]).collect();
+        let looked = self.digests(&table, &keys).await.map_err(|outcome| match outcome.reply() {
+            Err(error) => CommandError::Request(error),
+            Ok(_) => CommandError::Request(RequestError::NotReady),
+        })?;
+        let absent = crate::commands::digest_of(&Vec::new());
+        for ((watch, existed), digest) in here.into_iter().zip(looked) {
+            if watch.is_touched() || (existed && digest == absent.as_bytes()) {
+                return Ok(None);
+            }
+            digests.push((watch.hash_key().to_vec(), digest));
+        }
+        Ok(Some(digests))
+    }
+
+    /// Has the partitions carry out a plan.
+    ///
+    /// # Errors
+    /// If it was not carried out, or nobody knows whether it was.
+    async fn carry_out_plan(
+        &mut self,
+        table: &Arc<Table>,
+        plan: &Plan,
+        only_reads: bool,
+    ) -> Result<Carried, CommandError> {
+        let (store, choices) = (&self.server.store, self.session.choices);
+        let parts = plan.parts(self.session.protocol);
+        let transacted = match only_reads && choices.reads != ReadMode::Majority {
+            true => store.read_at_one_instant(table, SERVICE, parts, PATIENCE).await,
+            false => store.transact(table, SERVICE, choices.writes.durability, parts, PATIENCE).await,
+        };
+        match transacted {
+            Transacted::Committed(replied) => Ok(Carried::Out(replied)),
+            Transacted::Refused(refusal) => Ok(Carried::Refused(Refusal::decode(&refusal))),
+            Transacted::NotDone if store.is_removed() => Err(RequestError::Removed.into()),
+            Transacted::NotDone => Err(table.not_serving().into()),
+            Transacted::Unknown => Err(RequestError::Interrupted.into()),
+            Transacted::Split(_) => {
+                self.session.follow_split();
+                Ok(Carried::Split)
+            }
+        }
+    }
+}
+
+/// The error that a refusal is, where it is nothing else.
+fn error_of(refusal: Refusal) -> CommandError {
+    match refusal {
+        Refusal::Error(line) => CommandError::Reply(String::from_utf8_lossy(&line).into_owned().into()),
+        // Keys that nobody asked about.
+        Refusal::Changed | Refusal::Present => RequestError::NotReady.into(),
+    }
+}

@@ -1,0 +1,93 @@
+//! RENAME, RENAMENX and COPY from one partition to another.
+//!
+//! What is under the key is read first. The transaction then puts it under the other key, on the condition that it has not changed; if it
+//! has, all of it begins anew.
+
+use super::plan::Plan;
+use super::step::{Refusal, Step};
+use super::{Carried, error_of};
+use crate::commands::{self, Command, CommandError, CopyOptions, StoredRecords, stored_records};
+use crate::connection::Connection;
+use crate::connection::frame::OwnedFrame;
+use crate::connection::replies::Replies;
+use std::time::Instant;
+use tessera_store::PATIENCE;
+use tessera_types::RequestError;
+
+impl Connection {
+    pub(super) async fn move_key(
+        &mut self,
+        command: &'static Command,
+        frame: &OwnedFrame,
+        out: &mut Replies,
+    ) -> Result<(), CommandError> {
+        let args = frame.arguments();
+        let (from, to) = (args[1], args[2]);
+        // Whether the key goes, whether it may take the place of another, and whether the reply is a number.
+        let (moves, replaces, counts) = match command.name {
+            "rename" => (true, true, false),
+            "renamenx" => (true, false, true),
+            "copy" => (false, CopyOptions::parse(&args)?.replaces, true),
+            _ => return Err(RequestError::CrossPartition.into()),
+        };
+        let protocol = self.session.protocol;
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+            let records = self.records_under(from).await?;
+            if records.is_empty() {
+                if moves {
+                    return Err(CommandError::NO_SUCH_KEY);
+                }
+                out.writer(protocol).boolean(false);
+                return Ok(());
+            }
+            let mut plan = Plan::default();
+            let digest = commands::digest_of(&records).into_bytes();
+            plan.add_last(&table, from, Step::Unchanged { key: from.to_vec(), digest });
+            if moves {
+                let del = OwnedFrame::from_arguments([&b"DEL"[..], from].into_iter());
+                plan.add(&table, commands::find(b"del").expect("DEL is a command"), &del)?;
+            }
+            if !replaces {
+                plan.add_last(&table, to, Step::Absent(vec![to.to_vec()]));
+            }
+            plan.add_last(&table, to, Step::Put { key: to.to_vec(), records });
+            match self.carry_out_plan(&table, &plan, false).await? {
+                Carried::Out(_) if counts => out.writer(protocol).boolean(true),
+                Carried::Out(_) => out.writer(protocol).ok(),
+                // A copy is not made where something is, whatever has become of the key since it was read.
+                Carried::Refused(Refusal::Present) if !moves => out.writer(protocol).boolean(false),
+                Carried::Refused(Refusal::Present) if self.are_both_there(from, to).await? => {
+                    out.writer(protocol).boolean(false);
+                }
+                Carried::Refused(Refusal::Present) => continue,
+                Carried::Refused(Refusal::Changed) | Carried::Split => continue,
+                Carried::Refused(refusal) => return Err(error_of(refusal)),
+            }
+            return Ok(());
+        }
+        Err(RequestError::Busy.into())
+    }
+
+    /// Whether there is something under both keys at one instant.
+    async fn are_both_there(&mut self, one: &[u8], other: &[u8]) -> Result<bool, CommandError> {
+        let exists = OwnedFrame::from_arguments([&b"EXISTS"[..], one, other].into_iter());
+        let mut counted = Replies::default();
+        self.read_plan(commands::find(b"exists").expect("EXISTS is a command"), &exists, &mut counted).await?;
+        Ok(counted.bytes() == b":2\r\n")
+    }
+
+    /// All that is under a key, wherever it is.
+    async fn records_under(&mut self, key: &[u8]) -> Result<StoredRecords, CommandError> {
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+        let bytes = self.look(&table, &[key], b"RECORDS").await.map_err(|outcome| match outcome.reply() {
+            Err(error) => CommandError::Request(error),
+            Ok(line) => CommandError::Reply(
+                String::from_utf8_lossy(line.trim_ascii_end().strip_prefix(b"-").unwrap_or(&line)).into_owned().into(),
+            ),
+        })?;
+        let records = bytes.into_iter().next().and_then(|bytes| stored_records::decode(bytes.into()));
+        records.ok_or(CommandError::Request(RequestError::NotReady))
+    }
+}

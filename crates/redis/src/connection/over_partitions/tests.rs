@@ -1,0 +1,139 @@
+//! Transactions over partitions, on one node and on two.
+
+use super::super::Connection;
+use super::super::tests::{connection, two_nodes};
+use crate::test_cluster::{TestNode, config};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tessera_store::Table;
+use tessera_types::{EngineKind, RecordKey};
+
+/// Keys in partitions that all differ.
+fn keys_apart(table: &Table, count: usize) -> Vec<String> {
+    let mut partitions = BTreeSet::new();
+    let is_new = |key: &String| partitions.insert(table.partition_of(&RecordKey::new(key.as_bytes(), b"")));
+    (0..10_000).map(|number| format!("a{number}")).filter(is_new).take(count).collect()
+}
+
+/// What a client of Redis expects of commands on three keys, wherever they are. The keys are gone afterwards.
+async fn commands_on(given: &mut Connection, [a, b, c]: [&str; 3]) {
+    let expect = async |given: &mut Connection, lines: &str, expected: &str| {
+        assert_eq!(given.given(lines).await, expected.replace('|', "\r\n"), "{lines}");
+    };
+    expect(given, &format!("MSET {a} 1 {b} 2 {c} 3"), "+OK|").await;
+    expect(given, &format!("GET {a}\nGET {b}\nMGET {c} {a}"), "$1|1|$1|2|*2|$1|3|$1|1|").await;
+    expect(given, &format!("MSETNX {a} 8 {b} 8"), ":0|").await;
+    expect(given, &format!("DEL {a} {b} none"), ":2|").await;
+    expect(given, &format!("MSETNX {a} 1 {b} 2"), ":1|").await;
+    let transaction =
+        format!("MULTI\nINCR {a}\nPING\nHSET {b} f v\nMGET {c} {b} {a}\nDEL {c} {a}\nEXISTS {a} {b}\nEXEC");
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value|";
+    let queued = "+OK|".to_string() + &"+QUEUED|".repeat(6);
+    let replies = format!("{queued}*6|:2|+PONG|{wrong}*3|$1|3|$1|2|$1|2|:2|:1|");
+    expect(given, &transaction, &replies).await;
+    // Moving and copying, of strings and of hashes.
+    expect(given, &format!("RENAME {b} {c}\nGET {b}\nGET {c}"), "+OK|$-1|$1|2|").await;
+    expect(given, &format!("RENAME {b} {c}"), "-ERR no such key|").await;
+    expect(
+        given,
+        &format!("HSET {a} f 1 g 2\nRENAMENX {a} {c}\nRENAMENX {a} {b}\nHGETALL {b}"),
+        ":2|:0|:1|*4|$1|f|$1|1|$1|g|$1|2|",
+    )
+    .await;
+    expect(
+        given,
+        &format!("COPY {b} {c}\nCOPY {b} {c} REPLACE\nCOPY {b} {a}\nHGET {c} g\nHLEN {a}"),
+        ":0|:1|:1|$1|2|:2|",
+    )
+    .await;
+    expect(given, &format!("COPY none {c}\nCOPY {a} {b} WHAT"), ":0|-ERR syntax error|").await;
+    expect(given, &format!("PEXPIRE {a} 1000000\nRENAME {a} {b}\nHLEN {b}"), ":1|+OK|:2|").await;
+    let left = given.given(&format!("PTTL {b}")).await;
+    let left: u64 = left.trim_start_matches(':').trim_end().parse().unwrap();
+    assert!(
+        (900_000..=1_010_000).contains(&left),
+        "the expiry moves with the key, and is that of another node's clock: {left}"
+    );
+    // Nothing is done of a transaction that was refused.
+    expect(given, &format!("SET {a} 1\nSET {b} 1"), "+OK|+OK|").await;
+    expect(
+        given,
+        &format!("MULTI\nSET {a} 2\nRENAME {a} {b}\nSET {c} 2\nEXEC\nGET {a}"),
+        "+OK|+QUEUED|-CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \
+         table, and this command must be atomic. On a table created with --partitioner redis-slots, keys with \
+         the same {tag} share a partition|+QUEUED|-EXECABORT Transaction discarded because of previous errors.|$1|1|",
+    )
+    .await;
+    expect(given, &format!("DEL {a} {b} {c}\nEXISTS {a} {b} {c}"), ":3|:0|").await;
+}
+
+/// WATCH before a transaction over partitions: `other` writes or does not.
+async fn watches_on(given: &mut Connection, other: &mut Connection, [a, b, c]: [&str; 3]) {
+    given.given(&format!("MSET {a} 1 {b} 1")).await;
+    let transaction = format!("MULTI\nINCR {a}\nINCR {b}\nEXEC");
+    for (line, replies) in [
+        (format!("GET {c}"), "*2\r\n:2\r\n:2\r\n"),
+        (format!("SET {c} x"), "*-1\r\n"),
+        (format!("DEL {a}"), "*-1\r\n"),
+        (format!("GET {c}"), "*2\r\n:1\r\n:3\r\n"),
+    ] {
+        let watched = given.given(&format!("WATCH {a} {c}")).await;
+        assert_eq!(watched, "+OK\r\n");
+        other.given(&line).await;
+        let answered = given.given(&transaction).await;
+        assert!(answered.ends_with(replies), "{a} {b} {c}, {line}: {answered}");
+    }
+    given.given(&format!("DEL {a} {b} {c}")).await;
+}
+
+#[tokio::test]
+async fn commands_on_any_keys_are_atomic_on_one_node_and_on_two() {
+    let alone = TestNode::start(None, config());
+    for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
+        let table = alone.create_table(&format!("{engine:?}").to_lowercase(), engine, 8).await;
+        let keys = keys_apart(&table, 3);
+        let keys = [&keys[0][..], &keys[1], &keys[2]];
+        commands_on(&mut connection(&alone, &table), keys).await;
+        watches_on(&mut connection(&alone, &table), &mut connection(&alone, &table), keys).await;
+    }
+    let (first, second, table, here, there) = two_nodes().await;
+    let others = second.table("t").await;
+    let third = keys_apart(&table, 8).into_iter().find(|key| *key != here && *key != there).unwrap();
+    for keys in [[&here[..], &there, &third], [&there, &here, &third]] {
+        commands_on(&mut connection(&first, &table), keys).await;
+        commands_on(&mut connection(&second, &others), keys).await;
+        watches_on(&mut connection(&first, &table), &mut connection(&second, &others), keys).await;
+    }
+}
+
+/// Transfers between accounts whose sum must not change in any transaction that reads all of them.
+#[tokio::test]
+async fn no_transaction_sees_a_half_of_another() {
+    const ACCOUNTS: usize = 4;
+    const TRANSFERS: usize = 100;
+    let (first, second, table, _, _) = two_nodes().await;
+    let others = second.table("t").await;
+    let keys = Arc::new(keys_apart(&table, ACCOUNTS));
+    connection(&first, &table).given(&keys.iter().map(|key| format!("SET {key} 100\n")).collect::<String>()).await;
+    let local = tokio::task::LocalSet::new();
+    for client in 0..6_usize {
+        let mut connection =
+            if client.is_multiple_of(2) { connection(&first, &table) } else { connection(&second, &others) };
+        let keys = keys.clone();
+        local.spawn_local(async move {
+            for number in 0..TRANSFERS {
+                let (from, to) = ((number + client) % ACCOUNTS, (number * 7 + client * 3 + 1) % ACCOUNTS);
+                let transfer = format!("MULTI\nDECRBY {} {number}\nINCRBY {} {number}\nEXEC", keys[from], keys[to]);
+                let replies = connection.given(&transfer).await;
+                assert!(replies.contains("\r\n*2\r\n:"), "{replies}");
+                let reads: String = keys.iter().map(|key| format!("GET {key}\n")).collect();
+                let replies = connection.given(&format!("MULTI\n{reads}EXEC")).await;
+                let numbers =
+                    replies.lines().skip_while(|line| *line != "*4").filter(|line| !line.starts_with(['*', '$']));
+                let sum: i64 = numbers.map(|line| line.trim().parse::<i64>().unwrap()).sum();
+                assert_eq!(sum, 100 * i64::try_from(ACCOUNTS).unwrap(), "{replies}");
+            }
+        });
+    }
+    local.await;
+}

@@ -1,0 +1,354 @@
+//! Reads of several partitions at one instant, without locks and without the log.
+//!
+//! The protocol is that of [`tessera_transaction::ReadAttempt`]: all partitions are read, then each confirms that nothing has changed
+//! since, and that no transaction holds what was read. Where writes come too fast for that, the read is made as a
+//! [transaction](super::transact) that locks what it reads.
+//!
+//! Between nodes, integers little-endian: `u32 table | u8 step | u32 count`, then so many times `u32 partition`, `u32` how many keys,
+//! for each of them `u32` length and bytes, and then of step 0, which reads, `u8 service`, `u32` length and bytes of an operation; of step 1,
+//! which confirms, a stamp: `u64` term, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
+//! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
+
+use super::transact::{Transacted, TransactionPart};
+use super::{ANSWER_BYTES, Coordination};
+use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp};
+use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
+use crate::services::number;
+use crate::store::Store;
+use crate::table::Table;
+use crate::transaction::Transaction;
+use bytes::{Buf, BufMut, Bytes};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_engine::from_caches;
+use tessera_transaction::{ReadAttempt, ReadStep};
+use tessera_types::{Durability, ReadMode, RequestError, TableId, UnixMillis};
+
+/// So many attempts are made before the read locks what it reads.
+const ATTEMPTS: usize = 2;
+
+/// What one partition is asked.
+#[derive(Clone)]
+struct Question {
+    /// The hash keys that are read.
+    keys: Vec<Bytes>,
+    step: QuestionStep,
+}
+
+#[derive(Clone)]
+enum QuestionStep {
+    Read { service: u8, operation: Bytes },
+    Confirm(Stamp),
+}
+
+struct ToReaders<'a> {
+    coordination: &'a Arc<Coordination>,
+}
+
+impl Route for ToReaders<'_> {
+    type Work = Question;
+
+    const SERVICE: u8 = number::INSTANT;
+
+    const IN_ORDER: bool = false;
+
+    fn request(&self, table: &Table, parts: &[&Part<Question>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32_le(table.id.0);
+        out.put_u8(u8::from(parts.iter().any(|part| matches!(part.work.step, QuestionStep::Confirm(_)))));
+        out.put_u32_le(number_of(parts.len()));
+        for part in parts {
+            out.put_u32_le(part.partition);
+            out.put_u32_le(number_of(part.work.keys.len()));
+            part.work.keys.iter().for_each(|key| put_bytes(&mut out, key));
+            match &part.work.step {
+                QuestionStep::Read { service, operation } => {
+                    out.put_u8(*service);
+                    put_bytes(&mut out, operation);
+                }
+                QuestionStep::Confirm(stamp) => put_stamp(&mut out, *stamp),
+            }
+        }
+        out
+    }
+
+    fn carry_out(&self, table: &Table, parts: &[&Part<Question>]) -> Outcomes {
+        let questions = parts.iter().map(|part| (part.partition, part.work.clone())).collect();
+        // The table of a route is open.
+        match self.coordination.parts.registry.any(table.id) {
+            Some(table) => answer_all(self.coordination.clone(), table, questions),
+            None => Box::pin(std::future::ready(Envelope::default())),
+        }
+    }
+
+    fn note_forwarded(&self) {}
+}
+
+/// Answers what another node has asked.
+pub(crate) fn answer_instant(coordination: &Arc<Coordination>, request: Bytes) -> Outcomes {
+    match decode(coordination, request) {
+        Some((table, questions)) => answer_all(coordination.clone(), table, questions),
+        None => Box::pin(std::future::ready(Envelope::default())),
+    }
+}
+
+type Questions = Vec<(u32, Question)>;
+
+/// `None` if the request cannot be read, or its table is not known here.
+fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Questions)> {
+    let table = coordination.parts.registry.any(TableId(from.try_get_u32_le().ok()?))?;
+    let confirms = from.try_get_u8().ok()? != 0;
+    let count = from.try_get_u32_le().ok()?;
+    let mut questions = Vec::new();
+    for _ in 0..count {
+        let partition = from.try_get_u32_le().ok().filter(|partition| *partition < table.schema.partitions)?;
+        let keys = from.try_get_u32_le().ok()? as usize;
+        (keys <= from.len()).then_some(())?;
+        let keys = (0..keys).map(|_| bytes(&mut from)).collect::<Option<_>>()?;
+        let step = match confirms {
+            true => QuestionStep::Confirm(stamp(&mut from)?),
+            false => QuestionStep::Read { service: from.try_get_u8().ok()?, operation: bytes(&mut from)? },
+        };
+        questions.push((partition, Question { keys, step }));
+    }
+    Some((table, questions))
+}
+
+fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Questions) -> Outcomes {
+    Box::pin(async move {
+        let (mut outcomes, mut bytes) = (Vec::with_capacity(questions.len()), 0);
+        for (partition, question) in questions {
+            if bytes >= ANSWER_BYTES {
+                outcomes.push(PartOutcome::NotDone);
+                continue;
+            }
+            let answer = match question.step {
+                QuestionStep::Read { service, operation } => match coordination.evaluator(service) {
+                    Some(evaluator) => coordination.read(&table, partition, evaluator, operation).await,
+                    None => Err(RequestError::NotReady),
+                },
+                QuestionStep::Confirm(stamp) => {
+                    let now = coordination.parts.clock.now();
+                    let confirmed = table.confirms(partition, &question.keys, stamp, now);
+                    confirmed.map(|is_confirmed| Bytes::copy_from_slice(&[u8::from(is_confirmed)]))
+                }
+            };
+            outcomes.push(match answer {
+                Ok(answer) => {
+                    bytes += answer.len();
+                    PartOutcome::Done(answer)
+                }
+                Err(_) => PartOutcome::NotDone,
+            });
+        }
+        outcomes.into_iter().collect()
+    })
+}
+
+impl Coordination {
+    /// Reads a partition that this node leads.
+    async fn read(
+        &self,
+        table: &Arc<Table>,
+        partition: u32,
+        evaluator: Arc<dyn Evaluator>,
+        operation: Bytes,
+    ) -> Result<Bytes, RequestError> {
+        let now = self.parts.clock.now();
+        let read = {
+            let (table, evaluator, operation) = (table.clone(), evaluator, operation);
+            move || table.read_with_stamp(partition, |transaction| evaluator.evaluate(&operation, transaction), now)
+        };
+        match from_caches(&read) {
+            Err(RequestError::WouldWait) => self.parts.disk_readers.read_from_disk(read).await.flatten(),
+            read => read,
+        }
+    }
+}
+
+impl Table {
+    /// Reads a partition at one instant, with the stamp of that.
+    fn read_with_stamp(
+        &self,
+        partition: u32,
+        evaluate: impl Fn(&mut Transaction<'_>) -> Result<Bytes, Bytes>,
+        now: UnixMillis,
+    ) -> Result<Bytes, RequestError> {
+        for _ in 0..READ_TRIES {
+            let (term, version) = (self.term(partition), self.version(partition));
+            let mut transaction = Transaction::read_only(self, partition, ReadMode::Single, now)?;
+            let evaluated = evaluate(&mut transaction);
+            if transaction.is_held() {
+                return Err(RequestError::NotReady);
+            }
+            if transaction.would_wait() {
+                return Err(RequestError::WouldWait);
+            }
+            transaction.check_lease()?;
+            if let Some(version) = version.filter(|version| Some(*version) == self.version(partition)) {
+                let mut answer = Vec::new();
+                match evaluated {
+                    Ok(reply) => {
+                        answer.put_u8(0);
+                        put_stamp(&mut answer, Stamp { term, version, ends: transaction.first_expiry() });
+                        answer.put_slice(&reply);
+                    }
+                    Err(refusal) => {
+                        answer.put_u8(1);
+                        answer.put_slice(&refusal);
+                    }
+                }
+                return Ok(answer.into());
+            }
+        }
+        Err(RequestError::NotReady)
+    }
+
+    /// Whether what was read of these keys of a partition, with this stamp, still holds, and no transaction is about to change
+    /// it.
+    fn confirms(&self, partition: u32, keys: &[Bytes], stamp: Stamp, now: UnixMillis) -> Result<bool, RequestError> {
+        let Stamp { term, version, ends } = stamp;
+        let readable = self.check_serving(partition, ReadMode::Single)?;
+        // The locks come first: a transaction that holds nothing any more has changed the version before.
+        let is_held = keys.iter().any(|key| readable.state.ledger.is_unreadable(key));
+        let is_same = self.version(partition) == Some(version) && self.term(partition) == term;
+        self.check_lease(partition, ReadMode::Single, readable)?;
+        let has_ended = ends <= self.seen_at(partition, ReadMode::Single, now).get();
+        Ok(is_same && !is_held && !has_ended)
+    }
+}
+
+/// What became of one attempt.
+enum Read {
+    Done(BTreeMap<u32, Bytes>),
+    Refused(Bytes),
+    Changed,
+    NotDone,
+    Split(Arc<Table>),
+}
+
+impl Store {
+    /// Reads several partitions of a table, led wherever: all that is read was so at one instant between the call and its answer.
+    /// The parts must only read. `service` is that of the face that understands their operations.
+    pub async fn read_at_one_instant(
+        &self,
+        table: &Arc<Table>,
+        service: u8,
+        parts: Vec<TransactionPart>,
+        patience: Duration,
+    ) -> Transacted {
+        for _ in 0..ATTEMPTS {
+            match self.read_once(table, service, &parts, patience).await {
+                Read::Done(replies) => return Transacted::Committed(replies),
+                Read::Refused(refusal) => return Transacted::Refused(refusal),
+                Read::NotDone => return Transacted::NotDone,
+                Read::Split(successor) => return Transacted::Split(successor),
+                Read::Changed => {}
+            }
+        }
+        // What is only locked need not survive anything.
+        let durability = if table.schema.is_persistent() { Durability::Soft } else { Durability::None };
+        match self.transact(table, service, Some(durability), parts, patience).await {
+            // It has changed nothing.
+            Transacted::Unknown => Transacted::NotDone,
+            other => other,
+        }
+    }
+
+    async fn read_once(&self, table: &Arc<Table>, service: u8, asked: &[TransactionPart], patience: Duration) -> Read {
+        let name = |partition| PartitionName { table: table.id, partition };
+        let mut attempt = ReadAttempt::<OnTables>::new(asked.iter().map(|part| name(part.partition)));
+        let keys = |part: &TransactionPart| part.locks.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        let read = |part: &TransactionPart| {
+            let step = QuestionStep::Read { service, operation: part.operation.clone() };
+            (part.partition, Question { keys: keys(part), step })
+        };
+        let answers = match self.ask_readers(table, asked.iter().map(read), patience).await {
+            Ok(answers) => answers,
+            Err(end) => return end,
+        };
+        let mut step = ReadStep::Wait;
+        for (partition, mut answer) in answers {
+            match answer.try_get_u8() {
+                Ok(0) => match stamp(&mut answer) {
+                    Some(stamp) => step = attempt.receive(name(partition), stamp, answer),
+                    None => return Read::NotDone,
+                },
+                Ok(1) => return Read::Refused(answer),
+                _ => return Read::NotDone,
+            }
+        }
+        if let ReadStep::Confirm(stamps) = &step {
+            let confirm = |(name, stamp): (PartitionName, Stamp)| {
+                let part = asked.iter().find(|part| part.partition == name.partition);
+                let keys = part.map(keys).unwrap_or_default();
+                (name.partition, Question { keys, step: QuestionStep::Confirm(stamp) })
+            };
+            let answers = match self.ask_readers(table, stamps.clone().into_iter().map(confirm), patience).await {
+                Ok(answers) => answers,
+                Err(end) => return end,
+            };
+            for (partition, answer) in answers {
+                step = attempt.confirm(name(partition), answer[..] == [1]);
+                if step == ReadStep::Changed {
+                    return Read::Changed;
+                }
+            }
+        }
+        match step {
+            ReadStep::Done(values) => {
+                Read::Done(values.into_iter().map(|(name, reply)| (name.partition, reply)).collect())
+            }
+            ReadStep::Changed => Read::Changed,
+            ReadStep::Wait | ReadStep::Confirm(_) => Read::NotDone,
+        }
+    }
+
+    /// Asks partitions. The error is the end of the read, if not all have answered.
+    async fn ask_readers(
+        &self,
+        table: &Arc<Table>,
+        questions: impl Iterator<Item = (u32, Question)>,
+        patience: Duration,
+    ) -> Result<Vec<(u32, Bytes)>, Read> {
+        let part =
+            |(partition, work)| Part { partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None };
+        let mut parts: Vec<_> = questions.map(part).collect();
+        let route = ToReaders { coordination: self.coordination() };
+        if let Some(successor) = self.route(table, &route, &mut parts, patience).await {
+            return Err(Read::Split(successor));
+        }
+        let answer = |part: Part<Question>| match part.outcome {
+            Some(PartOutcome::Done(answer)) => Ok((part.partition, answer)),
+            _ => Err(Read::NotDone),
+        };
+        parts.into_iter().map(answer).collect()
+    }
+}
+
+fn put_stamp(out: &mut Vec<u8>, Stamp { term, version, ends }: Stamp) {
+    [term, version, ends].into_iter().for_each(|number| out.put_u64_le(number));
+}
+
+fn stamp(from: &mut Bytes) -> Option<Stamp> {
+    Some(Stamp {
+        term: from.try_get_u64_le().ok()?,
+        version: from.try_get_u64_le().ok()?,
+        ends: from.try_get_u64_le().ok()?,
+    })
+}
+
+fn number_of(count: usize) -> u32 {
+    u32::try_from(count).expect("a request is shorter than 4 GiB")
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.put_u32_le(number_of(bytes.len()));
+    out.put_slice(bytes);
+}
+
+fn bytes(from: &mut Bytes) -> Option<Bytes> {
+    let length = from.try_get_u32_le().ok()? as usize;
+    (length <= from.len()).then(|| from.split_to(length))
+}

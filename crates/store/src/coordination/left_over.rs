@@ -1,0 +1,125 @@
+//! What coordinators have left behind that are gone, or cannot go on: the leader of a partition brings it to its end.
+
+use super::Coordination;
+use super::requests::ToPartitions;
+use crate::ledger::{Asked, OnTables, Overdue, PartitionName, answer_if_sealed, decode_answer};
+use crate::router::{PATIENCE as PATIENCE_OF_COMMANDS, Part, PartOutcome};
+use crate::store::Store;
+use crate::table::{Table, group_of};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_transaction::{Answer, Outcome, Request, TransactionId};
+use tessera_types::{Durability, ReadMode};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+/// An intent is asked about when it is so old, and that of a coordinator whose node is not heard of when it is [`AT_ONCE`] old.
+const INTENT: Duration = Duration::from_millis(700);
+const AT_ONCE: Duration = Duration::from_millis(20);
+/// A commit that its coordinator has not settled is finished when it is so old. Usually a later transaction of the same node
+/// settles it before.
+const COMMIT: Duration = Duration::from_secs(5);
+/// So many are looked after at one time.
+const AT_ONE_TIME: usize = 64;
+/// How long a partition is looked for that does not answer. Then it is asked again at another look.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// One that is being looked after, in which partition.
+type Place = (PartitionName, TransactionId);
+
+impl Store {
+    /// Brings transactions to their end that their coordinators have left behind in partitions that this node leads. Runs until it
+    /// is dropped.
+    pub async fn finish_transactions(self) {
+        let under_way: Arc<Mutex<HashSet<Place>>> = Arc::default();
+        let mut interval = tokio::time::interval(PAUSE);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            for table in self.registry().open_tables() {
+                for partition in 0..table.schema.partitions {
+                    self.look_after(&table, partition, &under_way);
+                }
+            }
+        }
+    }
+
+    fn look_after(&self, table: &Arc<Table>, partition: u32, under_way: &Arc<Mutex<HashSet<Place>>>) {
+        let state = &table.partitions[partition as usize];
+        if !state.is_serving() {
+            return;
+        }
+        if state.ledger.has_intents_for(PATIENCE_OF_COMMANDS) {
+            // Commands that wait for them are told so.
+            self.parts().inboxes.of(table.id, partition).go_on(group_of(table.id, partition));
+        }
+        let patience = |id: TransactionId| if self.is_heard(id.node) { INTENT } else { AT_ONCE };
+        for overdue in state.ledger.overdue(patience, COMMIT) {
+            let (Overdue::Intent(id, _) | Overdue::Commit(id, _)) = overdue;
+            let name = PartitionName { table: table.id, partition };
+            {
+                let mut under_way = under_way.lock();
+                if under_way.len() >= AT_ONE_TIME || !under_way.insert((name, id)) {
+                    continue;
+                }
+            }
+            let (store, table, under_way) = (self.clone(), table.clone(), under_way.clone());
+            tokio::spawn(async move {
+                match overdue {
+                    Overdue::Intent(id, anchor) => store.recover(&table, partition, id, anchor).await,
+                    Overdue::Commit(id, participants) => store.forget(&table, partition, id, &participants).await,
+                }
+                under_way.lock().remove(&(name, id));
+            });
+        }
+    }
+
+    /// Asks the anchor what has become of a transaction, and resolves the intent here.
+    async fn recover(&self, table: &Arc<Table>, partition: u32, id: TransactionId, anchor: PartitionName) {
+        let outcome = match self.ask_partition(anchor, Request::Recover(id)).await {
+            Some(Answer::Committed(_)) => Outcome::Committed,
+            Some(Answer::Aborted) => Outcome::Aborted,
+            _ => return,
+        };
+        tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
+        let resolve = Asked::Request(Request::Resolve(id, outcome));
+        // The next look finds what was not done.
+        let _ = self.coordination().ask_here(table, durability(table), partition, resolve).await;
+    }
+
+    /// Tells the participants of a commit, and forgets it when all have resolved it.
+    async fn forget(&self, table: &Arc<Table>, partition: u32, id: TransactionId, participants: &[PartitionName]) {
+        for participant in participants {
+            let resolve = Request::Resolve(id, Outcome::Committed);
+            if self.ask_partition(*participant, resolve).await != Some(Answer::Resolved) {
+                return;
+            }
+        }
+        let _ = self.coordination().ask_here(table, durability(table), partition, Asked::Forget(id)).await;
+    }
+
+    /// Has a partition answer, wherever it is led; `None` if it could not be asked.
+    async fn ask_partition(&self, name: PartitionName, work: Request<OnTables>) -> Option<Answer<OnTables>> {
+        // Partitions of a table that is being split may be sealed and led here: then nobody is known to lead them.
+        let table = self.registry().any(name.table)?;
+        if let Ok(Some(answer)) = answer_if_sealed(&table, name.partition, &work) {
+            return Some(answer);
+        }
+        let mut parts =
+            [Part { partition: name.partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None }];
+        let coordination: &Arc<Coordination> = self.coordination();
+        let route = ToPartitions { coordination, durability: durability(&table) };
+        self.route(&table, &route, &mut parts, PATIENCE).await;
+        match parts {
+            [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => decode_answer(answer),
+            _ => None,
+        }
+    }
+}
+
+/// Nobody here knows what the client has asked for: the resolution must be as durable as the intent, so it is as durable as can be.
+fn durability(table: &Table) -> Option<Durability> {
+    table.schema.is_persistent().then_some(Durability::Hard)
+}

@@ -1,0 +1,152 @@
+//! Requests to the partitions of a transaction, wherever these are led.
+//!
+//! Between nodes, integers little-endian: `u32 table | u8 durability | u32 count`, then so many times `u32 partition` and a request
+//! in the form of [`crate::ledger`]. The durability is 0 for the table's, 1 for none, 2 for soft, 3 for hard. The reply to a part is an answer
+//! in that form.
+
+use super::{ANSWER_BYTES, Coordination};
+use crate::ledger::{Asked, LedgerStep, OnTables, answer_if_sealed, decode_request, encode_answer, encode_request};
+use crate::operation::{Operation, WriteOptions};
+use crate::router::{Envelope, Outcomes, Part, PartOutcome, Route};
+use crate::services::number;
+use crate::table::Table;
+use bytes::{Buf, BufMut, Bytes};
+use std::sync::Arc;
+use tessera_transaction::{Answer, Request};
+use tessera_types::{Acks, Durability, RequestError, TableId};
+
+/// The way of requests to one table.
+pub(super) struct ToPartitions<'a> {
+    pub(super) coordination: &'a Arc<Coordination>,
+    /// That of the transaction; `None` for the table's.
+    pub(super) durability: Option<Durability>,
+}
+
+impl Route for ToPartitions<'_> {
+    type Work = Request<OnTables>;
+
+    const SERVICE: u8 = number::TRANSACTION;
+
+    const IN_ORDER: bool = false;
+
+    fn request(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u32_le(table.id.0);
+        out.put_u8(match self.durability {
+            None => 0,
+            Some(Durability::None) => 1,
+            Some(Durability::Soft) => 2,
+            Some(Durability::Hard) => 3,
+        });
+        out.put_u32_le(u32::try_from(parts.len()).expect("a table has fewer partitions"));
+        for part in parts {
+            out.put_u32_le(part.partition);
+            encode_request(&mut out, &part.work);
+        }
+        out
+    }
+
+    fn carry_out(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes {
+        let requests = parts.iter().map(|part| (part.partition, part.work.clone()));
+        carry_out_all(self.coordination, table, self.durability, requests.collect())
+    }
+
+    fn note_forwarded(&self) {}
+}
+
+/// Carries out what another node has asked.
+pub(crate) fn carry_out(coordination: &Arc<Coordination>, request: Bytes) -> Outcomes {
+    match decode(coordination, request) {
+        Some((table, durability, requests)) => carry_out_all(coordination, &table, durability, requests),
+        None => Box::pin(std::future::ready(Envelope::default())),
+    }
+}
+
+type Requests = Vec<(u32, Request<OnTables>)>;
+
+/// `None` if the request cannot be read, or its table is not known here.
+fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Option<Durability>, Requests)> {
+    let table = coordination.parts.registry.any(TableId(from.try_get_u32_le().ok()?))?;
+    let durability = match from.try_get_u8().ok()? {
+        0 => None,
+        1 => Some(Durability::None),
+        2 => Some(Durability::Soft),
+        3 => Some(Durability::Hard),
+        _ => return None,
+    };
+    let count = from.try_get_u32_le().ok()?;
+    let mut requests = Vec::new();
+    for _ in 0..count {
+        let partition = from.try_get_u32_le().ok().filter(|partition| *partition < table.schema.partitions)?;
+        requests.push((partition, decode_request(&mut from)?));
+    }
+    Some((table, durability, requests))
+}
+
+fn carry_out_all(
+    coordination: &Arc<Coordination>,
+    table: &Table,
+    durability: Option<Durability>,
+    requests: Requests,
+) -> Outcomes {
+    // All are on their way before the first one is waited for.
+    let answers: Vec<_> = requests
+        .into_iter()
+        .map(|(partition, request)| coordination.ask_here(table, durability, partition, Asked::Request(request)))
+        .collect();
+    Box::pin(async move {
+        let (mut outcomes, mut bytes) = (Vec::with_capacity(answers.len()), 0);
+        for answer in answers {
+            outcomes.push(match answer.await {
+                // The partition gives the same answer when it is asked again.
+                Ok(_) if bytes >= ANSWER_BYTES => PartOutcome::NotDone,
+                Ok(answer) => {
+                    let answer = encode_answer(&answer);
+                    bytes += answer.len();
+                    PartOutcome::Done(answer)
+                }
+                Err(error) => PartOutcome::of(&error),
+            });
+        }
+        outcomes.into_iter().collect()
+    })
+}
+
+impl Coordination {
+    /// Has a partition that this node leads carry out a step.
+    ///
+    /// Entries of transactions wait for a majority, whatever the table's setting of acks: a leader that loses an intent which it
+    /// has answered would make half of a transaction take effect.
+    pub(super) fn ask_here(
+        &self,
+        table: &Table,
+        durability: Option<Durability>,
+        partition: u32,
+        asked: Asked,
+    ) -> impl Future<Output = Result<Answer<OnTables>, RequestError>> + Send + use<> {
+        let known = match &asked {
+            Asked::Request(request) if table.is_splitting() => answer_if_sealed(table, partition, request).transpose(),
+            _ => None,
+        };
+        let evaluator = match &asked {
+            Asked::Request(Request::Prepare(prepare)) => self.evaluator(prepare.operation.service),
+            Asked::Request(Request::Decide(decide)) => self.evaluator(decide.operation.service),
+            Asked::Request(Request::Recover(_) | Request::Resolve(..)) | Asked::Forget(_) => None,
+        };
+        let sent = known.is_none().then(|| {
+            let (step, answer) = LedgerStep::new(asked, evaluator);
+            let step: Arc<dyn Operation> = Arc::new(step);
+            let options = WriteOptions { durability, acks: Some(Acks::Majority) };
+            // What a partition says of transactions must not come from a leader that has been replaced.
+            self.parts.write(table, options, true, &step, [partition]);
+            answer
+        });
+        async move {
+            match (known, sent) {
+                (Some(answer), _) => answer,
+                (None, Some(answer)) => answer.await.unwrap_or(Err(RequestError::Interrupted)),
+                (None, None) => Err(RequestError::NotReady),
+            }
+        }
+    }
+}

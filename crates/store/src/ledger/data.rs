@@ -1,0 +1,49 @@
+//! What transactions over partitions are about.
+
+use bytes::Bytes;
+use tessera_transaction::Data;
+use tessera_types::TableId;
+
+/// Transactions over the partitions of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OnTables;
+
+/// A partition of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionName {
+    /// The table.
+    pub table: TableId,
+    /// The number of the partition.
+    pub partition: u32,
+}
+
+/// What a face asks of a partition, in its own words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaceOperation {
+    /// The number of the face's [service](crate::Store::serve_face), whose [`Evaluator`](crate::Evaluator) understands it.
+    pub service: u8,
+    /// What is to be evaluated.
+    pub operation: Bytes,
+}
+
+/// Tells whether what was read of a partition has changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// The term of the leader.
+    pub term: u64,
+    /// The [version](crate::Table::version) of the partition.
+    pub version: u64,
+    /// When the first of the records ends that were read, in milliseconds since 1970.
+    pub ends: u64,
+}
+
+impl Data for OnTables {
+    type Partition = PartitionName;
+    /// A hash key.
+    type Key = Bytes;
+    type Operation = FaceOperation;
+    /// [Mutations](tessera_engine::mutation) as log entries carry them.
+    type Writes = Bytes;
+    type Reply = Bytes;
+    type Stamp = Stamp;
+}

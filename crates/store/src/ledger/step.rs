@@ -1,0 +1,192 @@
+//! A request of a coordinator, on its way through the partition's loop.
+
+use super::data::OnTables;
+use super::encoding::PREFIX;
+use super::partition_ledger::has_committed;
+use crate::operation::{Operation, Verdict};
+use crate::table::{Table, request_error};
+use crate::transaction::Transaction;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tessera_engine::mutation::SEAL;
+use tessera_transaction::{Age, Answer, Entry, Outcome, Request, Step, TransactionId};
+use tessera_types::{RequestError, Space};
+use tokio::sync::oneshot;
+
+/// What a face adds to transactions over partitions: it understands its operations.
+pub trait Evaluator: Send + Sync {
+    /// Evaluates a part of a transaction in its partition, as [`Operation::evaluate`] does. Returns the reply, or the refusal by which
+    /// the whole transaction is aborted.
+    ///
+    /// # Errors
+    /// The refusal, in the face's own words.
+    fn evaluate(&self, operation: &[u8], transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes>;
+}
+
+/// What is asked.
+pub(crate) enum Asked {
+    Request(Request<OnTables>),
+    /// That the anchor forgets a commit, which all participants have resolved.
+    Forget(TransactionId),
+}
+
+/// What comes of it.
+type Answered = Result<Answer<OnTables>, RequestError>;
+
+/// One request to one partition.
+pub(crate) struct LedgerStep {
+    asked: Asked,
+    /// Of the face whose operation the request has.
+    evaluator: Option<Arc<dyn Evaluator>>,
+    answer: Mutex<Answered>,
+    sender: Mutex<Option<oneshot::Sender<Answered>>>,
+}
+
+impl LedgerStep {
+    /// A step, and where its answer arrives.
+    pub(crate) fn new(asked: Asked, evaluator: Option<Arc<dyn Evaluator>>) -> (Self, oneshot::Receiver<Answered>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self { asked, evaluator, answer: Mutex::new(Ok(Answer::Over)), sender: Mutex::new(Some(sender)) }, receiver)
+    }
+
+    /// What the ledger has to say.
+    fn step(&self, transaction: &Transaction<'_>) -> Step<OnTables> {
+        let ledger = transaction.partition_state().ledger();
+        let is_closed = ledger.is_closed();
+        let step = ledger.look(|ledger| match &self.asked {
+            Asked::Request(Request::Prepare(prepare)) => ledger.prepare(prepare),
+            Asked::Request(Request::Decide(decide)) => ledger.decide(decide),
+            Asked::Request(Request::Recover(id)) => ledger.recover(*id),
+            Asked::Request(Request::Resolve(id, outcome)) => ledger.resolve(*id, *outcome),
+            Asked::Forget(id) => ledger.forget(*id).map_or(Step::Answer(Answer::Resolved), Step::Log),
+        });
+        match (&self.asked, step) {
+            // The table is about to be replaced: the transaction is tried again then.
+            (Asked::Request(Request::Prepare(_)), Step::Evaluate) if is_closed => Step::Answer(Answer::Over),
+            (Asked::Request(Request::Decide(decide)), Step::Evaluate) if is_closed => {
+                Step::Log(Entry::Abort(decide.id))
+            }
+            (_, step) => step,
+        }
+    }
+
+    /// Evaluates the operation, and returns the entry; `None` if there is an answer already, or it is to be evaluated again.
+    fn evaluate_operation(&self, transaction: &mut Transaction<'_>) -> Option<Entry<OnTables>> {
+        let Asked::Request(request) = &self.asked else { return None };
+        let operation = match request {
+            Request::Prepare(prepare) => &prepare.operation,
+            Request::Decide(decide) => &decide.operation,
+            Request::Recover(_) | Request::Resolve(..) => return None,
+        };
+        let evaluator = self.evaluator.as_ref()?;
+        let evaluated = evaluator.evaluate(&operation.operation, transaction);
+        if transaction.would_wait() {
+            return None;
+        }
+        let reply = match evaluated {
+            Ok(reply) => reply,
+            Err(refusal) => {
+                *self.answer.lock() = Ok(Answer::Refused(refusal));
+                return None;
+            }
+        };
+        match request {
+            Request::Prepare(prepare) => {
+                let writes = transaction.take_writes();
+                Some(transaction.partition_state().ledger().look(|ledger| ledger.prepared(prepare, writes, reply)))
+            }
+            Request::Decide(decide) => {
+                // The anchor's own writes stand in the same log entry already.
+                let entry =
+                    |ledger: &tessera_transaction::Ledger<OnTables>| ledger.committed(decide, Bytes::new(), reply);
+                Some(transaction.partition_state().ledger().look(entry))
+            }
+            Request::Recover(_) | Request::Resolve(..) => None,
+        }
+    }
+}
+
+/// Logs what becomes of an intent if that is applied, and the change of the ledger.
+fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
+    let ledger = transaction.partition_state().ledger();
+    if let Entry::Resolve(id, Outcome::Committed) = entry
+        && let Some(writes) = ledger.look(|ledger| Some(ledger.intent(*id)?.writes.clone()))
+    {
+        transaction.replay(&writes)?;
+    }
+    for (key, record) in ledger.log(entry) {
+        debug_assert!(key.starts_with(PREFIX), "a ledger's records stand together");
+        match record {
+            Some(record) => transaction.put_in_unchecked(Space::SYSTEM, &key, &record),
+            None => transaction.delete_in(Space::SYSTEM, &key),
+        }
+    }
+    Ok(())
+}
+
+impl Operation for LedgerStep {
+    fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        let entry = match self.step(transaction) {
+            Step::Answer(Answer::Busy(holder)) => {
+                // The older one waits, the younger one gives way. Of the same age is an earlier attempt, which is being aborted.
+                if self.age().is_some_and(|age| age <= holder.age) {
+                    transaction.wait_for(holder.id);
+                }
+                *self.answer.lock() = Ok(Answer::Busy(holder));
+                None
+            }
+            Step::Answer(answer) => {
+                *self.answer.lock() = Ok(answer);
+                None
+            }
+            Step::Log(entry) => Some(entry),
+            Step::Evaluate => self.evaluate_operation(transaction),
+        };
+        let Some(entry) = entry else { return Verdict::Abandon };
+        let logged = log(&entry, transaction).map(|()| entry.answer());
+        let verdict = if logged.is_ok() { Verdict::Commit } else { Verdict::Abandon };
+        *self.answer.lock() = logged;
+        verdict
+    }
+
+    fn age(&self) -> Option<Age> {
+        match &self.asked {
+            Asked::Request(request) => request.age(),
+            Asked::Forget(_) => None,
+        }
+    }
+
+    fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
+        if let Some(sender) = self.sender.lock().take() {
+            let _ = sender.send(outcome.and_then(|()| self.answer.lock().clone()));
+        }
+    }
+}
+
+/// What a partition answers that was sealed: it takes no transactions any more, and has no intents. `None` if it is not
+/// sealed, as far as the replica here knows.
+///
+/// # Errors
+/// What the engine reports.
+pub(crate) fn answer_if_sealed(
+    table: &Table,
+    partition: u32,
+    request: &Request<OnTables>,
+) -> Result<Option<Answer<OnTables>>, RequestError> {
+    let engine = &*table.engine;
+    if !engine.get_in(partition, Space::SYSTEM, SEAL, &mut |_| ()).map_err(request_error)? {
+        return Ok(None);
+    }
+    let decided = |id| match has_committed(engine, partition, id).map_err(request_error) {
+        Ok(true) => Ok(Answer::Committed(None)),
+        Ok(false) => Ok(Answer::Aborted),
+        Err(error) => Err(error),
+    };
+    Ok(Some(match request {
+        Request::Prepare(_) => Answer::Over,
+        Request::Resolve(_, Outcome::Committed | Outcome::Aborted) => Answer::Resolved,
+        Request::Decide(decide) => decided(decide.id)?,
+        Request::Recover(id) => decided(*id)?,
+    }))
+}
