@@ -6,21 +6,18 @@ use crate::handshake;
 use crate::identity::server_id;
 use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
-use crate::respond::{self, ATOM, Reply, Values};
-use crate::rows::{Batch, Rows};
+use crate::queries::{Open, Queries, Running, Work, batch, run, something_new};
+use crate::respond::{self, Reply};
+use crate::rows::Rows;
 use crate::shared::Shared;
-use crate::tables::Tables;
 use bytes::{Buf, BufMut as _};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_document::{Time, Timezone, Value};
 use tessera_face::{ClientShare, Stream};
-use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, Request, Stage, Stop, Wait};
+use tessera_reql::{Query, Request, Stop};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -35,40 +32,6 @@ const READ_AHEAD: usize = 16;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
 const FAULT: &str = "The query ended by a fault of the server.";
-
-struct Open {
-    stop: Arc<Stop>,
-    /// Told when a feed may have something, or is to end.
-    woken: Arc<Notify>,
-    /// `None` while rows are being fetched.
-    rows: Option<Rows>,
-    /// Whether an answer to this token is under way.
-    is_running: bool,
-    is_stopped: bool,
-    used: Instant,
-}
-
-impl Open {
-    fn end(&self) {
-        self.stop.stop();
-        self.woken.notify_one();
-    }
-}
-
-/// What came of work for a query.
-enum Work {
-    Reply(Reply),
-    /// The stream is a feed that has nothing yet.
-    Wait(Rows, Wait),
-}
-
-#[derive(Default)]
-struct Queries {
-    open: Mutex<BTreeMap<i64, Open>>,
-    /// Numbers of the queries that run.
-    running: Mutex<BTreeSet<u64>>,
-    ended: Notify,
-}
 
 /// An answer that the client has not taken yet.
 struct Outgoing {
@@ -100,33 +63,6 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.0.open.lock());
         open.values().for_each(Open::end);
-    }
-}
-
-/// A query runs until its client stops it, or the node stops.
-struct Pace {
-    shared: Arc<Shared>,
-    stop: Arc<Stop>,
-    woken: Arc<Notify>,
-}
-
-impl Pacer for Pace {
-    fn goes_on(&self) -> bool {
-        self.stop.goes_on() && !self.shared.is_stopping()
-    }
-
-    fn wake(&self) {
-        self.woken.notify_one();
-    }
-}
-
-/// Marks a query as ended when it goes.
-struct Running(Arc<Queries>, u64);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.lock().remove(&self.1);
-        self.0.ended.notify_waiters();
     }
 }
 
@@ -449,12 +385,6 @@ impl Connection {
     }
 }
 
-fn now() -> Value {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let millis = since.map_or(0, |since| since.as_millis());
-    Time::new(millis as f64 / 1000.0, Timezone::UTC).map_or(Value::Null, Value::from)
-}
-
 /// Reads a request.
 pub(crate) fn understand(text: Vec<u8>) -> Result<Request, Reply> {
     let buggy = |_| respond::client_error("Client is buggy (failed to deserialize query).".into());
@@ -481,108 +411,4 @@ async fn write(
         tessera_face::flush(&mut writer, patience).await?;
     }
     Ok(writer)
-}
-
-/// Waits until a feed may have something, or is to end.
-async fn something_new(shared: &Shared, queries: &Queries, token: i64, wait: Wait) {
-    let Some(woken) = queries.open.lock().get(&token).map(|query| query.woken.clone()) else { return };
-    let stopping = shared.stopping.notified();
-    if shared.is_stopping() {
-        return;
-    }
-    let looks_again = async {
-        match wait.look_again {
-            Some(pause) => tokio::time::sleep(pause).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = woken.notified() => {}
-        () = stopping => {}
-        () = looks_again => {}
-    }
-}
-
-/// Runs a query to its first answer.
-fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Work {
-    let has_profile = query.flag("profile");
-    let found = queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.woken.clone()));
-    let Some((stop, woken)) = found else {
-        return Work::Reply(Reply::no_more());
-    };
-    // It may have waited for its turn.
-    if let Some(refusal) = shared.refusal() {
-        queries.open.lock().remove(&token);
-        return Work::Reply(respond::failure(&refusal));
-    }
-    let source = Arc::new(Tables(shared.clone()));
-    let pace = Arc::new(Pace { shared: shared.clone(), stop, woken });
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, pace)) {
-        Ok(Answer::Cursor(cursor)) => {
-            let (rows, is_first) = (Rows::new(cursor), true);
-            return take_batch(shared, queries, token, rows, has_profile, is_first);
-        }
-        Ok(Answer::Value(value)) => value_of(&value, has_profile),
-        Err(failure) => Err(failure),
-    };
-    let query = queries.open.lock().remove(&token);
-    Work::Reply(match text {
-        Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
-        Ok(text) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
-    })
-}
-
-fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
-    let mut values = Values::new();
-    values.push(value)?;
-    Ok(values.finish(ATOM, has_profile))
-}
-
-/// The next rows of a stream, which stays open unless it has ended.
-fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows, has_profile: bool) -> Work {
-    take_batch(shared, queries, token, rows, has_profile, false)
-}
-
-fn take_batch(
-    shared: &Shared,
-    queries: &Queries,
-    token: i64,
-    mut rows: Rows,
-    has_profile: bool,
-    is_first: bool,
-) -> Work {
-    let answer = match rows.answer(has_profile) {
-        // The client is to know at once that there is a feed.
-        Ok(Batch::Wait(_)) if is_first => Ok((rows.nothing_yet(has_profile), false)),
-        Ok(Batch::Wait(wait)) => {
-            let is_stopped = queries.open.lock().get(&token).is_none_or(|query| query.is_stopped);
-            match is_stopped || shared.is_stopping() {
-                false => return Work::Wait(rows, wait),
-                true => Err(shared.refusal().unwrap_or_else(ended)),
-            }
-        }
-        Ok(Batch::Answer(text, is_last)) => Ok((text, is_last)),
-        Err(failure) => Err(failure),
-    };
-    let mut open = queries.open.lock();
-    let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
-    let is_last = !matches!(&answer, Ok((_, false)));
-    if is_last || is_stopped {
-        open.remove(&token);
-    } else if let Some(query) = open.get_mut(&token) {
-        (query.rows, query.is_running, query.used) = (Some(rows), false, Instant::now());
-    }
-    drop(open);
-    Work::Reply(match answer {
-        _ if is_stopped => Reply::no_more(),
-        Ok((text, _)) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
-    })
-}
-
-/// That a feed was stopped, which nobody is told.
-fn ended() -> Failure {
-    let message = "The feed was stopped.".into();
-    Failure { stage: Stage::Run, kind: ErrorKind::Interrupted, message, backtrace: Vec::new() }
 }

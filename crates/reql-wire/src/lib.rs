@@ -20,6 +20,7 @@ mod memory;
 mod partition;
 mod point;
 mod pushdown;
+mod queries;
 mod respond;
 mod route;
 mod rows;

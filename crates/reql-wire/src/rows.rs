@@ -43,7 +43,8 @@ impl Rows {
     }
 
     /// The answer of a feed that has nothing yet, for a client that is not to wait for more.
-    pub(crate) fn nothing_yet(&self, has_profile: bool) -> Vec<u8> {
+    pub(crate) fn nothing_yet(&mut self, has_profile: bool) -> Vec<u8> {
+        self.is_awaited = false;
         Values::new().finish_with(PARTIAL, has_profile, &self.notes)
     }
 
