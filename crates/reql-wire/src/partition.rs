@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_document::EntryKey;
 use tessera_engine::{KeyRange, Order, PageLimit};
 use tessera_reql::{Cells, cell_bounds};
@@ -284,25 +284,25 @@ impl Operation for LoopRead {
     }
 }
 
+/// What came of a write, and whether feeds are to be told.
+type Answered = (Option<Result<Reply, RequestError>>, bool);
+
 /// Writes, each to its partition.
 pub(crate) struct Writes {
     writes: Vec<WriteWork>,
     /// The partitions of the writes, of which table, and who waits for changes there.
     places: (Arc<Shared>, TableId, Vec<u32>),
-    /// Whether a write is told to feeds.
-    is_told: Vec<AtomicBool>,
-    replies: Mutex<Vec<Option<Result<Reply, RequestError>>>>,
+    replies: Mutex<Vec<Answered>>,
     left: AtomicUsize,
     all_done: Notify,
 }
 
 impl Writes {
     pub(crate) fn new(shared: &Arc<Shared>, table: TableId, partitions: Vec<u32>, writes: Vec<WriteWork>) -> Self {
-        let is_told = writes.iter().map(|_| AtomicBool::new(false)).collect();
         let left = AtomicUsize::new(writes.len());
-        let replies = Mutex::new(vec![None; writes.len()]);
+        let replies = Mutex::new(vec![(None, false); writes.len()]);
         let places = (shared.clone(), table, partitions);
-        Self { writes, places, is_told, replies, left, all_done: Notify::new() }
+        Self { writes, places, replies, left, all_done: Notify::new() }
     }
 
     /// Waits until all are answered.
@@ -315,7 +315,7 @@ impl Writes {
             all_done.await;
         }
         let replies = std::mem::take(&mut *self.replies.lock());
-        replies.into_iter().map(|reply| reply.unwrap_or(Err(RequestError::Interrupted))).collect()
+        replies.into_iter().map(|(reply, _)| reply.unwrap_or(Err(RequestError::Interrupted))).collect()
     }
 }
 
@@ -351,20 +351,22 @@ impl Operation for Writes {
             Ok((reply, is_told)) => (Ok(reply), is_told),
             Err(error) => (Err(error), false),
         };
-        self.is_told[part].store(is_told, Ordering::Relaxed);
         let verdict = if matches!(reply, Ok(Reply::Written)) { Verdict::Commit } else { Verdict::Abandon };
-        self.replies.lock()[part] = Some(reply);
+        self.replies.lock()[part] = (Some(reply), is_told);
         verdict
     }
 
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
-        match outcome {
-            Err(error) => self.replies.lock()[part] = Some(Err(error)),
-            Ok(()) if self.is_told[part].load(Ordering::Relaxed) => {
-                let (shared, table, partitions) = &self.places;
-                shared.waiters.wake(*table, partitions[part], &self.writes[part].key);
+        let is_told = {
+            let (reply, is_told) = &mut self.replies.lock()[part];
+            if let Err(error) = &outcome {
+                *reply = Some(Err(error.clone()));
             }
-            Ok(()) => {}
+            outcome.is_ok() && *is_told
+        };
+        if is_told {
+            let (shared, table, partitions) = &self.places;
+            shared.waiters.wake(*table, partitions[part], &self.writes[part].key);
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all_done.notify_one();

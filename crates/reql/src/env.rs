@@ -250,7 +250,7 @@ impl Env {
         self.wait.take()
     }
 
-    /// What came of looking for a row; `None` also if there is none yet and others are there already, which are to be handed out.
+    /// What came of looking for a row. That there is none yet is no error if others are there already, which are to be handed out.
     ///
     /// # Errors
     /// Those of the result.

@@ -44,7 +44,7 @@ fn retention(table: &Table) -> (u64, u64) {
 }
 
 /// Notes that a document has changed, in a partition that keeps changes. Returns whether it was noted: the log ends here if no feed has
-/// needed it for long enough.
+/// needed it for long enough, or it has no room for the change.
 ///
 /// # Errors
 /// What the engine reports.
@@ -57,7 +57,9 @@ pub(crate) fn append(
 ) -> Result<bool, RequestError> {
     let now = transaction.now();
     let state = state_of(transaction)?;
-    let Some(mut state) = state.filter(|state| now.get() <= state.until) else {
+    // Documents so large that both would not fit into a log entry end the log, and its feeds with an error, rather than be refused.
+    let fits = old.map_or(0, Bytes::len) + new.map_or(0, Bytes::len) <= transaction.table().limits().write_bytes;
+    let Some(mut state) = state.filter(|state| now.get() <= state.until && fits) else {
         let mut list = IndexList::decode(list).ok_or_else(|| RequestError::Corruption("the list of indexes".into()))?;
         list.set_logging(false);
         transaction.put_in_unchecked(Space::INDEXES, LIST_KEY, &list.encode());

@@ -208,8 +208,7 @@ impl Rows for UnionRows {
         if self.order.is_some() {
             return self.next_merged(env, limit);
         }
-        let mut wait: Option<Error> = None;
-        let mut look_again = None;
+        let (mut waits, mut look_again) = (false, None);
         let mut at = 0;
         while let Some(stream) = self.streams.get_mut(at) {
             match stream.next_rows(env, limit) {
@@ -224,18 +223,15 @@ impl Rows for UnionRows {
                 // The others may have something.
                 Err(error) => match env.take_wait() {
                     None => return Err(error),
-                    Some(waits) => {
-                        look_again = [look_again, waits.look_again].into_iter().flatten().min();
-                        wait = Some(error);
+                    Some(wait) => {
+                        look_again = [look_again, wait.look_again].into_iter().flatten().min();
+                        waits = true;
                         at += 1;
                     }
                 },
             }
         }
-        match wait {
-            None => Ok(Vec::new()),
-            Some(_) => Err(env.wait(look_again)),
-        }
+        if waits { Err(env.wait(look_again)) } else { Ok(Vec::new()) }
     }
 
     fn is_array(&self) -> bool {
