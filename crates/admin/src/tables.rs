@@ -65,6 +65,10 @@ pub struct SettingsChange {
     pub usage_scenario: Option<UsageScenario>,
     /// Whether a write is answered when a majority has it, or the leader alone.
     pub acks: Option<Acks>,
+    /// How long changes are kept for changefeeds.
+    pub feed_retention_seconds: Option<u64>,
+    /// The most bytes of changes that are kept for changefeeds.
+    pub feed_retention_bytes: Option<u64>,
     /// By which records are removed or get another time to live.
     pub rules: Option<Vec<Rule>>,
     /// Writes a second.
@@ -85,6 +89,9 @@ impl SettingsChange {
         settings.when_full = self.when_full.unwrap_or(settings.when_full);
         settings.usage_scenario = self.usage_scenario.unwrap_or(settings.usage_scenario);
         settings.acks = self.acks.unwrap_or(settings.acks);
+        let retention = &mut settings.feed_retention;
+        retention.feed_retention_seconds = self.feed_retention_seconds.unwrap_or(retention.feed_retention_seconds);
+        retention.feed_retention_bytes = self.feed_retention_bytes.unwrap_or(retention.feed_retention_bytes);
         settings.rules = self.rules.as_ref().unwrap_or(&settings.rules).clone();
         let admission = &mut settings.admission;
         for (now, change) in [

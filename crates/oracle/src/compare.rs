@@ -190,6 +190,10 @@ fn canonical(step: &Json, reply: &Json) -> Json {
         match (order, &*kind, &mut *rows) {
             (Some("unsorted"), "SUCCESS_SEQUENCE", rows) => unordered(rows),
             (Some("unsorted"), "SUCCESS_ATOM", Json::Array(items)) => items.iter_mut().for_each(unordered),
+            (Some("unsorted"), "MESSAGES", rows @ Json::Array(_)) => unordered(rows),
+            (Some("unsorted"), "MESSAGES", Json::Object(feeds)) => {
+                feeds.iter_mut().for_each(|(_, messages)| unordered(messages));
+            }
             _ => {}
         }
         if kind == "SUCCESS_ATOM"
@@ -233,7 +237,7 @@ pub fn judge(step: &Json, expected: &Json, actual: &Json) -> Verdict {
     let (expected, actual) = (canonical(step, expected), canonical(step, &actual));
     let tolerance = if let Some(Json::Number(number)) = step.get("approx") { *number } else { 0.0 };
     let mut found = None;
-    for name in ["t", "e", "n", "p", "closed"] {
+    for name in ["t", "e", "n", "p", "closed", "end"] {
         found = found.or_else(|| optional(expected.get(name), actual.get(name), 0.0, name));
     }
     if !matches!(expected.get("any_row"), Some(Json::Bool(true))) {

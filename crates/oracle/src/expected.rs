@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::scope::is_in_scope;
+use crate::scope::{has_scope, is_in_scope};
 use crate::{Area, Json, Player, Sample, areas, judge, write};
 
 /// What is expected of a player.
@@ -116,7 +116,7 @@ impl Expected {
         for (number, scenario) in scenarios.iter().enumerate() {
             let name = &scenario.name;
             let is_chosen = chosen.as_ref().is_none_or(|chosen| chosen[number]);
-            if !is_chosen || only.as_ref().is_some_and(|only| !name.contains(only)) {
+            if !is_chosen || !has_scope(name) || only.as_ref().is_some_and(|only| !name.contains(only)) {
                 continue;
             }
             player.begin();

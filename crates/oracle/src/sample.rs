@@ -44,7 +44,9 @@ impl Sample {
 }
 
 fn has_effect(step: &Json) -> bool {
-    matches!(step.get("setup"), Some(Json::Bool(true)))
+    let is_of_feed = matches!(text(step, "op"), Some("open" | "read" | "drain" | "stop"));
+    is_of_feed
+        || matches!(step.get("setup"), Some(Json::Bool(true)))
         || text(step, "op") == Some("q") && step.get("q").is_some_and(changes)
 }
 

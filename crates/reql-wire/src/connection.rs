@@ -6,21 +6,18 @@ use crate::handshake;
 use crate::identity::server_id;
 use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
-use crate::respond::{self, ATOM, Reply, Values};
+use crate::queries::{Open, Queries, Running, Work, batch, run, something_new};
+use crate::respond::{self, Reply};
 use crate::rows::Rows;
 use crate::shared::Shared;
-use crate::tables::Tables;
 use bytes::{Buf, BufMut as _};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tessera_document::{Time, Timezone, Value};
 use tessera_face::{ClientShare, Stream};
-use tessera_reql::{Answer, Failure, Pacer, Query, Request, Stop};
+use tessera_reql::{Query, Request, Stop};
 use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
@@ -35,24 +32,6 @@ const READ_AHEAD: usize = 16;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
 const FAULT: &str = "The query ended by a fault of the server.";
-
-struct Open {
-    stop: Arc<Stop>,
-    /// `None` while rows are being fetched.
-    rows: Option<Rows>,
-    /// Whether an answer to this token is under way.
-    is_running: bool,
-    is_stopped: bool,
-    used: Instant,
-}
-
-#[derive(Default)]
-struct Queries {
-    open: Mutex<BTreeMap<i64, Open>>,
-    /// Numbers of the queries that run.
-    running: Mutex<BTreeSet<u64>>,
-    ended: Notify,
-}
 
 /// An answer that the client has not taken yet.
 struct Outgoing {
@@ -83,29 +62,7 @@ struct Ended(Arc<Queries>);
 impl Drop for Ended {
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.0.open.lock());
-        open.values().for_each(|query| query.stop.stop());
-    }
-}
-
-/// A query runs until its client stops it, or the node stops.
-struct Pace {
-    shared: Arc<Shared>,
-    stop: Arc<Stop>,
-}
-
-impl Pacer for Pace {
-    fn goes_on(&self) -> bool {
-        self.stop.goes_on() && !self.shared.is_stopping()
-    }
-}
-
-/// Marks a query as ended when it goes.
-struct Running(Arc<Queries>, u64);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.lock().remove(&self.1);
-        self.0.ended.notify_waiters();
+        open.values().for_each(Open::end);
     }
 }
 
@@ -294,7 +251,8 @@ impl Connection {
             } else {
                 let stop = Arc::<Stop>::default();
                 let (is_running, is_stopped, used) = (true, false, Instant::now());
-                open.insert(token, Open { stop, rows: None, is_running, is_stopped, used });
+                let woken = Arc::<Notify>::default();
+                open.insert(token, Open { stop, woken, rows: None, is_running, is_stopped, used });
                 None
             }
         };
@@ -341,9 +299,10 @@ impl Connection {
         mut kept: Kept,
         is_answered: bool,
         asked: Option<Asked>,
-        work: impl FnOnce() -> Reply + Send + 'static,
+        work: impl FnOnce() -> Work + Send + 'static,
     ) -> JoinHandle<()> {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
+        let mut running = Some(running);
         tokio::spawn(async move {
             let answered = match asked {
                 Some(asked) => asked.answer(&shared).await,
@@ -354,17 +313,32 @@ impl Connection {
                 let is_stopped = query.is_some_and(|query| query.is_stopped);
                 if is_stopped && reply.class.is_some() { Reply::no_more() } else { reply }
             } else {
-                let turn = tokio::select! {
-                    turn = shared.turns.clone().acquire_owned() => turn,
-                    // Nobody waits for the answer any more.
-                    () = answers.closed() => return,
-                };
-                let outcome = tokio::task::spawn_blocking(work).await;
-                drop(turn);
-                outcome.unwrap_or_else(|_| {
-                    queries.open.lock().remove(&token);
-                    respond::client_error(FAULT.into())
-                })
+                let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
+                loop {
+                    let turn = tokio::select! {
+                        turn = shared.turns.clone().acquire_owned() => turn,
+                        // Nobody waits for the answer any more.
+                        () = answers.closed() => return,
+                    };
+                    let outcome = tokio::task::spawn_blocking(work).await;
+                    drop(turn);
+                    let (rows, wait) = match outcome {
+                        Ok(Work::Reply(reply)) => break reply,
+                        Ok(Work::Wait(rows, wait)) => (rows, wait),
+                        Err(_) => {
+                            queries.open.lock().remove(&token);
+                            break respond::client_error(FAULT.into());
+                        }
+                    };
+                    // A feed may wait for ever, and takes up nothing meanwhile.
+                    running = None;
+                    tokio::select! {
+                        () = something_new(&shared, &queries, token, wait) => {}
+                        () = answers.closed() => return,
+                    }
+                    let (shared, queries) = (shared.clone(), queries.clone());
+                    work = Box::new(move || batch(&shared, &queries, token, rows, false));
+                }
             };
             shared.counts.note(&reply);
             if is_answered {
@@ -389,7 +363,7 @@ impl Connection {
                 None => false,
                 Some(query) if query.is_running => {
                     query.is_stopped = true;
-                    query.stop.stop();
+                    query.end();
                     true
                 }
                 Some(_) => open.remove(&token).is_some(),
@@ -402,17 +376,13 @@ impl Connection {
         self.answer(token, reply).await;
     }
 
-    /// Closes streams that nobody has asked for more for too long.
+    /// Closes streams that nobody has asked for more for too long. Feeds stay open: a client may take long for what it got last.
     fn close_idle(&self) {
         let timeout = self.shared.config.cursor_timeout;
-        self.queries.open.lock().retain(|_, query| query.is_running || query.used.elapsed() < timeout);
+        let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
+        let mut open = self.queries.open.lock();
+        open.retain(|_, query| query.is_running || is_feed(query) || query.used.elapsed() < timeout);
     }
-}
-
-fn now() -> Value {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let millis = since.map_or(0, |since| since.as_millis());
-    Time::new(millis as f64 / 1000.0, Timezone::UTC).map_or(Value::Null, Value::from)
 }
 
 /// Reads a request.
@@ -441,55 +411,4 @@ async fn write(
         tessera_face::flush(&mut writer, patience).await?;
     }
     Ok(writer)
-}
-
-/// Runs a query to its first answer.
-fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Reply {
-    let has_profile = query.flag("profile");
-    let Some(stop) = queries.open.lock().get(&token).map(|query| query.stop.clone()) else {
-        return Reply::no_more();
-    };
-    // It may have waited for its turn.
-    if let Some(refusal) = shared.refusal() {
-        queries.open.lock().remove(&token);
-        return respond::failure(&refusal);
-    }
-    let source = Arc::new(Tables(shared.clone()));
-    let pace = Arc::new(Pace { shared: shared.clone(), stop });
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, pace)) {
-        Ok(Answer::Cursor(cursor)) => return batch(shared, queries, token, Rows::new(cursor), has_profile),
-        Ok(Answer::Value(value)) => value_of(&value, has_profile),
-        Err(failure) => Err(failure),
-    };
-    let query = queries.open.lock().remove(&token);
-    match text {
-        Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
-        Ok(text) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
-    }
-}
-
-fn value_of(value: &Value, has_profile: bool) -> Result<Vec<u8>, Failure> {
-    let mut values = Values::new();
-    values.push(value)?;
-    Ok(values.finish(ATOM, has_profile))
-}
-
-/// The next rows of a stream, which stays open unless it has ended.
-fn batch(shared: &Shared, queries: &Queries, token: i64, mut rows: Rows, has_profile: bool) -> Reply {
-    let answer = rows.answer(has_profile);
-    let mut open = queries.open.lock();
-    let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
-    let is_last = !matches!(&answer, Ok((_, false)));
-    if is_last || is_stopped {
-        open.remove(&token);
-    } else if let Some(query) = open.get_mut(&token) {
-        (query.rows, query.is_running, query.used) = (Some(rows), false, Instant::now());
-    }
-    drop(open);
-    match answer {
-        _ if is_stopped => Reply::no_more(),
-        Ok((text, _)) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
-    }
 }

@@ -9,6 +9,7 @@
 mod cluster;
 mod connection;
 mod evaluation;
+mod feeds;
 mod frame;
 pub mod fuzzing;
 mod handshake;
@@ -19,6 +20,7 @@ mod memory;
 mod partition;
 mod point;
 mod pushdown;
+mod queries;
 mod respond;
 mod route;
 mod rows;

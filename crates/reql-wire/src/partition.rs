@@ -1,6 +1,8 @@
 //! How work is done in one partition, by the node that leads it, or may answer for it.
 
+use crate::feeds::{self, STATE_KEY, decode_state};
 use crate::indexes::{IndexList, LIST_KEY, stamp_of};
+use crate::shared::Shared;
 use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -11,7 +13,7 @@ use tessera_document::EntryKey;
 use tessera_engine::{KeyRange, Order, PageLimit};
 use tessera_reql::{Cells, cell_bounds};
 use tessera_store::{Operation, Store, Table, Transaction, Verdict, WriteOptions};
-use tessera_types::{Acks, Durability, ReadMode, RequestError, Space};
+use tessera_types::{Acks, Durability, ReadMode, RequestError, Space, TableId};
 use tokio::sync::{Notify, oneshot};
 
 /// Bytes of documents in a page, about.
@@ -76,6 +78,24 @@ pub(crate) fn scan(
     receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
 }
 
+/// As [`scan`], with the last change that the page shows.
+///
+/// Blocks as [`scan`] does.
+pub(crate) fn stamped_scan(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    scan: &ScanWork,
+) -> Result<Reply, RequestError> {
+    let page = |transaction: &mut Transaction<'_>| scan.stamped(transaction, PAGE_BYTES);
+    if let Some(reply) = table.read_instant(partition, ReadMode::Single, store.now(), page)? {
+        return Ok(reply);
+    }
+    let (read, receiver) = LoopRead::of(Work::StampedScan(scan.clone()));
+    store.write(table, WriteOptions::default(), &read, [partition]);
+    receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
+}
+
 /// Has a partition's loop read, confirmed by a majority of its replicas.
 pub(crate) async fn read_confirmed(
     store: &Store,
@@ -129,6 +149,19 @@ impl ScanWork {
 
     fn limit(&self) -> usize {
         (self.limit as usize).max(1)
+    }
+
+    fn stamped(&self, transaction: &Transaction<'_>, bytes: usize) -> Result<Reply, RequestError> {
+        let state = transaction.get_in(Space::INDEXES, STATE_KEY)?;
+        let last = state.and_then(|state| decode_state(&state)).map_or(0, |state| state.last);
+        let page = match self.space {
+            Space::DOCUMENTS => self.page_of_documents(transaction, bytes)?,
+            _ => self.page_of_index(transaction, bytes)?,
+        };
+        Ok(match page {
+            Reply::Page(rows, has_more) => Reply::Stamped(last, rows, has_more),
+            other => other,
+        })
     }
 
     fn page_of_documents(&self, transaction: &Transaction<'_>, bytes: usize) -> Result<Reply, RequestError> {
@@ -229,7 +262,10 @@ impl LoopRead {
             }
             Work::Scan(scan) if scan.space == Space::DOCUMENTS => scan.page_of_documents(transaction, LOOP_PAGE_BYTES),
             Work::Scan(scan) => scan.page_of_index(transaction, LOOP_PAGE_BYTES),
-            Work::Write(_) | Work::Sync | Work::Evaluate(_) => Err(RequestError::NotReady),
+            Work::StampedScan(scan) => scan.stamped(transaction, LOOP_PAGE_BYTES),
+            Work::Write(_) | Work::Sync | Work::Evaluate(_) | Work::BeginChanges | Work::Changes(_) => {
+                Err(RequestError::NotReady)
+            }
         }
     }
 }
@@ -248,19 +284,25 @@ impl Operation for LoopRead {
     }
 }
 
+/// What came of a write, and whether feeds are to be told.
+type Answered = (Option<Result<Reply, RequestError>>, bool);
+
 /// Writes, each to its partition.
 pub(crate) struct Writes {
     writes: Vec<WriteWork>,
-    replies: Mutex<Vec<Option<Result<Reply, RequestError>>>>,
+    /// The partitions of the writes, of which table, and who waits for changes there.
+    places: (Arc<Shared>, TableId, Vec<u32>),
+    replies: Mutex<Vec<Answered>>,
     left: AtomicUsize,
     all_done: Notify,
 }
 
 impl Writes {
-    pub(crate) fn new(writes: Vec<WriteWork>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, table: TableId, partitions: Vec<u32>, writes: Vec<WriteWork>) -> Self {
         let left = AtomicUsize::new(writes.len());
-        let replies = Mutex::new(vec![None; writes.len()]);
-        Self { writes, replies, left, all_done: Notify::new() }
+        let replies = Mutex::new(vec![(None, false); writes.len()]);
+        let places = (shared.clone(), table, partitions);
+        Self { writes, places, replies, left, all_done: Notify::new() }
     }
 
     /// Waits until all are answered.
@@ -273,19 +315,20 @@ impl Writes {
             all_done.await;
         }
         let replies = std::mem::take(&mut *self.replies.lock());
-        replies.into_iter().map(|reply| reply.unwrap_or(Err(RequestError::Interrupted))).collect()
+        replies.into_iter().map(|(reply, _)| reply.unwrap_or(Err(RequestError::Interrupted))).collect()
     }
 }
 
 impl WriteWork {
-    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Result<Reply, RequestError> {
+    /// Also says whether feeds are to be told.
+    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Result<(Reply, bool), RequestError> {
         let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
         if stamp_of(&list) != self.entries.stamp {
-            return Ok(Reply::List(list));
+            return Ok((Reply::List(list), false));
         }
         let there = transaction.get_in(Space::DOCUMENTS, &self.key)?;
         if there != self.old {
-            return Ok(Reply::Differs(there));
+            return Ok((Reply::Differs(there), false));
         }
         match &self.new {
             Some(new) => transaction.put_in(Space::DOCUMENTS, &self.key, new)?,
@@ -295,22 +338,35 @@ impl WriteWork {
             changes.removed.iter().for_each(|entry| transaction.delete_in(*space, entry));
             changes.added.iter().try_for_each(|entry| transaction.put_in(*space, entry, b""))?;
         }
-        Ok(Reply::Written)
+        let is_told = feeds::is_logging(&list)
+            && feeds::append(transaction, list, &self.key, self.old.as_ref(), self.new.as_ref())?;
+        Ok((Reply::Written, is_told))
     }
 }
 
 impl Operation for Writes {
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict {
         let write = &self.writes[part];
-        let reply = write.carry_out(transaction);
+        let (reply, is_told) = match write.carry_out(transaction) {
+            Ok((reply, is_told)) => (Ok(reply), is_told),
+            Err(error) => (Err(error), false),
+        };
         let verdict = if matches!(reply, Ok(Reply::Written)) { Verdict::Commit } else { Verdict::Abandon };
-        self.replies.lock()[part] = Some(reply);
+        self.replies.lock()[part] = (Some(reply), is_told);
         verdict
     }
 
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
-        if let Err(error) = outcome {
-            self.replies.lock()[part] = Some(Err(error));
+        let is_told = {
+            let (reply, is_told) = &mut self.replies.lock()[part];
+            if let Err(error) = &outcome {
+                *reply = Some(Err(error.clone()));
+            }
+            outcome.is_ok() && *is_told
+        };
+        if is_told {
+            let (shared, table, partitions) = &self.places;
+            shared.waiters.wake(*table, partitions[part], &self.writes[part].key);
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all_done.notify_one();

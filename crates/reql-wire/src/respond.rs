@@ -120,9 +120,19 @@ impl Values {
         self.out.len()
     }
 
-    pub(crate) fn finish(mut self, kind: u8, has_profile: bool) -> Vec<u8> {
+    pub(crate) fn finish(self, kind: u8, has_profile: bool) -> Vec<u8> {
+        self.finish_with(kind, has_profile, &[])
+    }
+
+    /// With notes about the stream that the values are from.
+    pub(crate) fn finish_with(mut self, kind: u8, has_profile: bool, notes: &[u8]) -> Vec<u8> {
         self.out[Self::HEAD.len()] = b'0' + kind;
-        self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[]}" } else { b"],\"n\":[]}" });
+        self.out.extend_from_slice(if has_profile { b"],\"p\":[],\"n\":[" } else { b"],\"n\":[" });
+        for (at, note) in notes.iter().enumerate() {
+            self.out.extend_from_slice(if at > 0 { b"," } else { b"" });
+            self.out.push(b'0' + note);
+        }
+        self.out.extend_from_slice(b"]}");
         self.out
     }
 }

@@ -7,6 +7,7 @@
 //! nobody finds it.
 
 use crate::evaluation;
+use crate::feeds;
 use crate::partition::{self, Writes};
 use crate::shared::Shared;
 use crate::work::{EvaluateWork, Reply, Work};
@@ -113,6 +114,24 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                     outcomes.push(outcome(slice.await.unwrap_or(Err(RequestError::NotReady))));
                 }
             }
+            Work::Changes(changes) => {
+                // Those that stand together are answered as soon as there is something in one of them.
+                let mut asked = vec![(partition, changes)];
+                let is_next = |part: &Asked| {
+                    matches!(part.2, Work::Changes(_)) && table.reader_of(part.0, part.1) == Leader::Here
+                };
+                while let Some((partition, _, Work::Changes(changes))) = parts.next_if(is_next) {
+                    asked.push((partition, changes));
+                }
+                outcomes.extend(feeds::poll(shared, &table, asked).await.into_iter().map(outcome));
+            }
+            Work::BeginChanges => outcomes.push(outcome(feeds::begin(&shared.store, &table, partition).await)),
+            Work::StampedScan(scan) => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let page = move || partition::stamped_scan(&store, &table, partition, &scan);
+                let page = shared.runtime.spawn_blocking(page).await;
+                outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
+            }
             Work::Sync => outcomes.push(outcome(partition::sync(&shared.store, &table, partition).await)),
             work if reads == ReadMode::Majority && work.is_read() => {
                 outcomes.push(outcome(partition::read_confirmed(&shared.store, &table, partition, work).await));
@@ -145,7 +164,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                     partitions.push(partition);
                     writes.push(write);
                 }
-                let writes = Arc::new(Writes::new(writes));
+                let writes = Arc::new(Writes::new(shared, table.id(), partitions.clone(), writes));
                 let operation: Arc<dyn Operation> = writes.clone();
                 shared.store.write(&table, WriteOptions { durability, acks: None }, &operation, partitions);
                 outcomes.extend(writes.done().await.into_iter().map(outcome));

@@ -3,7 +3,7 @@
 use crate::respond::{PARTIAL, SEQUENCE, Values};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tessera_reql::{Batches, Cursor, Failure, Lazy};
+use tessera_reql::{Batches, Cursor, Failure, Lazy, Wait};
 
 /// Rows asked of the evaluator at a time. It looks at no clock in between, so there are few at first, and where they take long.
 /// Fewer still would have a page of a table read for each.
@@ -18,19 +18,43 @@ pub(crate) struct Rows {
     /// Rows to ask for next.
     step: usize,
     is_first: bool,
+    /// Whether the client waits since it was asked for rows before.
+    is_awaited: bool,
+    /// Of a feed, the numbers by which the protocol tells its kind.
+    notes: Vec<u8>,
+}
+
+/// What comes of asking a stream for rows.
+pub(crate) enum Batch {
+    /// The next answer, and whether it is the last one.
+    Answer(Vec<u8>, bool),
+    /// A feed has nothing yet.
+    Wait(Wait),
 }
 
 impl Rows {
     pub(crate) fn new(cursor: Box<Cursor>) -> Self {
-        Self { cursor, ready: VecDeque::new(), step: LEAST_ROWS, is_first: true }
+        let notes = cursor.notes();
+        Self { cursor, ready: VecDeque::new(), step: LEAST_ROWS, is_first: true, is_awaited: true, notes }
     }
 
-    /// The next answer, and whether it is the last one.
+    pub(crate) fn is_feed(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
+    /// The answer of a feed that has nothing yet, for a client that is not to wait for more.
+    pub(crate) fn nothing_yet(&mut self, has_profile: bool) -> Vec<u8> {
+        self.is_awaited = false;
+        Values::new().finish_with(PARTIAL, has_profile, &self.notes)
+    }
+
+    /// The next answer, if it need not wait for changes.
     ///
     /// # Errors
     /// That of the stream, which ends with it.
-    pub(crate) fn answer(&mut self, has_profile: bool) -> Result<(Vec<u8>, bool), Failure> {
+    pub(crate) fn answer(&mut self, has_profile: bool) -> Result<Batch, Failure> {
         let (began, mut values) = (Instant::now(), Values::new());
+        self.cursor.note_awaited(std::mem::replace(&mut self.is_awaited, false));
         let batches = self.cursor.batches();
         let batches = if std::mem::take(&mut self.is_first) { batches.first() } else { batches };
         let is_full = |values: &Values| {
@@ -40,14 +64,21 @@ impl Rows {
             while let Some(row) = self.ready.pop_front() {
                 values.push_row(&row)?;
                 if is_full(&values) {
-                    return Ok((values.finish(PARTIAL, has_profile), false));
+                    return Ok(Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false));
                 }
             }
             if values.count() > 0 && began.elapsed() >= batches.time {
-                return Ok((values.finish(PARTIAL, has_profile), false));
+                return Ok(Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false));
             }
             if !self.fetch(batches, batches.rows - values.count(), began)? {
-                return Ok((values.finish(SEQUENCE, has_profile), true));
+                return Ok(match self.cursor.wait() {
+                    None => Batch::Answer(values.finish_with(SEQUENCE, has_profile, &self.notes), true),
+                    Some(wait) if values.count() == 0 => {
+                        self.is_awaited = true;
+                        Batch::Wait(wait)
+                    }
+                    Some(_) => Batch::Answer(values.finish_with(PARTIAL, has_profile, &self.notes), false),
+                });
             }
         }
     }

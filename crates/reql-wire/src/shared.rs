@@ -1,5 +1,6 @@
 //! What the connections, and the work that they and other nodes ask for, have in common: the store, the settings, turns, and counts.
 
+use crate::feeds::Waiters;
 use crate::indexes::ListCache;
 use crate::logins::Logins;
 use crate::respond::{Class, Reply};
@@ -12,7 +13,7 @@ use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
 use tessera_types::RequestError;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// How long is waited for this node to know what it has changed.
 const NEWS: Duration = Duration::from_secs(10);
@@ -55,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) counts: Counts,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
+    /// Polls of feeds that wait here for changes.
+    pub(crate) waiters: Waiters,
+    /// Told when the node stops.
+    pub(crate) stopping: Notify,
     /// When the face was started.
     pub(crate) started: SystemTime,
     /// Connections now.
@@ -93,6 +98,8 @@ impl Shared {
             tls,
             counts: Counts::default(),
             lists: ListCache::default(),
+            waiters: Waiters::default(),
+            stopping: Notify::new(),
             started: SystemTime::now(),
             connections: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
@@ -102,6 +109,7 @@ impl Shared {
     /// Has queries end, and no more be carried out.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
+        self.stopping.notify_waiters();
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
 use tessera_document::Value;
 use tessera_reql::{
-    DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Page, Pipeline, ReadMode as Reads,
-    Result, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Write,
-    Written,
+    ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Interest, Page, Pipeline,
+    ReadMode as Reads, Result, Resume, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig,
+    TableInfo, TableOptions, Write, Written,
 };
 use tessera_store::Table;
 use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
@@ -236,6 +236,16 @@ impl Source for Tables {
 
     fn evaluate(&self, env: &Env, info: &TableInfo, scan: &Scan, pipeline: &Arc<Pipeline>) -> Result<Evaluated> {
         self.evaluated(env, info, scan, pipeline)
+    }
+
+    fn subscribe(
+        &self,
+        env: &Env,
+        info: &TableInfo,
+        interest: &Interest,
+        resume: Option<Resume>,
+    ) -> Result<Box<dyn ChangeLog>> {
+        Ok(Box::new(self.follow(info, interest, resume, env.pacer().clone())?))
     }
 
     fn write(&self, env: &Env, info: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {

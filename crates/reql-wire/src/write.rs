@@ -94,9 +94,7 @@ impl Tables {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
                     }
-                    Reply::Document(_) | Reply::Page(..) | Reply::Slice(_) | Reply::NotBuilt | Reply::Synced => {
-                        return Err(damaged());
-                    }
+                    _ => return Err(damaged()),
                 }
             }
             match written.iter().filter(|written| written.is_none()).count() {

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::Scope;
@@ -46,6 +47,9 @@ const STEPS_PER_CHECK: u32 = 256;
 pub trait Pacer: Send + Sync {
     /// Called often while a query runs. May wait; false ends the query.
     fn goes_on(&self) -> bool;
+
+    /// Called from any thread when a feed of the query, which [waits](crate::Wait), may have got something.
+    fn wake(&self) {}
 }
 
 /// Runs until it is told to stop.
@@ -92,6 +96,21 @@ pub(crate) trait Evaluator: Send + Sync {
     fn part_of(&self, env: &Env, frame: FrameId, value: &Value, paths: &Value) -> Result<Val>;
 }
 
+/// That a feed has nothing yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// When to ask again although nobody says that something has come.
+    pub look_again: Option<Duration>,
+}
+
+/// A row that was looked for.
+pub enum Later<T> {
+    Row(T),
+    /// There is none yet.
+    Wait,
+    End,
+}
+
 /// What a query is evaluated with.
 pub struct Env {
     /// The most elements that an array or a group may have.
@@ -104,6 +123,10 @@ pub struct Env {
     source: Option<Arc<dyn Source>>,
     evaluator: &'static dyn Evaluator,
     pacer: Arc<dyn Pacer>,
+    /// Whether the client waits for what feeds have.
+    pub(crate) is_awaited: Cell<bool>,
+    /// Set while a feed has nothing, which its error cannot say.
+    wait: Cell<Option<Wait>>,
     globals: Vec<(Arc<str>, Arc<Node>)>,
     steps: Cell<u32>,
     /// Options of the query that are being evaluated, one for another.
@@ -125,6 +148,8 @@ impl Env {
             source,
             evaluator,
             pacer,
+            is_awaited: Cell::new(true),
+            wait: Cell::new(None),
             globals: Vec::new(),
             steps: Cell::new(0),
             options_open: Cell::new(0),
@@ -207,6 +232,34 @@ impl Env {
         let value = self.evaluate(node, &Scope::default(), false);
         self.options_open.set(open);
         value.map(Some)
+    }
+
+    /// Whoever is to be told of the query's feeds.
+    pub fn pacer(&self) -> &Arc<dyn Pacer> {
+        &self.pacer
+    }
+
+    /// The error of a feed that has nothing yet. Whoever has rows of the same batch hands those out, and tries again later.
+    pub fn wait(&self, look_again: Option<Duration>) -> Error {
+        self.wait.set(Some(Wait { look_again }));
+        Error::new(ErrorKind::Interrupted, "The feed has nothing yet.")
+    }
+
+    /// Whether the last error was that a feed has nothing yet, which is hereby known.
+    pub fn take_wait(&self) -> Option<Wait> {
+        self.wait.take()
+    }
+
+    /// What came of looking for a row. That there is none yet is no error if others are there already, which are to be handed out.
+    ///
+    /// # Errors
+    /// Those of the result.
+    pub fn row_or_later<T>(&self, found: Result<Option<T>>, has_others: bool) -> Result<Later<T>> {
+        match found {
+            Ok(found) => Ok(found.map_or(Later::End, Later::Row)),
+            Err(_) if has_others && self.take_wait().is_some() => Ok(Later::Wait),
+            Err(error) => Err(error),
+        }
     }
 
     /// Counts a step of evaluation.

@@ -168,6 +168,11 @@ impl Error {
         Self::new(if matches!(value, Value::Null) { ErrorKind::NonExistence } else { ErrorKind::QueryLogic }, message)
     }
 
+    /// That a feed ends because its table cannot tell of changes any more.
+    pub fn aborted_feed() -> Self {
+        Self::failed("Changefeed aborted (unavailable).")
+    }
+
     /// The kind, by which drivers choose the class of their exception.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -11,12 +11,14 @@
 
 mod call;
 mod cells;
+mod change_log;
 mod cluster;
 mod compared;
 mod definition;
 mod env;
 mod error;
 mod evaluate;
+mod feed;
 mod function;
 mod geometry;
 mod index;
@@ -42,10 +44,11 @@ mod val;
 mod value;
 
 pub use cells::{Cells, cell_bounds};
+pub use change_log::{ChangeLog, DocumentChange, Interest, LogEvent, Reached, Resume, StampedPage};
 pub use cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };
-pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop};
+pub use env::{DEFAULT_ARRAY_LIMIT, Env, MAX_TEXT_BYTES, Pacer, Stop, Wait};
 pub use error::{Error, ErrorKind, Result, Step};
 pub use function::{Body, Function, Scope};
 pub use index::cell_keys;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::env::{Env, Pacer};
+use crate::env::{Env, Pacer, Wait};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
 use crate::function::Scope;
 use crate::json::{self, Json};
@@ -11,7 +11,7 @@ use crate::lazy::Lazy;
 use crate::node::Node;
 use crate::plan;
 use crate::source::Source;
-use crate::stream::Stream;
+use crate::stream::{FeedSort, Stream, no_end};
 use crate::system::WithSystemTables;
 use crate::term;
 use crate::terms;
@@ -289,6 +289,7 @@ pub struct Cursor {
     frames: Frames,
     stream: Stream,
     batches: Batches,
+    wait: Option<Wait>,
 }
 
 /// When an answer of a stream is long enough: once it has `rows`, or `bytes` and `min_rows`, or took `time` and has a row.
@@ -338,10 +339,17 @@ impl Prepared {
         let stream = match Self::evaluate(&root, globals, &mut env) {
             Ok(Ok(value)) => return Ok(Answer::Value(value)),
             Ok(Err(stream)) => stream,
-            Err(error) => return Err(Failure::new(Stage::Run, &error, &frames)),
+            Err(error) => {
+                // A value that can be known only when something changes.
+                let error = match env.take_wait() {
+                    Some(_) => no_end().at(error.frame().unwrap_or(FrameId::ROOT)),
+                    None => error,
+                };
+                return Err(Failure::new(Stage::Run, &error, &frames));
+            }
         };
         match batches(&env) {
-            Ok(batches) => Ok(Answer::Cursor(Box::new(Cursor { env, frames, stream, batches }))),
+            Ok(batches) => Ok(Answer::Cursor(Box::new(Cursor { env, frames, stream, batches, wait: None }))),
             Err(error) => Err(Failure::new(Stage::Run, &error, &frames)),
         }
     }
@@ -454,12 +462,33 @@ impl Cursor {
         self.batches
     }
 
-    /// The next rows, at most `limit`; none means that the stream has ended, and fewer than `limit` mean nothing.
+    /// The next rows, at most `limit`; none means that the stream has ended, unless it [waits](Self::wait). Fewer than `limit` mean
+    /// nothing.
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.
     pub fn next(&mut self, limit: usize) -> Result<Vec<Lazy>, Failure> {
         let rows = self.stream.next_rows(&self.env, limit).at(FrameId::ROOT);
-        rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames))
+        self.wait = self.env.take_wait();
+        match rows {
+            Err(_) if self.wait.is_some() => Ok(Vec::new()),
+            rows => rows.map_err(|error| Failure::new(Stage::Run, &error, &self.frames)),
+        }
+    }
+
+    /// Says whether the client has waited for the next rows. Of those that have come before it asked, a feed drops those that are more
+    /// than the client wants to have kept.
+    pub fn note_awaited(&self, is_awaited: bool) {
+        self.env.is_awaited.set(is_awaited);
+    }
+
+    /// Whether the last batch was empty because the stream, a feed, has nothing yet.
+    pub fn wait(&self) -> Option<Wait> {
+        self.wait
+    }
+
+    /// The numbers by which the protocol tells what kind of feed the stream is; none if it is no feed.
+    pub fn notes(&self) -> Vec<u8> {
+        self.stream.feed().map_or_else(Vec::new, FeedSort::notes)
     }
 }

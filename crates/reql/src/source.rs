@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -287,6 +288,19 @@ pub trait Source: Send + Sync {
     fn evaluate(&self, env: &Env, table: &TableInfo, scan: &Scan, pipeline: &Arc<Pipeline>) -> Result<Evaluated> {
         evaluate_page(env, pipeline, self.scan(env, table, scan)?)
     }
+
+    /// The changes of documents of a table, from now on or from where a feed was before. The query's [pacer](Env::pacer) is woken when
+    /// something comes.
+    ///
+    /// # Errors
+    /// If the source cannot tell of changes, or not of those since then any more.
+    fn subscribe(
+        &self,
+        env: &Env,
+        table: &TableInfo,
+        interest: &Interest,
+        resume: Option<Resume>,
+    ) -> Result<Box<dyn ChangeLog>>;
 
     /// Carries out writes, each one atomically, in any order; answers them in the order given.
     ///

@@ -53,6 +53,8 @@ pub mod code {
     pub const WITH_FIELDS: i32 = 96;
     pub const NOW: i32 = 103;
     pub const GROUP: i32 = 144;
+    pub const MIN: i32 = 147;
+    pub const MAX: i32 = 148;
     pub const ARGS: i32 = 154;
     pub const UUID: i32 = 169;
     pub const BRACKET: i32 = 170;

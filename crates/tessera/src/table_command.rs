@@ -148,6 +148,12 @@ pub struct SettingsArgs {
     /// Who must have a write before it is acknowledged: majority, or single (the leader alone; the write is lost if it fails)
     #[arg(long)]
     acks: Option<Acks>,
+    /// Seconds for which the changes of documents are kept for changefeeds of ReQL, once a table has had one
+    #[arg(long, value_name = "SECONDS")]
+    feed_retention: Option<u64>,
+    /// Bytes of changes that a table keeps for changefeeds at most, in all of its partitions together
+    #[arg(long, value_name = "BYTES")]
+    feed_retention_bytes: Option<u64>,
     /// Rules that delete records or change their expiry, once a day and whenever the table is compacted, as JSON:
     /// [{"if": [CONDITION, ...], "then": ACTION}, ...]; [] for none. The guide to tables has the conditions and actions
     #[arg(long, value_name = "JSON", value_parser = parse_rules)]
@@ -183,6 +189,8 @@ impl SettingsArgs {
         insert(body, "when_full", &self.when_full);
         insert(body, "usage_scenario", &self.usage_scenario);
         insert(body, "acks", &self.acks);
+        insert(body, "feed_retention_seconds", &self.feed_retention);
+        insert(body, "feed_retention_bytes", &self.feed_retention_bytes);
         insert(body, "rules", &self.rules);
         insert(body, "write_rate", &self.write_rate);
         insert(body, "write_byte_rate", &self.write_byte_rate);
@@ -456,6 +464,8 @@ fn print_table(table: &Value) {
         "when_full",
         "usage_scenario",
         "acks",
+        "feed_retention_seconds",
+        "feed_retention_bytes",
         "rules",
         "write_rate",
         "write_byte_rate",

@@ -31,5 +31,5 @@ pub use rules::{KeyPattern, Rule, RuleAction, RuleCondition, RuleOutcome};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use space::Space;
 pub use stored_value::{Expiry, StoredValue, ValueKind};
-pub use table::{TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
+pub use table::{FeedRetention, TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
 pub use time::{UnixMillis, monotonic_millis};

@@ -12,8 +12,8 @@ impl Space {
     pub const SYSTEM: Self = Self(0);
     /// Documents by their encoded primary keys.
     pub const DOCUMENTS: Self = Self(1);
-    /// What writes have replaced, by log position, on tables that ask for it.
-    pub const PRE_IMAGES: Self = Self(2);
+    /// What has changed in documents, for changefeeds: by the number of the change in eight bytes, and the primary key.
+    pub const CHANGES: Self = Self(2);
     /// Which indexes the partition's writes keep, and how far they are built.
     pub const INDEXES: Self = Self(3);
     /// The first number that an index may have; those before it are reserved.
@@ -21,14 +21,15 @@ impl Space {
     /// The longest key of any space, in bytes. A log entry and RocksDB would take longer ones.
     pub const KEY_BYTES_CEILING: usize = 1 << 20;
 
-    /// The part of a record's key that says to which partition it belongs: of a document its primary key, and of an index entry that
-    /// of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
+    /// The part of a record's key that says to which partition it belongs: of a document its primary key, and of a change and of an index
+    /// entry that of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
     /// key, and a byte of flags. `None` if the record is about the partition that it is in, and belongs to no other; also for an
     /// index entry that is none.
     pub fn placing_key(self, key: &[u8]) -> Option<&[u8]> {
         const HAS_PLACE: u8 = 2;
         match self {
             Self::DOCUMENTS => Some(key),
+            Self::CHANGES => key.get(8..),
             index if index >= Self::FIRST_INDEX => {
                 let (rest, [secondary, flags]) = key.split_last_chunk::<2>()?;
                 let place = if flags & HAS_PLACE != 0 { 4 } else { 0 };
@@ -67,5 +68,9 @@ mod tests {
         assert_eq!(index.placing_key(b"abc\x09\0"), None, "the length is that of something else");
         assert_eq!((index.placing_key(b"9"), index.placing_key(b"a\0\x02")), (None, None));
         assert_eq!(Space::SYSTEM.placing_key(b"key"), None);
+        assert_eq!(
+            (Space::CHANGES.placing_key(b"12345678key"), Space::CHANGES.placing_key(b"short")),
+            (Some(&b"key"[..]), None)
+        );
     }
 }

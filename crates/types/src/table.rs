@@ -87,6 +87,22 @@ impl TableSchema {
     }
 }
 
+/// How long changes are kept for changefeeds: until one of these is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedRetention {
+    /// Seconds since the change. As long after the last feed the table stops to keep changes.
+    pub feed_retention_seconds: u64,
+    /// Bytes of the changes of all partitions together; each may keep an even share.
+    pub feed_retention_bytes: u64,
+}
+
+impl Default for FeedRetention {
+    fn default() -> Self {
+        Self { feed_retention_seconds: 3_600, feed_retention_bytes: 1 << 30 }
+    }
+}
+
 /// What may be altered while the table is in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -99,6 +115,9 @@ pub struct TableSettings {
     pub usage_scenario: UsageScenario,
     /// Who must have a write before it is acknowledged.
     pub acks: Acks,
+    /// How long changes are kept for changefeeds, of a table of documents that has some.
+    #[serde(flatten)]
+    pub feed_retention: FeedRetention,
     /// RocksDB tables only: every node that runs then compacts the table at this time, and at these minutes of each day, in
     /// UTC.
     pub compact_at: Option<UnixMillis>,

@@ -35,11 +35,12 @@ impl<'a> Sorter<'a> {
             Mutation::Clear => self.last.iter_mut().for_each(mutation::encode_clear),
             // It was about the old partition's replicas.
             Mutation::Mark { .. } => {}
-            // These two spaces are about the old partition: what ends it does not end the new ones.
-            Mutation::PutIn { space: Space::SYSTEM | Space::PRE_IMAGES, .. }
-            | Mutation::DeleteIn { space: Space::SYSTEM | Space::PRE_IMAGES, .. }
-            | Mutation::DropSpace { space: Space::SYSTEM | Space::PRE_IMAGES } => {}
-            // The new partitions have the entries of the old one's indexes, and go on building where it stopped.
+            // This space is about the old partition: what ends it does not end the new ones.
+            Mutation::PutIn { space: Space::SYSTEM, .. }
+            | Mutation::DeleteIn { space: Space::SYSTEM, .. }
+            | Mutation::DropSpace { space: Space::SYSTEM } => {}
+            // The new partitions have the entries of the old one's indexes, and go on building where it stopped; and they have the
+            // changes of their documents under the old numbers, so that feeds go on.
             Mutation::PutIn { space: space @ Space::INDEXES, key, value } => {
                 self.last.iter_mut().for_each(|last| _ = mutation::encode_put_in(last, space, key, value));
             }

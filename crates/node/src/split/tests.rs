@@ -52,6 +52,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
     let node = TestNode::start(|_| {});
     let index = Space(Space::FIRST_INDEX.0);
     let entry = |key: &[u8]| [b"secondary", key, &[9, 0]].concat();
+    let change = |key: &[u8]| [&7_u64.to_be_bytes()[..], key].concat();
     for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
         let name = format!("in-{engine}");
         let table = node.create_table_in(&name, PARTITIONS, engine).await;
@@ -63,7 +64,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
             mutation::encode_put_in(out, Space::DOCUMENTS, key, b"document");
             mutation::encode_put_in(out, index, &entry(key), b"");
             mutation::encode_put_in(out, Space::INDEXES, b"list", b"of indexes");
-            mutation::encode_put_in(out, Space::PRE_IMAGES, key, b"before");
+            mutation::encode_put_in(out, Space::CHANGES, &change(key), b"change");
         }
         for (partition, payload) in (0..).zip(written) {
             steps::send(&node.host, &table, partition, 0, &Step::Take(payload.freeze())).await.unwrap();
@@ -84,7 +85,8 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
                 assert_eq!(is_there(Space::DOCUMENTS, key), at == partition);
                 assert_eq!(is_there(index, &entry(key)), at == partition);
                 assert!(is_there(Space::INDEXES, b"list"), "both new partitions know of the indexes");
-                assert!(!is_there(Space::PRE_IMAGES, key) && !is_there(Space::SYSTEM, mutation::SEAL));
+                assert_eq!(is_there(Space::CHANGES, &change(key)), at == partition);
+                assert!(!is_there(Space::SYSTEM, mutation::SEAL));
             }
         }
     }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tessera_document::{EncodedValue, Value};
 use tessera_reql::{
-    DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Lazy, MemorySource, Order, Page,
-    Partial, Pipeline, ReadMode, Result, Scan, ServerStatus, Shape, ShardStatus, Source, Stop, TableChange,
-    TableConfig, TableInfo, TableOptions, Write, Written,
+    ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Interest, Lazy,
+    MemorySource, Order, Page, Partial, Pipeline, ReadMode, Result, Resume, Scan, ServerStatus, Shape, ShardStatus,
+    Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Write, Written,
 };
 
 const PARTS: usize = 3;
@@ -143,6 +143,16 @@ impl Source for CutSource {
 
     fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>> {
         self.0.get(table, key, reads)
+    }
+
+    fn subscribe(
+        &self,
+        env: &Env,
+        table: &TableInfo,
+        interest: &Interest,
+        resume: Option<Resume>,
+    ) -> Result<Box<dyn ChangeLog>> {
+        self.0.subscribe(env, table, interest, resume)
     }
 
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {

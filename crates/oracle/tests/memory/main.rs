@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on is to fail")]
 
 mod cut;
+mod feed;
 mod player;
 
 use std::path::Path;

@@ -1,14 +1,16 @@
 //! Runs recorded queries against databases in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tessera_reql::{
-    Answer, ErrorKind, Failure, Json, MemorySource, Request, Source, Stage, Step, Stop, write_answer, write_row,
+    Answer, ErrorKind, Failure, Json, MemorySource, Query, Request, Source, Stage, Step, Stop, write_answer, write_row,
 };
 
 use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Player, parse_json, text, write};
 
 use crate::cut::CutSource;
+use crate::feed::Feed;
 
 /// What tables are like.
 #[derive(Clone, Copy)]
@@ -22,15 +24,17 @@ pub enum Tables {
 pub struct MemoryPlayer {
     tables: Tables,
     source: Arc<dyn Source>,
+    /// Feeds of the scenario by their names.
+    feeds: BTreeMap<String, Feed>,
     /// Queries so far: each one has a time of its own, however fast they run.
     queries: std::cell::Cell<u32>,
 }
 
-fn string(text: &str) -> Json {
+pub fn string(text: &str) -> Json {
     Json::String(Arc::from(text))
 }
 
-fn object(fields: Vec<(&str, Json)>) -> Json {
+pub fn object(fields: Vec<(&str, Json)>) -> Json {
     Json::Object(fields.into_iter().map(|(name, value)| (Arc::from(name), value)).collect())
 }
 
@@ -40,6 +44,9 @@ impl Player for MemoryPlayer {
     }
 
     fn play(&mut self, step: &Json) -> Option<Json> {
+        if let Some(played) = self.play_feed(step) {
+            return played;
+        }
         let query = match (text(step, "op")?, step.get("q"), step.get("text")) {
             ("q", Some(query), _) => write(query),
             ("text", _, Some(Json::String(text))) => text.to_string(),
@@ -60,24 +67,91 @@ impl MemoryPlayer {
             Tables::Whole => source,
             Tables::Cut => Arc::new(CutSource(source)),
         };
-        Self { tables, source, queries: std::cell::Cell::default() }
+        Self { tables, source, feeds: BTreeMap::new(), queries: std::cell::Cell::default() }
+    }
+
+    /// Plays a step about feeds, if it is one.
+    fn play_feed(&mut self, step: &Json) -> Option<Option<Json>> {
+        let names = match step.get("feeds") {
+            Some(Json::Array(names)) => names
+                .iter()
+                .filter_map(|name| if let Json::String(name) = name { Some(name.to_string()) } else { None })
+                .collect(),
+            _ => vec![text(step, "feed").unwrap_or_default().to_string()],
+        };
+        let expected = step.get("reply").unwrap();
+        Some(match text(step, "op")? {
+            "open" => {
+                let name = names.into_iter().next().unwrap();
+                let run = || {
+                    let Request::Start(query) = Request::read(&write(step.get("q").unwrap()))? else {
+                        panic!("no query")
+                    };
+                    let Answer::Cursor(cursor) = self.run(*query)? else { panic!("no feed") };
+                    let mut feed = Feed::new(cursor);
+                    Ok((feed.first()?, feed))
+                };
+                match run() {
+                    Err(failure) => Some(refusal(&failure)),
+                    Ok((reply, feed)) => {
+                        self.feeds.insert(name, feed);
+                        Some(reply)
+                    }
+                }
+            }
+            "read" => self.feeds.get_mut(&names[0]).map(|feed| feed.read(step)),
+            "drain" => {
+                let (mut messages, mut ends) = (Vec::new(), Vec::new());
+                for name in &names {
+                    let count = expected.get("r").and_then(|feeds| feeds.get(name)).map_or(0, |rows| match rows {
+                        Json::Array(rows) => rows.len(),
+                        _ => 0,
+                    });
+                    let Some(feed) = self.feeds.get_mut(name) else { continue };
+                    messages.push((&**name, Json::Array(feed.drain(count))));
+                    ends.extend(feed.end.clone().map(|end| (&**name, end)));
+                }
+                let mut reply = vec![("t", string("MESSAGES")), ("r", object(messages))];
+                if !ends.is_empty() {
+                    reply.push(("end", object(ends)));
+                }
+                Some(object(reply))
+            }
+            // How many answers there are is told by those who speak the protocol.
+            "stop" => {
+                self.feeds.remove(&names[0]);
+                None
+            }
+            _ => return None,
+        })
+    }
+
+    /// Runs a query to its first answer.
+    fn run(&self, query: Query) -> Result<Answer, Failure> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+        self.queries.set(self.queries.get() + 1);
+        let now = now + f64::from(self.queries.get()) / 1000.0;
+        let now = tessera_document::Time::new(now, tessera_document::Timezone::UTC).unwrap();
+        query.prepare(now.into())?.run(self.source.clone(), Arc::new(Stop::default()))
     }
 
     fn answer(&self, query: &str) -> Result<Json, Failure> {
         let Request::Start(query) = Request::read(query)? else { return Ok(string("no query")) };
         let has_profile = query.flag("profile");
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-        self.queries.set(self.queries.get() + 1);
-        let now = now + f64::from(self.queries.get()) / 1000.0;
-        let now = tessera_document::Time::new(now, tessera_document::Timezone::UTC).unwrap();
-        let prepared = query.prepare(now.into())?;
         let read = |text: &[u8]| parse_json(std::str::from_utf8(text).unwrap(), JSON_DEPTH).unwrap();
         let to_json = |value: &tessera_document::Value| -> Result<Json, Failure> {
             let mut out = Vec::new();
             write_answer(value, &mut out)?;
             Ok(read(&out))
         };
-        let (kind, rows) = match prepared.run(self.source.clone(), Arc::new(Stop::default()))? {
+        let (kind, rows) = match self.run(*query)? {
+            Answer::Cursor(cursor) if !cursor.notes().is_empty() => {
+                let mut reply = Feed::new(cursor).first()?;
+                if let (true, Json::Object(fields)) = (has_profile, &mut reply) {
+                    fields.push((Arc::from("p"), Json::Bool(true)));
+                }
+                return Ok(reply);
+            }
             Answer::Value(value) => ("SUCCESS_ATOM", vec![to_json(&value)?]),
             Answer::Cursor(mut cursor) => {
                 let mut rows = Vec::new();
@@ -106,7 +180,7 @@ impl MemoryPlayer {
     }
 }
 
-fn refusal(failure: &Failure) -> Json {
+pub fn refusal(failure: &Failure) -> Json {
     let kind = match failure.stage {
         Stage::Client => "CLIENT_ERROR",
         Stage::Compile => "COMPILE_ERROR",

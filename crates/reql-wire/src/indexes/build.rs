@@ -131,7 +131,7 @@ impl Building {
     fn follow_partition(&self, table: &Arc<Table>, indexes: &Indexes, partition: u32) -> Result<(), BuildError> {
         let place = Place { store: &self.store, table, partition, ending: &self.ending };
         let mut list = place.list()?;
-        for index in list.0.clone() {
+        for index in list.clone().indexes() {
             if indexes.is_dropped(index.space) {
                 list = place.step(Step::Drop(index.space))?;
             }

@@ -71,8 +71,8 @@ pub(crate) fn shape(definition: &IndexDefinition) -> IndexShape {
 
 impl Keeper {
     fn of(list: &Bytes) -> Result<Self> {
-        let indexes = IndexList::decode(list.clone()).ok_or_else(|| damaged("list of indexes"))?.0;
-        let indexes = indexes.into_iter().map(|index| {
+        let indexes = IndexList::decode(list.clone()).ok_or_else(|| damaged("list of indexes"))?;
+        let indexes = indexes.indexes().map(|index| {
             let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
             let definition = definition.ok_or_else(|| damaged("index function"))?;
             Ok(KeptIndex { space: index.space, is_built: index.is_built, definition })

@@ -1,5 +1,8 @@
 //! The list of indexes that a partition keeps, and how far those are that are not built.
 //!
+//! The list also says whether the partition keeps [changes](crate::feeds), as if that were an index of space
+//! [`Space::CHANGES`] without a definition.
+//!
 //! Both are records of [`Space::INDEXES`]. The list stands under [`LIST_KEY`]: for each index, in the order of their spaces, `u32`
 //! space, `u8` whether it is built, and its definition after its `u32` length. How far an index is stands under `to` and its space,
 //! big-endian: the primary key of the last document that was looked at.
@@ -68,6 +71,19 @@ impl IndexList {
         }
     }
 
+    /// Notes whether the partition keeps [changes](crate::feeds), or no longer. It is no index, but what each write must know.
+    pub(crate) fn set_logging(&mut self, is_logging: bool) {
+        self.0.retain(|index| index.space != Space::CHANGES);
+        if is_logging {
+            self.0.insert(0, ListedIndex { space: Space::CHANGES, is_built: true, definition: Bytes::new() });
+        }
+    }
+
+    /// The indexes.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = &ListedIndex> {
+        self.0.iter().filter(|index| index.space >= Space::FIRST_INDEX)
+    }
+
     pub(super) fn finish(&mut self, space: Space) {
         self.0.iter_mut().filter(|index| index.space == space).for_each(|index| index.is_built = true);
     }
@@ -100,6 +116,10 @@ mod tests {
             let cut = IndexList::decode(Bytes::copy_from_slice(&bytes[..length]));
             assert!(cut.is_none_or(|cut| cut.0.len() == 1), "cut at {length}");
         }
+        list.set_logging(true);
+        assert!(crate::feeds::is_logging(&list.encode()) && list.indexes().count() == 2);
+        list.set_logging(false);
+        assert!(!crate::feeds::is_logging(&list.encode()) && list.encode() == bytes);
         list.drop(Space(16));
         assert!(list.get(Space(16)).is_none() && list.get(Space(18)).is_some());
     }

@@ -7,12 +7,12 @@
 mod fields;
 mod reply;
 
-pub(crate) use fields::{put_option, take_option};
+pub(crate) use fields::{put, put_option, take, take_option};
 pub(crate) use reply::{Reply, Slice, SliceEnd};
 
+use crate::feeds::ChangesWork;
 use crate::indexes::NewEntries;
 use bytes::{Buf as _, BufMut as _, Bytes};
-use fields::{put, take};
 use std::sync::Arc;
 use tessera_document::EntryChanges;
 use tessera_engine::Order;
@@ -31,6 +31,12 @@ pub(crate) enum Work {
     List,
     /// Make durable what was written before.
     Sync,
+    /// Keep changes from now on.
+    BeginChanges,
+    /// Tell what has changed, for feeds.
+    Changes(ChangesWork),
+    /// As a scan, and tell up to which change the page shows the partition.
+    StampedScan(ScanWork),
 }
 
 /// Documents by the keys of a space from `start` on, up to but without `end`; by the entries of a geospatial index only those that have
@@ -135,6 +141,15 @@ impl Work {
             }
             Self::List => out.put_u8(3),
             Self::Sync => out.put_u8(4),
+            Self::BeginChanges => out.put_u8(7),
+            Self::Changes(changes) => {
+                out.put_u8(8);
+                changes.encode(out);
+            }
+            Self::StampedScan(scan) => {
+                put_kind(out, 11, scan.cells.as_deref());
+                scan.encode(out);
+            }
             Self::Evaluate(evaluate) => {
                 put_kind(out, 5, evaluate.scan.cells.as_deref());
                 evaluate.encode(out);
@@ -157,6 +172,13 @@ impl Work {
             6 => {
                 let cells = Some(take_cells(input)?);
                 Self::Scan(ScanWork { cells, ..ScanWork::decode(input)? })
+            }
+            7 => Self::BeginChanges,
+            8 => Self::Changes(ChangesWork::decode(input)?),
+            11 => Self::StampedScan(ScanWork::decode(input)?),
+            16 => {
+                let cells = Some(take_cells(input)?);
+                Self::StampedScan(ScanWork { cells, ..ScanWork::decode(input)? })
             }
             10 => {
                 let cells = Some(take_cells(input)?);
@@ -229,6 +251,21 @@ mod tests {
             }),
             Work::List,
             Work::Sync,
+            Work::BeginChanges,
+            Work::Changes(ChangesWork {
+                after: 77,
+                ranges: vec![(key.clone(), None), (key.clone(), Some(key.clone()))],
+                patience: 9,
+            }),
+            Work::StampedScan(ScanWork {
+                space: Space::DOCUMENTS,
+                start: key.clone(),
+                end: None,
+                cells: None,
+                order: Order::Ascending,
+                after: None,
+                limit: 7,
+            }),
             Work::Evaluate(EvaluateWork {
                 scan: ScanWork {
                     space: Space::DOCUMENTS,

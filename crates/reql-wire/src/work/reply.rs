@@ -2,6 +2,7 @@
 //! fields.
 
 use super::fields::{put, put_option, take, take_option};
+use crate::feeds::{LogPosition, NewChanges};
 use bytes::{Buf as _, BufMut as _, Bytes};
 
 /// What came of work.
@@ -22,6 +23,11 @@ pub(crate) enum Reply {
     NotBuilt,
     Synced,
     Slice(Slice),
+    /// Changes are kept; where the log of them stands.
+    ChangesBegun(LogPosition),
+    Changes(NewChanges),
+    /// A page, with the last change that it shows.
+    Stamped(u64, Vec<(Bytes, Bytes)>, bool),
 }
 
 /// What was made of a slice.
@@ -82,6 +88,24 @@ impl Reply {
                 out.put_u8(8);
                 slice.encode(&mut out);
             }
+            Self::ChangesBegun(position) => {
+                out.put_u8(9);
+                out.put_u64_le(position.floor);
+                out.put_u64_le(position.last);
+            }
+            Self::Changes(changes) => {
+                out.put_u8(10);
+                changes.encode(&mut out);
+            }
+            Self::Stamped(stamp, rows, has_more) => {
+                out.put_u8(11);
+                out.put_u64_le(*stamp);
+                out.put_u8(u8::from(*has_more));
+                for (key, document) in rows {
+                    put(&mut out, key);
+                    put(&mut out, document);
+                }
+            }
         }
         out.into()
     }
@@ -104,6 +128,19 @@ impl Reply {
             6 => Self::NotBuilt,
             7 => Self::Synced,
             8 => Self::Slice(Slice::decode(input)?),
+            9 => Self::ChangesBegun(LogPosition {
+                floor: input.try_get_u64_le().ok()?,
+                last: input.try_get_u64_le().ok()?,
+            }),
+            10 => Self::Changes(NewChanges::decode(input)?),
+            11 => {
+                let (stamp, has_more) = (input.try_get_u64_le().ok()?, input.try_get_u8().ok()? != 0);
+                let mut rows = Vec::new();
+                while !input.is_empty() {
+                    rows.push((take(input)?, take(input)?));
+                }
+                Self::Stamped(stamp, rows, has_more)
+            }
             _ => return None,
         })
     }
@@ -166,6 +203,9 @@ mod tests {
             Reply::List(Bytes::from_static(b"list")),
             Reply::NotBuilt,
             Reply::Synced,
+            Reply::ChangesBegun(LogPosition { floor: 3, last: 9 }),
+            Reply::Changes(NewChanges { is_lost: true, reached: 7, records: vec![row.clone(), row.clone()] }),
+            Reply::Stamped(5, vec![row.clone()], true),
             Reply::Slice(Slice {
                 partial: row.0.clone(),
                 keys: vec![(row.0.clone(), 3)],

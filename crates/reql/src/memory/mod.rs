@@ -1,13 +1,17 @@
 //! Databases and tables in memory: the plainest source there can be. Tests of the evaluator run on it, and it is the
 //! model that other sources are compared with.
 
+mod changes;
+mod subscribers;
 mod table;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use changes::MemoryChanges;
 use table::TableData;
 
+use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
 };
@@ -80,6 +84,7 @@ impl Source for MemorySource {
 
     fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
         let dropped = lock(&self.databases).remove(name).ok_or_else(|| no_database(name))?;
+        dropped.tables.values().for_each(|table| lock(table).subscribers.end());
         Ok((DatabaseInfo { id: dropped.id, name: name.into() }, dropped.tables.len()))
     }
 
@@ -119,8 +124,9 @@ impl Source for MemorySource {
             .tables
             .remove(name)
             .ok_or_else(|| Error::failed(format!("Table `{}.{name}` does not exist.", database.name)))?;
-        let info = lock(&dropped).info.clone();
-        Ok(info)
+        let mut dropped = lock(&dropped);
+        dropped.subscribers.end();
+        Ok(dropped.info.clone())
     }
 
     fn table_config(&self, table: &TableInfo) -> Result<TableConfig> {
@@ -259,6 +265,20 @@ impl Source for MemorySource {
         let data = self.find(table)?;
         let data = lock(&data);
         data.page(scan)
+    }
+
+    /// Nothing is retained here, so that no feed can go on.
+    fn subscribe(
+        &self,
+        env: &Env,
+        table: &TableInfo,
+        _interest: &Interest,
+        resume: Option<Resume>,
+    ) -> Result<Box<dyn ChangeLog>> {
+        if resume.is_some() {
+            return Err(Error::failed("Tables in memory retain no changes."));
+        }
+        Ok(Box::new(MemoryChanges::begin(self.find(table)?, env.pacer().clone())))
     }
 
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, _durability: Durability) -> Result<Vec<Written>> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+use super::subscribers::Subscribers;
 use crate::env::Env;
 use crate::error::Result;
 use crate::index;
@@ -26,11 +27,19 @@ pub struct TableData {
     pub waits_for_majority: bool,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
+    pub subscribers: Subscribers,
 }
 
 impl TableData {
     pub fn new(info: TableInfo, options: TableOptions) -> Self {
-        Self { info, options, waits_for_majority: true, documents: BTreeMap::new(), indexes: BTreeMap::new() }
+        Self {
+            info,
+            options,
+            waits_for_majority: true,
+            documents: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+            subscribers: Subscribers::default(),
+        }
     }
 
     pub fn build_index(&mut self, env: &Env, name: &str, definition: IndexDefinition) {
@@ -57,6 +66,7 @@ impl TableData {
                 }
             }
         }
+        self.subscribers.tell(&primary, old, new);
         if matches!(new, Value::Null) {
             self.documents.remove(&primary);
         } else {

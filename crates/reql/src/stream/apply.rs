@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::no_end;
 use super::operation::{Grouped, Operation};
 use crate::env::Env;
 use crate::error::{At as _, Error, FrameId, Result};
@@ -59,6 +60,9 @@ impl Operation {
             }
             Self::ConcatMap(function, frame) => {
                 let mut stream = function.call_row(env, &row)?.into_stream(env).at(*frame)?;
+                if stream.feed().is_some() {
+                    return Err(no_end().at(FrameId::ROOT));
+                }
                 stream.check_finite()?;
                 let mut count = 0;
                 loop {

@@ -7,10 +7,12 @@ mod accumulate;
 mod accumulator;
 mod apply;
 mod bytes;
+mod feed_sort;
 mod operation;
 mod pipeline;
 mod rows;
 mod run;
+mod subject;
 mod table_rows;
 mod terminal;
 
@@ -19,6 +21,7 @@ use std::sync::Arc;
 
 pub use accumulate::sort_key;
 pub use accumulator::Accumulator;
+pub use feed_sort::{FeedKind, FeedSort};
 pub use operation::{Grouped, Operation};
 pub use pipeline::{Partial, Pipeline};
 pub use rows::{
@@ -26,6 +29,7 @@ pub use rows::{
     SliceRows, UnionRows,
 };
 pub use run::Run;
+pub use subject::{FirstRows, Subject, eager, no_end};
 pub use table_rows::TableRows;
 pub use terminal::{OrderKey, Terminal};
 
@@ -58,6 +62,19 @@ pub trait Rows: Send {
 
     fn is_infinite(&self) -> bool {
         false
+    }
+
+    /// What kind of a feed the rows are, if they are one.
+    fn feed(&self) -> Option<FeedSort> {
+        None
+    }
+
+    /// What a feed of these rows is about. `place` is the term that has them.
+    ///
+    /// # Errors
+    /// If there can be no feed of them.
+    fn subjects(self: Box<Self>, _place: FrameId) -> Result<Vec<Subject>> {
+        Err(eager())
     }
 }
 
@@ -101,6 +118,26 @@ impl Stream {
 
     pub fn is_grouped(&self) -> bool {
         self.is_grouped
+    }
+
+    /// What kind of a feed the rows are, if they are one.
+    pub fn feed(&self) -> Option<FeedSort> {
+        self.rows.feed()
+    }
+
+    /// What a feed of these rows is about.
+    ///
+    /// # Errors
+    /// If there can be no feed of them.
+    pub fn subjects(self, place: FrameId) -> Result<Vec<Subject>> {
+        let frame = self.frame;
+        let is_eager = |error: &Error| error.message() == eager().message();
+        let subjects = self.rows.subjects(place);
+        let mut subjects = subjects.map_err(|error| if is_eager(&error) { error.at(frame) } else { error })?;
+        for operation in self.operations {
+            subjects.iter_mut().try_for_each(|subject| subject.add(operation.clone(), place))?;
+        }
+        Ok(subjects)
     }
 
     fn raw(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
@@ -176,6 +213,9 @@ impl Stream {
     /// # Errors
     /// If the stream has no end.
     pub fn check_finite(&self) -> Result<()> {
+        if self.is_infinite() && self.feed().is_some() {
+            return Err(no_end().at(self.frame));
+        }
         if self.is_infinite() {
             let message = "Cannot use an infinite stream with an aggregation function (`reduce`, `count`, etc.) or \
                            coerce it to an array.";

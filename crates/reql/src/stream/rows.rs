@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{BATCH_ROWS, Rows, Stream};
-use crate::env::Env;
-use crate::error::{At as _, Error, Result};
+use super::{BATCH_ROWS, FeedSort, Rows, Stream, Subject, eager};
+use crate::env::{Env, Later};
+use crate::error::{At as _, Error, FrameId, Result};
 use crate::function::Function;
 use crate::lazy::{self, Lazy};
 use crate::scan::{KeyRange, Order, Scan};
@@ -140,6 +140,20 @@ impl Rows for SliceRows {
     fn is_infinite(&self) -> bool {
         self.inner.is_infinite()
     }
+
+    fn feed(&self) -> Option<FeedSort> {
+        self.inner.feed()
+    }
+
+    fn subjects(self: Box<Self>, place: FrameId) -> Result<Vec<Subject>> {
+        let (from, until, frame) = (self.from, self.until, self.inner.frame);
+        let mut subjects = self.inner.subjects(place)?;
+        match (from, until, &mut subjects[..]) {
+            (0, Some(count), [subject]) => subject.limit(count)?,
+            _ => return Err(eager().at(frame)),
+        }
+        Ok(subjects)
+    }
 }
 
 /// Several streams: one after the other, or merged by an order that each of them has.
@@ -194,14 +208,30 @@ impl Rows for UnionRows {
         if self.order.is_some() {
             return self.next_merged(env, limit);
         }
-        while let Some(stream) = self.streams.front_mut() {
-            let rows = stream.next_rows(env, limit)?;
-            if !rows.is_empty() {
-                return Ok(rows);
+        let (mut waits, mut look_again) = (false, None);
+        let mut at = 0;
+        while let Some(stream) = self.streams.get_mut(at) {
+            match stream.next_rows(env, limit) {
+                Ok(rows) if !rows.is_empty() => {
+                    if self.streams.iter().all(|stream| stream.feed().is_some()) {
+                        // None waits for ever for another one that always has something.
+                        self.streams.rotate_left(at + 1);
+                    }
+                    return Ok(rows);
+                }
+                Ok(_) => drop(self.streams.remove(at)),
+                // The others may have something.
+                Err(error) => match env.take_wait() {
+                    None => return Err(error),
+                    Some(wait) => {
+                        look_again = [look_again, wait.look_again].into_iter().flatten().min();
+                        waits = true;
+                        at += 1;
+                    }
+                },
             }
-            self.streams.pop_front();
         }
-        Ok(Vec::new())
+        if waits { Err(env.wait(look_again)) } else { Ok(Vec::new()) }
     }
 
     fn is_array(&self) -> bool {
@@ -211,17 +241,31 @@ impl Rows for UnionRows {
     fn is_infinite(&self) -> bool {
         self.streams.iter().any(Stream::is_infinite)
     }
+
+    fn feed(&self) -> Option<FeedSort> {
+        self.streams.iter().filter_map(Stream::feed).reduce(FeedSort::with)
+    }
+
+    fn subjects(self: Box<Self>, place: FrameId) -> Result<Vec<Subject>> {
+        if self.order.is_some() {
+            return Err(eager());
+        }
+        let subjects = self.streams.into_iter().map(|stream| stream.subjects(place));
+        Ok(subjects.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
 }
 
 /// A function of one row of each of several streams, as long as all of them have rows.
 pub struct MapRows {
     streams: Vec<Stream>,
     function: Arc<Function>,
+    /// Rows of the first streams while the others have none yet.
+    args: Vec<Value>,
 }
 
 impl MapRows {
     pub fn new(streams: Vec<Stream>, function: Arc<Function>) -> Self {
-        Self { streams, function }
+        Self { streams, function, args: Vec::new() }
     }
 }
 
@@ -229,13 +273,13 @@ impl Rows for MapRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let mut rows = Vec::new();
         while rows.len() < limit {
-            let mut args = Vec::with_capacity(self.streams.len());
-            for stream in &mut self.streams {
-                match stream.next(env)? {
-                    Some(row) => args.push(row),
-                    None => return Ok(rows),
+            while let Some(stream) = self.streams.get_mut(self.args.len()) {
+                match env.row_or_later(stream.next(env), !rows.is_empty())? {
+                    Later::Row(row) => self.args.push(row),
+                    Later::Wait | Later::End => return Ok(rows),
                 }
             }
+            let args = std::mem::take(&mut self.args);
             rows.push(self.function.call(env, &args, false)?.into_datum().at(self.function.frame)?.into());
             if self.streams.is_empty() {
                 env.step()?;
@@ -250,6 +294,10 @@ impl Rows for MapRows {
 
     fn is_infinite(&self) -> bool {
         self.streams.iter().all(Stream::is_infinite)
+    }
+
+    fn feed(&self) -> Option<FeedSort> {
+        self.streams.iter().filter_map(Stream::feed).reduce(FeedSort::with)
     }
 }
 
@@ -270,7 +318,7 @@ impl Rows for OffsetRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         let mut rows = Vec::new();
         while rows.len() < limit {
-            let Some(row) = self.inner.next(env)? else { break };
+            let Later::Row(row) = env.row_or_later(self.inner.next(env), !rows.is_empty())? else { break };
             if self.function.accepts(env, &Lazy::Value(row), None)? {
                 rows.push(value::integer(self.at).into());
             }
@@ -285,6 +333,10 @@ impl Rows for OffsetRows {
 
     fn is_infinite(&self) -> bool {
         self.inner.is_infinite()
+    }
+
+    fn feed(&self) -> Option<FeedSort> {
+        self.inner.feed()
     }
 }
 
@@ -332,9 +384,13 @@ impl Rows for EqualityJoinRows {
         self.left.is_infinite()
     }
 
+    fn feed(&self) -> Option<FeedSort> {
+        self.left.feed()
+    }
+
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.ready.len() < limit {
-            let Some(row) = self.left.next(env)? else { break };
+            let Later::Row(row) = env.row_or_later(self.left.next(env), !self.ready.is_empty())? else { break };
             if row.is_null() {
                 continue;
             }
@@ -389,13 +445,17 @@ impl FoldRows {
 impl Rows for FoldRows {
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.ready.len() < limit && !self.is_done {
-            let Some(row) = self.inner.next(env)? else {
-                self.is_done = true;
-                if let Some(function) = self.steps.final_emit.clone() {
-                    let args = [self.steps.accumulator.clone()];
-                    self.emit(env, &function, &args)?;
+            let row = match env.row_or_later(self.inner.next(env), !self.ready.is_empty())? {
+                Later::Row(row) => row,
+                Later::Wait => break,
+                Later::End => {
+                    self.is_done = true;
+                    if let Some(function) = self.steps.final_emit.clone() {
+                        let args = [self.steps.accumulator.clone()];
+                        self.emit(env, &function, &args)?;
+                    }
+                    break;
                 }
-                break;
             };
             let old = self.steps.accumulator.clone();
             let new = self.steps.step.call(env, &[old.clone(), row.clone()], false)?.into_datum()?;
@@ -414,5 +474,9 @@ impl Rows for FoldRows {
 
     fn is_infinite(&self) -> bool {
         self.inner.is_infinite()
+    }
+
+    fn feed(&self) -> Option<FeedSort> {
+        self.inner.feed()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Operation, Partial, Pipeline, Rows, Stream};
+use super::{Operation, Partial, Pipeline, Rows, Stream, Subject};
 use crate::env::Env;
 use crate::error::{FrameId, Result};
 use crate::lazy::Lazy;
@@ -112,6 +112,10 @@ impl Rows for TableRows {
 
     fn as_table(&mut self) -> Option<&mut TableRows> {
         Some(self)
+    }
+
+    fn subjects(self: Box<Self>, _place: FrameId) -> Result<Vec<Subject>> {
+        Ok(vec![Subject::new(self.table, self.scans.into())])
     }
 }
 

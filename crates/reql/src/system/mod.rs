@@ -1,5 +1,6 @@
 //! The database `rethinkdb`: tables whose rows tell how the cluster is, and some of which change it when they are written to.
 
+mod changes;
 mod rows;
 mod write;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
 
+use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -246,6 +248,19 @@ impl Source for WithSystemTables {
         match table.is_system() {
             true => evaluate_page(env, pipeline, self.scan(env, table, scan)?),
             false => self.0.evaluate(env, table, scan, pipeline),
+        }
+    }
+
+    fn subscribe(
+        &self,
+        env: &Env,
+        table: &TableInfo,
+        interest: &Interest,
+        resume: Option<Resume>,
+    ) -> Result<Box<dyn ChangeLog>> {
+        match SystemTable::of(table)? {
+            Some(system) => Ok(Box::new(changes::SystemChanges::begin(self.0.clone(), system)?)),
+            None => self.0.subscribe(env, table, interest, resume),
         }
     }
 

@@ -21,10 +21,10 @@ pub const TERMS: &[Definition] = &[
     Definition::new(146, 1, 2, |call, env| aggregate(call, env, "avg", Terminal::Average))
         .grouping(Grouping::Stream)
         .optargs(&["index"]),
-    Definition::new(147, 1, 2, |call, env| aggregate_by(call, env, Terminal::Min))
+    Definition::new(code::MIN, 1, 2, |call, env| aggregate_by(call, env, Terminal::Min))
         .grouping(Grouping::Stream)
         .optargs(&["index"]),
-    Definition::new(148, 1, 2, |call, env| aggregate_by(call, env, Terminal::Max))
+    Definition::new(code::MAX, 1, 2, |call, env| aggregate_by(call, env, Terminal::Max))
         .grouping(Grouping::Stream)
         .optargs(&["index"]),
     Definition::new(code::REDUCE, 2, 2, reduce).grouping(Grouping::Stream).optargs(&["base"]),

@@ -4,6 +4,7 @@ mod admin;
 mod aggregation;
 mod arrays;
 mod bits;
+mod changes;
 mod control;
 pub(crate) mod fields;
 mod geo_search;
@@ -40,6 +41,7 @@ const FAMILIES: &[&[Definition]] = &[
     aggregation::TERMS,
     arrays::TERMS,
     bits::TERMS,
+    changes::TERMS,
     control::TERMS,
     fields::TERMS,
     geo_search::TERMS,

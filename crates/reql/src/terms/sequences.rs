@@ -27,14 +27,6 @@ pub const TERMS: &[Definition] = &[
     Definition::new(81, 2, 2, sample).nondeterministic(),
     Definition::new(173, 0, 2, range),
     Definition::new(187, 3, 3, fold).grouping(Grouping::Stream).optargs(&["emit", "final_emit"]),
-    Definition::new(152, 1, 1, changes).nondeterministic().optargs(&[
-        "squash",
-        "changefeed_queue_size",
-        "include_initial",
-        "include_offsets",
-        "include_states",
-        "include_types",
-    ]),
 ];
 
 fn map(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -157,6 +149,9 @@ fn union(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             }
         }
     }
+    if !orders.is_empty() && streams.iter().any(|stream| stream.feed().is_some()) {
+        return Err(Error::logic("Cannot merge changefeeds by an order, since they have no end."));
+    }
     let rows = if orders.is_empty() {
         UnionRows::new(streams)
     } else {
@@ -229,12 +224,4 @@ fn fold(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let steps = FoldSteps { accumulator, step, emit, final_emit };
     let stream = Stream::new(call.frame(), Box::new(FoldRows::new(stream, steps)));
     call.sequence(env, stream)
-}
-
-fn changes(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let value = call.arg(env, 0)?;
-    if !value.is_selection() && !matches!(value.kind, Kind::Row(_) | Kind::Stream(_)) {
-        return Err(value.expected("SELECTION"));
-    }
-    Err(Error::logic("Changefeeds are not available on this server yet."))
 }

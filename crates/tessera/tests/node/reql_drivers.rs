@@ -66,6 +66,26 @@ fn drivers_of_rethinkdb_write_and_read_in_every_way() {
 }
 
 #[test]
+fn the_python_driver_reads_feeds_of_every_kind() {
+    run(python("feeds.py", &cluster()));
+}
+
+#[test]
+fn a_feed_of_the_python_driver_tells_every_write_once_through_a_kill_a_split_and_a_move() {
+    let mut cluster = cluster();
+    let load = Load::start(python("feeds_load.py", &cluster));
+    std::thread::park_timeout(BEFORE);
+    cluster.kill(1);
+    std::thread::park_timeout(BEFORE);
+    cluster.cli(0, "table alter test.feeds --partitions 8").unwrap();
+    std::thread::park_timeout(BEFORE);
+    // What this node leads goes to the one that is left beside it.
+    cluster.cli(0, "node drain 3").unwrap();
+    std::thread::park_timeout(AFTER);
+    load.end();
+}
+
+#[test]
 fn the_tools_of_the_python_package_make_a_round_trip() {
     run(python("tools.py", &cluster()));
 }

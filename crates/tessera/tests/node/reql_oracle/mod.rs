@@ -3,6 +3,7 @@
 //! A part that the seed draws is played in every run, by one node and by a cluster of three. `ORACLE_WHOLE=1` plays everything;
 //! the variables of `tessera_oracle` choose what is played and printed.
 
+mod feeds;
 mod player;
 mod socket;
 

@@ -1,5 +1,6 @@
 //! Plays recorded steps through the ReQL port of a node.
 
+use super::feeds::Feeds;
 use super::socket::{Nothing, Socket};
 use crate::scram::{Flaw, ScramClient};
 use crate::server::wait_for;
@@ -35,6 +36,8 @@ const ERRORS: [(i64, &str); 8] = [
     (6_000_000, "PERMISSION_ERROR"),
 ];
 
+const NOTES: [&str; 5] = ["SEQUENCE_FEED", "ATOM_FEED", "ORDER_BY_LIMIT_FEED", "UNIONED_FEED", "INCLUDES_STATES"];
+
 /// The term that gives the time, as queries have it.
 const NOW: &str = "[103,[]]";
 
@@ -44,27 +47,28 @@ pub struct WirePlayer {
     /// The node that is asked in this scenario.
     at: usize,
     connections: BTreeMap<i64, Socket>,
+    feeds: Feeds,
     token: i64,
     /// When the time was asked for last, in milliseconds.
     asked_for_time: u128,
 }
 
-fn string(text: &str) -> Json {
+pub(super) fn string(text: &str) -> Json {
     Json::String(Arc::from(text))
 }
 
-fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
+pub(super) fn object<const N: usize>(fields: [(&str, Json); N]) -> Json {
     Json::Object(fields.into_iter().map(|(name, value)| (Arc::from(name), value)).collect())
 }
 
-fn integer(json: &Json, name: &str) -> Option<i64> {
+pub(super) fn integer(json: &Json, name: &str) -> Option<i64> {
     match json.get(name) {
         Some(Json::Number(number)) => Some(*number as i64),
         _ => None,
     }
 }
 
-fn items<'a>(json: &'a Json, name: &str) -> &'a [Json] {
+pub(super) fn items<'a>(json: &'a Json, name: &str) -> &'a [Json] {
     match json.get(name) {
         Some(Json::Array(items)) => items,
         _ => &[],
@@ -77,7 +81,7 @@ fn name_of(names: &[(i64, &str)], number: Option<i64>) -> Json {
 }
 
 /// A response of the wire in the form of the recordings.
-fn readable(response: &Json) -> Vec<(Arc<str>, Json)> {
+pub(super) fn readable(response: &Json) -> Vec<(Arc<str>, Json)> {
     let mut fields = vec![
         (Arc::from("t"), name_of(&RESPONSES, integer(response, "t"))),
         (Arc::from("r"), response.get("r").cloned().unwrap_or(Json::Array(Vec::new()))),
@@ -86,8 +90,24 @@ fn readable(response: &Json) -> Vec<(Arc<str>, Json)> {
         fields.push((Arc::from("e"), name_of(&ERRORS, Some(error))));
     }
     fields.extend(response.get("b").map(|backtrace| (Arc::from("b"), backtrace.clone())));
+    let notes = items(response, "n").iter().map(|note| match note {
+        Json::Number(note) => string(NOTES[*note as usize - 1]),
+        _ => Json::Null,
+    });
+    let notes: Vec<Json> = notes.collect();
+    if !notes.is_empty() {
+        fields.push((Arc::from("n"), Json::Array(notes)));
+    }
     fields.extend(response.get("p").map(|_| (Arc::from("p"), Json::Bool(true))));
     fields
+}
+
+/// The connection of this number, which is opened when it is used first.
+fn connected(connections: &mut BTreeMap<i64, Socket>, number: i64, port: u16) -> Result<&mut Socket, Nothing> {
+    Ok(match connections.entry(number) {
+        std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+        std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Socket::greeted(port, PATIENCE)?),
+    })
 }
 
 /// Texts in which the node's name is the one that the recorded server had.
@@ -149,6 +169,7 @@ fn take_all<T>(step: &Json, came: &mut Vec<T>, mut take: impl FnMut(Duration) ->
 impl Player for WirePlayer {
     fn begin(&mut self) {
         self.connections.clear();
+        self.feeds = Feeds::default();
         self.at = (self.at + 1) % self.ports.len();
         wait_for("an empty database", PATIENCE, || self.is_empty_again().then_some(()));
     }
@@ -164,6 +185,7 @@ impl Player for WirePlayer {
                 self.query(number, &query)
             }
             "text" => self.query(number, text(step, "text")?),
+            "open" | "read" | "drain" | "stop" => self.feed(number, step),
             "handshake" => Ok(self.handshake(step)),
             "scram" => self.scram(step),
             "frames" => self.frames(step),
@@ -184,7 +206,7 @@ impl Player for WirePlayer {
 
 impl WirePlayer {
     pub fn new(ports: Vec<u16>) -> Self {
-        Self { ports, at: 0, connections: BTreeMap::new(), token: 0, asked_for_time: 0 }
+        Self { ports, at: 0, connections: BTreeMap::new(), feeds: Feeds::default(), token: 0, asked_for_time: 0 }
     }
 
     /// The recorded server took longer than a millisecond for a write, so that no two queries had the same time, as two of a faster one
@@ -216,10 +238,7 @@ impl WirePlayer {
         let port = self.port();
         self.token += 1;
         let token = self.token;
-        let socket = match self.connections.entry(number) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(Socket::greeted(port, PATIENCE)?),
-        };
+        let socket = connected(&mut self.connections, number, port)?;
         let mut rows = Vec::new();
         let mut request = query;
         loop {
@@ -229,6 +248,15 @@ impl WirePlayer {
             let kind = integer(&response, "t");
             if matches!(kind, Some(2 | 3)) {
                 rows.extend_from_slice(items(&response, "r"));
+            }
+            if kind == Some(3) && !items(&response, "n").is_empty() {
+                socket.send_frame(token, b"[3]", None)?;
+                socket.frame(PATIENCE)?;
+                reply
+                    .iter_mut()
+                    .filter(|(name, _)| &**name == "r")
+                    .for_each(|(_, rows)| *rows = Json::Array(Vec::new()));
+                return Ok(Json::Object(reply));
             }
             if kind == Some(3) && rows.len() <= ENDLESS_ROWS {
                 request = "[2]";
@@ -247,6 +275,13 @@ impl WirePlayer {
             }
             return Ok(Json::Object(reply));
         }
+    }
+
+    fn feed(&mut self, number: i64, step: &Json) -> Result<Json, Nothing> {
+        let port = self.port();
+        self.token += 1;
+        let socket = connected(&mut self.connections, number, port)?;
+        self.feeds.play(socket, self.token, step)
     }
 
     fn handshake(&self, step: &Json) -> Json {

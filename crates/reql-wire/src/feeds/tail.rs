@@ -1,0 +1,231 @@
+//! A feed's end of the logs of a table's partitions, on the node that the client asked.
+//!
+//! A task ([`pull`](super::pull)) polls the leaders, one request for all partitions that a node leads, and puts what comes into a queue,
+//! which the query takes from. When the queue has no room the task waits, and what is not read stays in the partitions' logs. When the table was split, the
+//! feed goes on in the new partitions at the same positions.
+
+use super::pull::{Pulling, Queue, heirs, partitions_of, size};
+use super::record::Keys;
+use crate::route::Place;
+use crate::scan::{check_kind, document_range, index_range, key_order, not_built, only_key, scan_work, split};
+use crate::tables::{Tables, damaged, key_of};
+use crate::work::{Reply, ScanWork, Work};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tessera_document::{Document, EntryKey};
+use tessera_reql::{
+    ChangeLog, Error, Interest, KeyRange, Lazy, LogEvent, Order, Pacer, Position, Reached, Result, Resume, Scan,
+    StampedPage, TableInfo,
+};
+use tessera_store::Table;
+use tessera_types::{ReadMode, RecordKey, Space};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// How often a table is opened anew if it is split just then.
+const TRIES: usize = 5;
+
+pub(crate) struct Tail {
+    tables: Tables,
+    info: TableInfo,
+    begun: Vec<Reached>,
+    queue: Arc<Mutex<Queue>>,
+    has_room: Arc<Notify>,
+    task: AbortHandle,
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn too_old() -> Error {
+    Error::failed(
+        "Cannot resume the changefeed: the changes after this resume token are not retained (`feed_retention`).",
+    )
+}
+
+/// The primary keys of interest, as partitions have them; none if it is all of them.
+fn keys_of(interest: &Interest) -> Result<Vec<Keys>> {
+    let Interest::Keys(ranges) = interest else { return Ok(Vec::new()) };
+    let keys = |range: &KeyRange| {
+        let scan = Scan {
+            index: None,
+            range: range.clone(),
+            cells: None,
+            order: Order::Any,
+            after: None,
+            limit: 0,
+            reads: tessera_reql::ReadMode::Single,
+        };
+        if let Some(key) = only_key(&scan) {
+            let start = key_of(key)?;
+            let end = [&start[..], b"\0"].concat();
+            return Ok((start, Some(end.into())));
+        }
+        let keys = document_range(&scan)?;
+        Ok((keys.start.to_vec().into(), keys.end.map(|end| end.to_vec().into())))
+    };
+    ranges.iter().map(keys).collect()
+}
+
+impl Tables {
+    /// Has a table keep its changes, and follows them from now on, or from where a feed was before.
+    pub(crate) fn follow(
+        &self,
+        info: &TableInfo,
+        interest: &Interest,
+        resume: Option<Resume>,
+        pacer: Arc<dyn Pacer>,
+    ) -> Result<Tail> {
+        let mut table = self.open(info)?;
+        let ranges = keys_of(interest)?;
+        let mut tries = TRIES;
+        let (partitions, begun) = loop {
+            let partitions: Vec<u32> = partitions_of(&table, interest)?.into_iter().collect();
+            let work = partitions.iter().map(|partition| (Place::Partition(*partition), Work::BeginChanges)).collect();
+            match self.reach(&table, ReadMode::Single, work) {
+                Ok(begun) => break (partitions, begun),
+                Err(_) if tries > 0 && table.successor().is_some() => {
+                    table = table.successor().unwrap_or(table);
+                    tries -= 1;
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let resumed = resume.as_ref().map(|resume| positions_of(&table, resume));
+        let mut positions = BTreeMap::new();
+        for (partition, begun) in partitions.into_iter().zip(begun) {
+            let Reply::ChangesBegun(log) = begun else { return Err(damaged()) };
+            let at = match &resumed {
+                None => log.last,
+                Some(resumed) => resumed.get(&partition).copied().ok_or_else(too_old)?,
+            };
+            if !(log.floor..=log.last).contains(&at) {
+                return Err(too_old());
+            }
+            positions.insert(partition, at);
+        }
+        let begun = positions.iter().map(|(partition, at)| (*partition, *at)).collect();
+        let queue =
+            Queue { events: VecDeque::new(), bytes: 0, error: None, table: table.clone(), coming: VecDeque::new() };
+        let (queue, has_room) = (Arc::new(Mutex::new(queue)), Arc::<Notify>::default());
+        let pulling = Pulling {
+            shared: self.0.clone(),
+            interest: interest.clone(),
+            ranges,
+            idle: positions.keys().copied().collect(),
+            table,
+            positions,
+            queue: queue.clone(),
+            has_room: has_room.clone(),
+            pacer,
+        };
+        let task = self.0.runtime.spawn(pulling.run()).abort_handle();
+        Ok(Tail { tables: Self(self.0.clone()), info: info.clone(), begun, queue, has_room, task })
+    }
+}
+
+/// Where to go on in each partition of a table which may have been split since.
+fn positions_of(table: &Table, resume: &Resume) -> BTreeMap<u32, u64> {
+    let mut positions = BTreeMap::new();
+    for (partition, at) in &resume.reached {
+        positions.extend(heirs(table, *partition, resume.scheme.max(1)).into_iter().map(|heir| (heir, *at)));
+    }
+    positions
+}
+
+impl ChangeLog for Tail {
+    fn begin(&self) -> Vec<Reached> {
+        self.begun.clone()
+    }
+
+    fn scheme(&self) -> u32 {
+        self.queue.lock().table.schema().partitions
+    }
+
+    fn next(&mut self, limit: usize) -> Result<Vec<LogEvent>> {
+        let mut queue = self.queue.lock();
+        if queue.events.is_empty()
+            && let Some(error) = &queue.error
+        {
+            return Err(error.clone());
+        }
+        let count = queue.events.len().min(limit);
+        let events: Vec<LogEvent> = queue.events.drain(..count).collect();
+        queue.bytes -= events.iter().map(size).sum::<usize>();
+        for event in &events {
+            if matches!(event, LogEvent::Split { .. })
+                && let Some((left, _)) = queue.coming.front_mut()
+            {
+                *left -= 1;
+                if *left == 0
+                    && let Some((_, table)) = queue.coming.pop_front()
+                {
+                    queue.table = table;
+                }
+            }
+        }
+        drop(queue);
+        self.has_room.notify_one();
+        Ok(events)
+    }
+
+    fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {
+        let table = self.queue.lock().table.clone();
+        let mut pages: Vec<Option<StampedPage>> = Vec::with_capacity(wanted.len());
+        let (mut work, mut places) = (Vec::new(), Vec::new());
+        for (at, (partition, scan)) in wanted.iter().enumerate() {
+            let is_elsewhere = match only_key(scan) {
+                Some(key) => table.partition_of(&RecordKey::new(&key_of(key)?, b"")) != *partition,
+                None => false,
+            };
+            pages.push(is_elsewhere.then(|| StampedPage { stamp: 0, rows: Vec::new(), next: None }));
+            if !is_elsewhere {
+                work.push((Place::Partition(*partition), Work::StampedScan(self.work_of(&table, scan)?)));
+                places.push(at);
+            }
+        }
+        let replies = match self.tables.reach(&table, ReadMode::Single, work) {
+            Err(_) if table.successor().is_some() => return Err(split()),
+            replies => replies?,
+        };
+        for (at, reply) in places.into_iter().zip(replies) {
+            let scan = &wanted[at].1;
+            let (stamp, rows, has_more) = match reply {
+                Reply::Stamped(stamp, rows, has_more) => (stamp, rows, has_more),
+                Reply::NotBuilt => return Err(not_built(&self.info, scan)),
+                _ => return Err(damaged()),
+            };
+            let next = rows.last().filter(|_| has_more).map(|(key, _)| Position(key.to_vec()));
+            let keyed = |(key, document): (bytes::Bytes, bytes::Bytes)| {
+                let primary = match scan.index {
+                    None => key.to_vec(),
+                    Some(_) => EntryKey::decode(&key).map_err(|_| damaged())?.primary.to_vec(),
+                };
+                Ok((primary, Lazy::Document(Document::trusted(document))))
+            };
+            let rows = rows.into_iter().map(keyed).collect::<Result<Vec<_>>>()?;
+            pages[at] = Some(StampedPage { stamp, rows, next });
+        }
+        pages.into_iter().map(|page| page.ok_or_else(damaged)).collect()
+    }
+}
+
+impl Tail {
+    fn work_of(&self, table: &Arc<Table>, scan: &Scan) -> Result<ScanWork> {
+        let after = scan.after.as_ref().map(|Position(key)| bytes::Bytes::copy_from_slice(key));
+        let order = key_order(scan.order);
+        let Some(name) = &scan.index else {
+            let keys = document_range(scan)?;
+            return Ok(scan_work(Space::DOCUMENTS, &keys, order, after, scan.limit));
+        };
+        let index = self.tables.index(table, name).ok_or_else(|| self.info.index_not_found(name))?;
+        check_kind(&self.info, &index, name, scan)?;
+        let range = index_range(scan)?;
+        let work = scan_work(Space(index.space), &range.keys, order, after, scan.limit);
+        Ok(ScanWork { cells: scan.cells.clone(), ..work })
+    }
+}
