@@ -36,6 +36,10 @@ impl HeldCommands {
 
     /// The transaction for which a command waits that comes before this one in its pipeline.
     pub(crate) fn holder_before(&self, command: &WriteCommand) -> Option<TransactionId> {
+        // Parts of transactions are in no pipeline, and many may wait.
+        if command.pending_reply.age().is_some() {
+            return None;
+        }
         let is_before =
             |(_, other): &(Instant, WriteCommand)| other.pending_reply.is_of_same_operation(&command.pending_reply);
         let mut waiting = self.by_holder.iter();

@@ -159,6 +159,10 @@ impl StateMachine for PartitionsMachine {
             };
             transaction = Transaction::new(table, *partition, times, overlay, payload);
             verdict = command.pending_reply.evaluate(&mut transaction);
+            if let Some(holder) = transaction.take_holder() {
+                transaction.abandon();
+                return wait(command, is_full, &mut self.waiting, |command| held_commands.wait_for(holder, command));
+            }
         }
         cold_commands.note_evaluated();
         let WriteCommand { sync, leader_acked, confirm, pending_reply, .. } = command;

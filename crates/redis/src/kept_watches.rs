@@ -30,14 +30,14 @@ struct State {
 
 /// What a connection is given of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WatchTicket {
+pub(crate) struct WatchToken {
     /// Of what was under the key.
     pub(crate) digest: Vec<u8>,
     start: u64,
     number: u64,
 }
 
-impl WatchTicket {
+impl WatchToken {
     /// `None` if these bytes are none: nodes of before knew digests only.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut parts = std::str::from_utf8(bytes).ok()?.split(':');
@@ -61,7 +61,7 @@ impl Default for KeptWatches {
 
 impl KeptWatches {
     /// Keeps a watch that began before what is under the key was read, whose digest this is.
-    pub(crate) fn keep(&self, watch: Arc<Watch>, digest: Vec<u8>) -> WatchTicket {
+    pub(crate) fn keep(&self, watch: Arc<Watch>, digest: Vec<u8>) -> WatchToken {
         let mut state = self.state.lock();
         let number = state.next;
         state.next += 1;
@@ -71,23 +71,23 @@ impl KeptWatches {
         {
             oldest.remove();
         }
-        WatchTicket { digest, start: self.start, number }
+        WatchToken { digest, start: self.start, number }
     }
 
-    /// The watch that a ticket stands for; `None` if it is not kept, or not here.
-    pub(crate) fn find(&self, ticket: &WatchTicket) -> Option<Arc<Watch>> {
-        if ticket.start != self.start {
+    /// The watch that a token stands for; `None` if it is not kept, or not here.
+    pub(crate) fn find(&self, token: &WatchToken) -> Option<Arc<Watch>> {
+        if token.start != self.start {
             return None;
         }
-        self.state.lock().kept.get(&ticket.number).map(|(_, watch)| watch.clone())
+        self.state.lock().kept.get(&token.number).map(|(_, watch)| watch.clone())
     }
 
     /// As [`Self::find`], and keeps it no longer.
-    pub(crate) fn take(&self, ticket: &WatchTicket) -> Option<Arc<Watch>> {
-        if ticket.start != self.start {
+    pub(crate) fn take(&self, token: &WatchToken) -> Option<Arc<Watch>> {
+        if token.start != self.start {
             return None;
         }
-        self.state.lock().kept.remove(&ticket.number).map(|(_, watch)| watch)
+        self.state.lock().kept.remove(&token.number).map(|(_, watch)| watch)
     }
 }
 
@@ -96,11 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_come_back() {
-        let ticket = WatchTicket { digest: b"0a1b".to_vec(), start: u64::MAX, number: 7 };
-        assert_eq!(WatchTicket::decode(&ticket.encode()), Some(ticket));
+    fn tokens_come_back() {
+        let token = WatchToken { digest: b"0a1b".to_vec(), start: u64::MAX, number: 7 };
+        assert_eq!(WatchToken::decode(&token.encode()), Some(token));
         for none in [&b"0a1b"[..], b"0a:1", b"0a:x:1", b"0a:1:x", b"0a:1:1:1", b"\xff"] {
-            assert_eq!(WatchTicket::decode(none), None);
+            assert_eq!(WatchToken::decode(none), None);
         }
     }
 }

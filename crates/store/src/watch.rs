@@ -59,6 +59,12 @@ impl Watch {
         self.list.keys.lock().get(&self.hash_key).is_none_or(|watched| watched.version != self.version)
     }
 
+    /// Whether it is told of writes to the partition that has this list: not if that is a partition of the table that took the place of
+    /// the one of which the key was watched.
+    pub fn is_in(&self, list: &Arc<WatchList>) -> bool {
+        Arc::ptr_eq(&self.list, list)
+    }
+
     /// The hash key that is watched.
     pub fn hash_key(&self) -> &Bytes {
         &self.hash_key

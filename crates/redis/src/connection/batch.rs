@@ -8,7 +8,7 @@ use super::frame::OwnedFrame;
 use super::replies::Replies;
 use super::watches::Watched;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
-use crate::kept_watches::WatchTicket;
+use crate::kept_watches::WatchToken;
 use crate::resp::{LONGEST_REPLY_BYTES, Protocol, Reply};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -288,9 +288,9 @@ fn run_all(
     Verdict::Commit
 }
 
-/// The digest in what a node of before has sent, or in a ticket.
-fn digest_in(ticket: &[u8]) -> Vec<u8> {
-    WatchTicket::decode(ticket).map_or_else(|| ticket.to_vec(), |ticket| ticket.digest)
+/// The digest in what a node of before has sent, or in a token.
+fn digest_in(token: &[u8]) -> Vec<u8> {
+    WatchToken::decode(token).map_or_else(|| token.to_vec(), |token| token.digest)
 }
 
 /// Whether a watched key was written, or has expired, since it was watched.
@@ -298,9 +298,11 @@ fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
     Ok(match watched {
-        Watched::Here(watch, _) if watch.is_touched() => true,
+        Watched::Here(watch, _) if watch.is_touched() || !watch.is_in(call.transaction.partition_state().watched()) => {
+            true
+        }
         Watched::Here(watch, existed) => *existed && call.value(watch.hash_key())?.is_none(),
-        Watched::Elsewhere { key, ticket } => commands::digest(&call, key)?.as_bytes() != &digest_in(ticket)[..],
+        Watched::Elsewhere { key, token } => commands::digest(&call, key)?.as_bytes() != &digest_in(token)[..],
         Watched::Lost { .. } => true,
     })
 }

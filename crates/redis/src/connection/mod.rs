@@ -376,7 +376,10 @@ impl Connection {
             self.settle().await;
             if self.admit(command, &owned).await {
                 let (began, replied) = (Instant::now(), self.output.len());
-                self.read_several_partitions(command, &owned).await;
+                match self.may_gather_here(command, &owned) {
+                    true => self.run_read(command, &owned, now).await,
+                    false => self.read_several_partitions(command, &owned).await,
+                }
                 self.note_read(replied);
                 self.note_slow(&owned, began.elapsed());
             }
@@ -426,6 +429,10 @@ impl Connection {
                     self.run_session(which, command, &owned, now).await?;
                 }
                 self.take_if_not_ready(replied, command, &owned);
+                if !self.may_forward() {
+                    // Writes gather next, and their replies come later.
+                    self.reach_elsewhere().await;
+                }
             }
         }
         let took = began.elapsed();

@@ -102,12 +102,12 @@ impl OpenTransaction {
     /// The whole transaction, for another node.
     pub(super) fn frames(&self, watches: &[Watched]) -> Vec<OwnedFrame> {
         let word = |word: &'static [u8]| OwnedFrame::from_arguments(std::iter::once(word));
-        let tickets = watches.iter().filter_map(|watched| match watched {
-            Watched::Elsewhere { key, ticket } => Some([&key[..], ticket]),
+        let tokens = watches.iter().filter_map(|watched| match watched {
+            Watched::Elsewhere { key, token } => Some([&key[..], token]),
             // Watched before the cluster had a second node.
             Watched::Here(..) | Watched::Lost { .. } => None,
         });
-        let watch = std::iter::once(&b"WATCH"[..]).chain(tickets.flatten());
+        let watch = std::iter::once(&b"WATCH"[..]).chain(tokens.flatten());
         let watch = (!watches.is_empty()).then(|| OwnedFrame::from_arguments(watch));
         let commands = self.commands.iter().map(|(_, frame)| frame.clone());
         watch.into_iter().chain([word(b"MULTI")]).chain(commands).chain([word(b"EXEC")]).collect()

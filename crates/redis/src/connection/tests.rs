@@ -418,13 +418,13 @@ async fn nothing_of_an_http_request_is_carried_out() {
     }
 }
 
-/// A browser that is led to `https` at this port sends a session ticket that the page's server chose.
+/// A browser that is led to `https` at this port sends a session token that the page's server chose.
 #[tokio::test]
 async fn nothing_of_a_tls_handshake_is_carried_out() {
     let node = TestNode::start(None, config());
     let table = node.create_table("t", EngineKind::Memory, 1).await;
     let mut browser = connection(&node, &table);
-    assert_eq!(browser.read_raw("\u{16}\u{3}\u{1} ticket\r\nSET owned 1\r\n").await, "");
+    assert_eq!(browser.read_raw("\u{16}\u{3}\u{1} token\r\nSET owned 1\r\n").await, "");
     assert!(browser.closing);
     assert_eq!(connection(&node, &table).given("EXISTS owned").await, ":0\r\n");
 }

@@ -9,7 +9,7 @@ use super::partitions::partition_of_all;
 use super::replies::reply_of;
 use super::watches::Watched;
 use crate::commands::{Call, Command, CommandError, digest_of, object_digest};
-use crate::kept_watches::WatchTicket;
+use crate::kept_watches::WatchToken;
 use crate::resp::{Protocol, Reply};
 use std::sync::Arc;
 use tessera_store::{Table, Transaction};
@@ -86,7 +86,7 @@ impl Connection {
         }
         let again = self.may_forward().then(|| transaction.frames(&watches));
         let watches = watches.into_iter().map(|watched| match watched {
-            Watched::Elsewhere { key, ticket } => self.find_watched(&key, &ticket),
+            Watched::Elsewhere { key, token } => self.find_watched(&key, &token),
             watched => watched,
         });
         let watches = watches.collect();
@@ -108,7 +108,7 @@ impl Connection {
         }
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
         if self.is_confined() {
-            // From another node, which was given tickets for its client's WATCH.
+            // From another node, which was given tokens for its client's WATCH.
             for pair in keys.chunks_exact(2) {
                 let watched = self.find_watched(pair[0], pair[1]);
                 self.session.watches.push(watched);
@@ -120,9 +120,9 @@ impl Connection {
         }
         if self.may_forward() {
             match self.look(&table, keys, b"WATCH").await {
-                Ok(tickets) => {
-                    for (key, ticket) in keys.iter().zip(tickets) {
-                        self.session.watches.push(Watched::Elsewhere { key: key.to_vec(), ticket });
+                Ok(tokens) => {
+                    for (key, token) in keys.iter().zip(tokens) {
+                        self.session.watches.push(Watched::Elsewhere { key: key.to_vec(), token });
                     }
                     self.reply().ok();
                 }
@@ -145,20 +145,20 @@ impl Connection {
         self.reply().ok();
     }
 
-    /// What another node's connection watches, by its ticket.
-    fn find_watched(&self, key: &[u8], ticket: &[u8]) -> Watched {
-        let (key, ticket) = (key.to_vec(), ticket.to_vec());
-        match WatchTicket::decode(&ticket) {
+    /// What another node's connection watches, by its token.
+    fn find_watched(&self, key: &[u8], token: &[u8]) -> Watched {
+        let (key, token) = (key.to_vec(), token.to_vec());
+        match WatchToken::decode(&token) {
             // A node of before.
-            None => Watched::Elsewhere { key, ticket },
-            Some(ticket) => match self.server.kept_watches.take(&ticket) {
-                Some(watch) => Watched::Here(watch, ticket.digest != digest_of(&Vec::new()).as_bytes()),
+            None => Watched::Elsewhere { key, token },
+            Some(token) => match self.server.kept_watches.take(&token) {
+                Some(watch) => Watched::Here(watch, token.digest != digest_of(&Vec::new()).as_bytes()),
                 None => Watched::Lost { key },
             },
         }
     }
 
-    /// OBJECT WATCH key, between nodes: watches a key for another node's connection, and replies with a ticket.
+    /// OBJECT WATCH key, between nodes: watches a key for another node's connection, and replies with a token.
     pub(super) async fn watch_for_another_node(
         &mut self,
         command: &'static Command,
@@ -172,8 +172,8 @@ impl Connection {
         self.keyed_subcommand(command, frame, b"WATCH", object_digest, now).await?;
         if let Some(digest) = bulk(&self.output.bytes()[began..]).map(<[u8]>::to_vec) {
             self.output.truncate(began);
-            let ticket = self.server.kept_watches.keep(watch, digest).encode();
-            self.reply().bulk(&ticket);
+            let token = self.server.kept_watches.keep(watch, digest).encode();
+            self.reply().bulk(&token);
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use tessera_store::Watch;
 pub(super) enum Watched {
     /// On this node, which is told of writes; with whether the key existed.
     Here(Arc<Watch>, bool),
-    /// In a cluster: what the node gave that leads the key's partition, a [ticket](crate::kept_watches::WatchTicket).
-    Elsewhere { key: Vec<u8>, ticket: Vec<u8> },
+    /// In a cluster: what the node gave that leads the key's partition, a [token](crate::kept_watches::WatchToken).
+    Elsewhere { key: Vec<u8>, token: Vec<u8> },
     /// On this node, which does not know any more whether the key was written.
     Lost { key: Vec<u8> },
 }

@@ -6,7 +6,7 @@
 //!
 //! Between nodes, integers little-endian: `u32 table | u8 step | u32 count`, then so many times `u32 partition`, `u32` how many keys,
 //! for each of them `u32` length and bytes, and then of step 0, which reads, `u8 service`, `u32` length and bytes of an operation; of step 1,
-//! which confirms, a stamp: `u64` term, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
+//! which confirms, a stamp: `u64` node, `u64` its start, `u64` interruptions, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
 //! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
 
 use super::transact::{Transacted, TransactionPart};
@@ -15,6 +15,7 @@ use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
 use crate::services::number;
 use crate::store::Store;
+use crate::store_parts::StoreParts;
 use crate::table::Table;
 use crate::transaction::Transaction;
 use bytes::{Buf, BufMut, Bytes};
@@ -23,10 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tessera_engine::from_caches;
 use tessera_transaction::{ReadAttempt, ReadStep};
-use tessera_types::{Durability, ReadMode, RequestError, TableId, UnixMillis};
+use tessera_types::{Durability, NodeId, ReadMode, RequestError, TableId, UnixMillis};
 
 /// So many attempts are made before the read locks what it reads.
 const ATTEMPTS: usize = 2;
+
+/// How long such an attempt waits for keys that transactions hold. A read that gave way for ever would starve.
+const HASTE: Duration = Duration::from_millis(4);
 
 /// What one partition is asked.
 #[derive(Clone)]
@@ -129,8 +133,10 @@ fn answer_all(coordination: Arc<Coordination>, table: Arc<Table>, questions: Que
                     None => Err(RequestError::NotReady),
                 },
                 QuestionStep::Confirm(stamp) => {
-                    let now = coordination.parts.clock.now();
-                    let confirmed = table.confirms(partition, &question.keys, stamp, now);
+                    let StoreParts { clock, identity, .. } = &*coordination.parts;
+                    let is_of_this_start = stamp.start == identity.generation.number;
+                    let confirmed = table.confirms(partition, &question.keys, stamp, clock.now());
+                    let confirmed = confirmed.map(|is_confirmed| is_confirmed && is_of_this_start);
                     confirmed.map(|is_confirmed| Bytes::copy_from_slice(&[u8::from(is_confirmed)]))
                 }
             };
@@ -155,10 +161,12 @@ impl Coordination {
         evaluator: Arc<dyn Evaluator>,
         operation: Bytes,
     ) -> Result<Bytes, RequestError> {
-        let now = self.parts.clock.now();
+        let (now, start) = (self.parts.clock.now(), self.parts.identity.generation.number);
         let read = {
             let (table, evaluator, operation) = (table.clone(), evaluator, operation);
-            move || table.read_with_stamp(partition, |transaction| evaluator.evaluate(&operation, transaction), now)
+            move || {
+                table.read_with_stamp(partition, start, |transaction| evaluator.evaluate(&operation, transaction), now)
+            }
         };
         match from_caches(&read) {
             Err(RequestError::WouldWait) => self.parts.disk_readers.read_from_disk(read).await.flatten(),
@@ -172,11 +180,13 @@ impl Table {
     fn read_with_stamp(
         &self,
         partition: u32,
+        start: u64,
         evaluate: impl Fn(&mut Transaction<'_>) -> Result<Bytes, Bytes>,
         now: UnixMillis,
     ) -> Result<Bytes, RequestError> {
         for _ in 0..READ_TRIES {
-            let (term, version) = (self.term(partition), self.version(partition));
+            let (interruptions, version) =
+                (self.partitions[partition as usize].interruptions(), self.version(partition));
             let mut transaction = Transaction::read_only(self, partition, ReadMode::Single, now)?;
             let evaluated = evaluate(&mut transaction);
             if transaction.is_held() {
@@ -191,7 +201,8 @@ impl Table {
                 match evaluated {
                     Ok(reply) => {
                         answer.put_u8(0);
-                        put_stamp(&mut answer, Stamp { term, version, ends: transaction.first_expiry() });
+                        let (node, ends) = (self.node, transaction.first_expiry());
+                        put_stamp(&mut answer, Stamp { node, start, interruptions, version, ends });
                         answer.put_slice(&reply);
                     }
                     Err(refusal) => {
@@ -208,11 +219,13 @@ impl Table {
     /// Whether what was read of these keys of a partition, with this stamp, still holds, and no transaction is about to change
     /// it.
     fn confirms(&self, partition: u32, keys: &[Bytes], stamp: Stamp, now: UnixMillis) -> Result<bool, RequestError> {
-        let Stamp { term, version, ends } = stamp;
+        let Stamp { node, interruptions, version, ends, .. } = stamp;
         let readable = self.check_serving(partition, ReadMode::Single)?;
         // The locks come first: a transaction that holds nothing any more has changed the version before.
         let is_held = keys.iter().any(|key| readable.state.ledger.is_unreadable(key));
-        let is_same = self.version(partition) == Some(version) && self.term(partition) == term;
+        let is_same = node == self.node
+            && self.version(partition) == Some(version)
+            && readable.state.interruptions() == interruptions;
         self.check_lease(partition, ReadMode::Single, readable)?;
         let has_ended = ends <= self.seen_at(partition, ReadMode::Single, now).get();
         Ok(is_same && !is_held && !has_ended)
@@ -239,10 +252,11 @@ impl Store {
         patience: Duration,
     ) -> Transacted {
         for _ in 0..ATTEMPTS {
-            match self.read_once(table, service, &parts, patience).await {
+            match self.read_once(table, service, &parts, HASTE).await {
                 Read::Done(replies) => return Transacted::Committed(replies),
                 Read::Refused(refusal) => return Transacted::Refused(refusal),
-                Read::NotDone => return Transacted::NotDone,
+                // Keys are held, or a partition has no leader: a transaction waits for its turn.
+                Read::NotDone => break,
                 Read::Split(successor) => return Transacted::Split(successor),
                 Read::Changed => {}
             }
@@ -327,13 +341,15 @@ impl Store {
     }
 }
 
-fn put_stamp(out: &mut Vec<u8>, Stamp { term, version, ends }: Stamp) {
-    [term, version, ends].into_iter().for_each(|number| out.put_u64_le(number));
+fn put_stamp(out: &mut Vec<u8>, Stamp { node, start, interruptions, version, ends }: Stamp) {
+    [u64::from(node.0), start, interruptions, version, ends].into_iter().for_each(|number| out.put_u64_le(number));
 }
 
 fn stamp(from: &mut Bytes) -> Option<Stamp> {
     Some(Stamp {
-        term: from.try_get_u64_le().ok()?,
+        node: NodeId(u32::try_from(from.try_get_u64_le().ok()?).ok()?),
+        start: from.try_get_u64_le().ok()?,
+        interruptions: from.try_get_u64_le().ok()?,
         version: from.try_get_u64_le().ok()?,
         ends: from.try_get_u64_le().ok()?,
     })

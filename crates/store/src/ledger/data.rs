@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tessera_transaction::Data;
-use tessera_types::TableId;
+use tessera_types::{NodeId, TableId};
 
 /// Transactions over the partitions of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,8 +29,12 @@ pub struct FaceOperation {
 /// Tells whether what was read of a partition has changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// The term of the leader.
-    pub term: u64,
+    /// The node that led the partition, and the number of its start.
+    pub node: NodeId,
+    /// See `node`.
+    pub start: u64,
+    /// How often the replica there had stopped answering reads.
+    pub interruptions: u64,
     /// The [version](crate::Table::version) of the partition.
     pub version: u64,
     /// When the first of the records ends that were read, in milliseconds since 1970.

@@ -53,19 +53,21 @@ impl Connection {
             && self.is_over_several(command, frame)
     }
 
-    /// Whether a command reads keys of several partitions that must be read at one instant, and that are not all led here or are read
-    /// one by one.
+    /// Whether a command reads keys of several partitions, which must be read at one instant.
     pub(super) fn reads_several_partitions(&self, command: &Command, frame: &OwnedFrame) -> bool {
         let Keys::Every(_) = command.keys else { return false };
         let reads = self.session.choices.reads;
         let is_atomic = frame.len() > 2 && command.flags.read && !command.flags.write && reads != ReadMode::Outdated;
-        if !is_atomic || !self.transacts() || !self.is_over_several(command, frame) {
-            return false;
-        }
+        is_atomic && self.transacts() && self.is_over_several(command, frame)
+    }
+
+    /// Whether this node leads all partitions of an MGET, so that it can look at all of them in one pass.
+    pub(super) fn may_gather_here(&self, command: &Command, frame: &OwnedFrame) -> bool {
         let Some(table) = &self.session.table else { return false };
         let is_here = |at| Self::is_here(table, table.partition_of(&RecordKey::new(frame.argument(at), b"")));
-        let is_gathered_here = command.fan_out == FanOut::Gather && reads == ReadMode::Single;
-        !(is_gathered_here && command.key_positions(frame.len()).all(is_here))
+        command.fan_out == FanOut::Gather
+            && self.session.choices.reads == ReadMode::Single
+            && command.key_positions(frame.len()).all(is_here)
     }
 
     fn is_over_several(&self, command: &Command, frame: &OwnedFrame) -> bool {
@@ -179,7 +181,7 @@ impl Connection {
         out: &mut Replies,
     ) -> Result<(), CommandError> {
         let protocol = self.session.protocol;
-        let Some(watched) = self.tickets(watches) else {
+        let Some(watched) = self.tokens(watches) else {
             out.writer(protocol).null_array();
             return Ok(());
         };
@@ -190,9 +192,9 @@ impl Connection {
             for (command, frame) in &transaction.commands {
                 plan.add(&table, command, frame)?;
             }
-            for (key, ticket) in &watched {
-                let (key, ticket) = (key.clone(), ticket.clone());
-                plan.add_first(&table, &key.clone(), Step::Unwritten { key, ticket });
+            for (key, token) in &watched {
+                let (key, token) = (key.clone(), token.clone());
+                plan.add_first(&table, &key.clone(), Step::Unwritten { key, token });
             }
             match self.carry_out_plan(&table, &plan, only_reads).await? {
                 Carried::Out(replied) => {
@@ -209,10 +211,10 @@ impl Connection {
         }
     }
 
-    /// Tickets of watched keys; `None` if this node has lost one of the watches.
-    fn tickets(&self, watches: Vec<Watched>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-        let ticket = |watched| match watched {
-            Watched::Elsewhere { key, ticket } => Some((key, ticket)),
+    /// Tokens of watched keys; `None` if this node has lost one of the watches.
+    fn tokens(&self, watches: Vec<Watched>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let token = |watched| match watched {
+            Watched::Elsewhere { key, token } => Some((key, token)),
             // This node is alone, or was, and carries out the parts itself.
             Watched::Here(watch, existed) => {
                 let digest = if existed { Vec::new() } else { digest_of(&Vec::new()).into_bytes() };
@@ -221,7 +223,7 @@ impl Connection {
             }
             Watched::Lost { .. } => None,
         };
-        watches.into_iter().map(ticket).collect()
+        watches.into_iter().map(token).collect()
     }
 
     /// Has the partitions carry out a plan.

@@ -7,7 +7,7 @@ use crate::commands::{self, Call, CommandError, StoredRecords, stored_records};
 use crate::connection::batch;
 use crate::connection::frame::OwnedFrame;
 use crate::connection::replies::Replies;
-use crate::kept_watches::{KeptWatches, WatchTicket};
+use crate::kept_watches::{KeptWatches, WatchToken};
 use crate::resp::{LONGEST_REPLY_BYTES, Protocol, Reply};
 use crate::server::RedisServer;
 use bytes::{Buf, BufMut, Bytes};
@@ -17,8 +17,8 @@ use tessera_store::{Evaluator, Transaction};
 pub(super) enum Step {
     /// What is under a key must have this digest.
     Unchanged { key: Vec<u8>, digest: Vec<u8> },
-    /// A key must not have been written since this [ticket](WatchTicket) was given.
-    Unwritten { key: Vec<u8>, ticket: Vec<u8> },
+    /// A key must not have been written since this [token](WatchToken) was given.
+    Unwritten { key: Vec<u8>, token: Vec<u8> },
     /// Nothing may be under these keys.
     Absent(Vec<Vec<u8>>),
     /// A command, whose reply is wanted.
@@ -52,8 +52,8 @@ impl Refusal {
     fn too_long(longest: usize) -> Self {
         Self::Error(
             format!(
-                "ERR the replies of one partition to a transaction over several would have more than {longest} bytes, so nothing was \
-                 done; ask for what is large outside of it"
+                "ERR the replies of one partition to a transaction over several would have more than {longest} bytes \
+                 (`limits.value_bytes`), so nothing was done; ask for what is large outside of it"
             )
             .into(),
         )
@@ -82,7 +82,7 @@ pub(super) fn encode(protocol: Protocol, steps: &[Step]) -> Bytes {
     for step in steps {
         match step {
             Step::Unchanged { key, digest } => put(&mut out, UNCHANGED, [&key[..], &digest[..]].into_iter()),
-            Step::Unwritten { key, ticket } => put(&mut out, UNWRITTEN, [&key[..], &ticket[..]].into_iter()),
+            Step::Unwritten { key, token } => put(&mut out, UNWRITTEN, [&key[..], &token[..]].into_iter()),
             Step::Absent(keys) => put(&mut out, ABSENT, keys.iter().map(Vec::as_slice)),
             Step::Command(frame) => put(&mut out, COMMAND, frame.arguments().into_iter()),
             Step::Put { key, records } => {
@@ -118,7 +118,7 @@ fn decode(mut from: Bytes) -> Option<(Protocol, Vec<Step>)> {
         let strings: Vec<Bytes> = strings.collect::<Option<_>>()?;
         steps.push(match (kind, &strings[..]) {
             (UNCHANGED, [key, digest]) => Step::Unchanged { key: key.to_vec(), digest: digest.to_vec() },
-            (UNWRITTEN, [key, ticket]) => Step::Unwritten { key: key.to_vec(), ticket: ticket.to_vec() },
+            (UNWRITTEN, [key, token]) => Step::Unwritten { key: key.to_vec(), token: token.to_vec() },
             (ABSENT, keys) => Step::Absent(keys.iter().map(|key| key.to_vec()).collect()),
             (COMMAND, [_, ..]) => Step::Command(OwnedFrame::from_arguments(strings.iter().map(|string| &string[..]))),
             (PUT, [key, records]) => Step::Put { key: key.to_vec(), records: stored_records::decode(records.clone())? },
@@ -138,7 +138,7 @@ impl Evaluator for RedisServer {
         let mut replies = Replies::default();
         // A partition keeps the replies of a transaction in its log until that is decided.
         let longest =
-            if transaction.may_write() { transaction.table().limits().write_bytes } else { LONGEST_REPLY_BYTES };
+            if transaction.may_write() { transaction.table().limits().value_bytes } else { LONGEST_REPLY_BYTES };
         for step in &steps {
             carry_out(step, protocol, &self.kept_watches, &mut replies, transaction).map_err(Refusal::encode)?;
             if replies.len() > longest {
@@ -164,15 +164,16 @@ fn carry_out(
             let now = commands::digest(&call, key).map_err(failed)?;
             if now.as_bytes() == &digest[..] { Ok(()) } else { Err(Refusal::Changed) }
         }
-        Step::Unwritten { key, ticket } => {
-            let is_written = match WatchTicket::decode(ticket) {
-                Some(ticket) => {
-                    let existed = ticket.digest != commands::digest_of(&Vec::new()).as_bytes();
-                    let is_touched = watches.find(&ticket).is_none_or(|watch| watch.is_touched());
+        Step::Unwritten { key, token } => {
+            let is_written = match WatchToken::decode(token) {
+                Some(token) => {
+                    let existed = token.digest != commands::digest_of(&Vec::new()).as_bytes();
+                    let list = call.transaction.partition_state().watched();
+                    let is_touched = watches.find(&token).is_none_or(|watch| watch.is_touched() || !watch.is_in(list));
                     is_touched || (existed && call.value(key).map_err(failed)?.is_none())
                 }
                 // The connection's node is of a version that knows digests only.
-                None => commands::digest(&call, key).map_err(failed)?.as_bytes() != &ticket[..],
+                None => commands::digest(&call, key).map_err(failed)?.as_bytes() != &token[..],
             };
             if is_written { Err(Refusal::Changed) } else { Ok(()) }
         }
@@ -209,7 +210,7 @@ mod tests {
         let command = OwnedFrame::from_arguments([&b"SET"[..], b"k", b""].into_iter());
         let steps = [
             Step::Unchanged { key: b"a".to_vec(), digest: vec![b'0'; 64] },
-            Step::Unwritten { key: b"u".to_vec(), ticket: b"00:1:2".to_vec() },
+            Step::Unwritten { key: b"u".to_vec(), token: b"00:1:2".to_vec() },
             Step::Absent(vec![b"b".to_vec(), Vec::new()]),
             Step::Command(command),
             Step::Put { key: b"c".to_vec(), records: Vec::new() },

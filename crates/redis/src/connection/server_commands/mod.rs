@@ -12,8 +12,12 @@ use super::replies::Replies;
 use super::{Connection, session::Session};
 use crate::commands::{self, Command, CommandError, SessionCommand as S};
 use std::io;
-use tessera_store::Transaction;
-use tessera_types::{ReadMode, RecordKey, UnixMillis};
+use std::time::{Duration, Instant};
+use tessera_store::{PATIENCE, Transaction};
+use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis};
+
+/// Between two looks at a key that a transaction holds.
+const HELD_PAUSE: Duration = Duration::from_millis(1);
 
 /// What INFO and HELLO tell as the version of Redis whose commands these are: clients choose features by it.
 const REDIS_VERSION: &str = "7.4.0";
@@ -125,7 +129,7 @@ impl Connection {
         };
         let partition = table.partition_of(&RecordKey::new(args[2], b""));
         drop(args);
-        let (frame, protocol) = (frame.clone(), self.session.protocol);
+        let (asked, frame, protocol) = (table.clone(), frame.clone(), self.session.protocol);
         let read = move || {
             let mut replies = Replies::default();
             let mut transaction = Transaction::read_only(&table, partition, ReadMode::Single, now)?;
@@ -133,9 +137,21 @@ impl Connection {
             run(&mut commands::Call { args: &args, transaction: &mut transaction, reply })?;
             Ok::<_, CommandError>(replies)
         };
-        let replies = self.server.store.disk_readers().read(read).await?;
-        self.output.append(replies);
-        Ok(())
+        let began = Instant::now();
+        loop {
+            match self.server.store.disk_readers().read(read.clone()).await {
+                // A transaction holds the key, or there is no lease now.
+                Err(CommandError::Request(RequestError::NotReady))
+                    if Self::is_here(&asked, partition) && began.elapsed() < PATIENCE =>
+                {
+                    self.server.store.another_leader(HELD_PAUSE).await;
+                }
+                replies => {
+                    self.output.append(replies?);
+                    return Ok(());
+                }
+            }
+        }
     }
 }
 

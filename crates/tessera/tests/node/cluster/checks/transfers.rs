@@ -32,11 +32,17 @@ pub fn check(opening: i64, accounts: usize, transfers: &[Transfer], audits: &[Au
     let done = transfers.iter().map(|one| count(true, one.number, one.began, one.ended));
     let seen = audits.iter().map(|one| count(false, Some(one.number), one.began, one.ended));
     counting::check(&done.chain(seen).collect::<Vec<_>>())?;
-    for audit in audits {
+    let is_wrong = |audit: &&Audit| {
         let sum: Option<i64> = audit.accounts.iter().copied().sum();
-        if sum.is_some_and(|sum| sum != opening * accounts as i64) {
-            return Err(format!("{audit:?} has a wrong sum"));
-        }
+        sum.is_some_and(|sum| sum != opening * accounts as i64)
+    };
+    if let Some(first) = audits.iter().find(is_wrong) {
+        let (wrong, last) = (audits.iter().filter(is_wrong).count(), audits.last());
+        let near = |one: &&Transfer| one.number.is_some_and(|number| number.abs_diff(first.number) < 4);
+        let transfers: Vec<_> = transfers.iter().filter(near).collect();
+        return Err(format!(
+            "{first:?} has a wrong sum, and so have {wrong} in all; the last was {last:?}; transfers near it were {transfers:?}"
+        ));
     }
     follow(opening, accounts, transfers, audits)
 }
