@@ -47,7 +47,7 @@ pub struct StoreParts {
 }
 
 impl StoreParts {
-    /// As [`Store::write`]; with `confirm`, a majority must confirm the leader before it answers a part that changes nothing.
+    /// As [`Store::write`](crate::Store::write); with `confirm`, a majority must confirm the leader before it answers a part that changes nothing.
     pub(crate) fn write(
         &self,
         table: &Table,

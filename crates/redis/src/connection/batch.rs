@@ -301,7 +301,7 @@ fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<
         Watched::Here(watch, _) if watch.is_touched() || !watch.is_in(call.transaction.partition_state().watched()) => {
             true
         }
-        Watched::Here(watch, existed) => *existed && call.value(watch.hash_key())?.is_none(),
+        Watched::Here(watch, digest) => commands::digest(&call, watch.hash_key())?.as_bytes() != &digest[..],
         Watched::Elsewhere { key, token } => commands::digest(&call, key)?.as_bytes() != &digest_in(token)[..],
         Watched::Lost { .. } => true,
     })

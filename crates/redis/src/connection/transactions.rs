@@ -8,7 +8,7 @@ use super::open_transaction::{OpenTransaction, longest_transaction};
 use super::partitions::partition_of_all;
 use super::replies::reply_of;
 use super::watches::Watched;
-use crate::commands::{Call, Command, CommandError, digest_of, object_digest};
+use crate::commands::{Call, Command, CommandError, digest, object_digest};
 use crate::kept_watches::WatchToken;
 use crate::resp::{Protocol, Reply};
 use std::sync::Arc;
@@ -133,12 +133,12 @@ impl Connection {
         for key in keys {
             let watch = Arc::new(table.watch(key));
             let (table, key) = (table.clone(), key.to_vec());
-            let mut existed = self.server.store.disk_readers().read(move || exists(&table, &key, now)).await;
-            if existed == Err(RequestError::NotReady.into()) {
-                existed = self.exists_at_last(watch.hash_key()).await;
+            let mut digest = self.server.store.disk_readers().read(move || digest_under(&table, &key, now)).await;
+            if digest == Err(RequestError::NotReady.into()) {
+                digest = self.digest_at_last(watch.hash_key()).await;
             }
-            match existed {
-                Ok(existed) => self.session.watches.push(Watched::Here(watch, existed)),
+            match digest {
+                Ok(digest) => self.session.watches.push(Watched::Here(watch, digest)),
                 Err(error) => return self.refuse(&error),
             }
         }
@@ -152,7 +152,7 @@ impl Connection {
             // A node of before.
             None => Watched::Elsewhere { key, token },
             Some(token) => match self.server.kept_watches.take(&token) {
-                Some(watch) => Watched::Here(watch, token.digest != digest_of(&Vec::new()).as_bytes()),
+                Some(watch) => Watched::Here(watch, token.digest),
                 None => Watched::Lost { key },
             },
         }
@@ -178,11 +178,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a key exists that a transaction holds, once it does not hold it any more.
-    async fn exists_at_last(&mut self, key: &[u8]) -> Result<bool, CommandError> {
+    /// The digest of what is under a key that a transaction holds, once it does not hold it any more.
+    async fn digest_at_last(&mut self, key: &[u8]) -> Result<Vec<u8>, CommandError> {
         let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
         match self.digests(&table, &[key]).await {
-            Ok(digests) => Ok(digests.iter().any(|digest| digest != digest_of(&Vec::new()).as_bytes())),
+            Ok(mut digests) => digests.pop().ok_or(CommandError::Request(RequestError::NotReady)),
             Err(outcome) => Err(CommandError::Request(outcome.reply().err().unwrap_or(RequestError::NotReady))),
         }
     }
@@ -205,12 +205,12 @@ fn partition_with(table: &Table, partition: Option<u32>, watches: &[Watched]) ->
     })
 }
 
-fn exists(table: &Table, key: &[u8], now: UnixMillis) -> Result<bool, CommandError> {
+fn digest_under(table: &Table, key: &[u8], now: UnixMillis) -> Result<Vec<u8>, CommandError> {
     let partition = table.partition_of(&RecordKey::new(key, b""));
     let mut transaction = Transaction::read_only(table, partition, ReadMode::Single, now)?;
     let mut unread = Vec::new();
     let call = Call { args: &[], transaction: &mut transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
-    let exists = call.value(key)?.is_some();
+    let digest = digest(&call, key)?;
     transaction.check_lease()?;
-    Ok(exists)
+    Ok(digest.into_bytes())
 }

@@ -8,7 +8,7 @@
 //! reads anyhow: without feeds nothing is added to a write.
 //!
 //! **Feeds pull.** A feed knows a position for each partition, the number of the last change that it has ([`tail`], [`pull`]). It asks the leader
-//! for what comes after, and the leader answers when there is something ([`poll`]). What is lost on the way is asked for again, so that
+//! for what comes after, and the leader answers when there is something ([`mod@poll`]). What is lost on the way is asked for again, so that
 //! nothing is missed and nothing comes twice, whoever leads. A position that is not in the log any more, or not yet, ends the feed with
 //! an error.
 //!

@@ -1,11 +1,11 @@
 //! The records of a partition's changes, and what nodes ask each other about them.
 //!
-//! A change stands in [`Space::CHANGES`] under its number, a big-endian `u64`, and the primary key. Its value is `u8` flags (1: there
+//! A change stands in [`Space::CHANGES`](tessera_types::Space::CHANGES) under its number, a big-endian `u64`, and the primary key. Its value is `u8` flags (1: there
 //! is an old document, 2: there is a new one), and the documents, the old one after its `u32` length. Numbers are little-endian but
 //! for keys. The number of a change is that of the one before plus one, or the time in milliseconds above 20 bits, whichever is
 //! greater; so the number says about when the change was.
 //!
-//! How the log stands is a record of [`Space::INDEXES`] under [`STATE_KEY`]: five `u64`, see [`LogState`].
+//! How the log stands is a record of [`Space::INDEXES`](tessera_types::Space::INDEXES) under [`STATE_KEY`]: five `u64`, see [`LogState`].
 
 use crate::work::{put, put_option, take, take_option};
 use bytes::{Buf as _, BufMut as _, Bytes};

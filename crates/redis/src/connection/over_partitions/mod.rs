@@ -14,7 +14,7 @@ use super::frame::OwnedFrame;
 use super::open_transaction::OpenTransaction;
 use super::replies::Replies;
 use super::watches::Watched;
-use crate::commands::{Command, CommandError, FanOut, Keys, Run, digest_of};
+use crate::commands::{Command, CommandError, FanOut, Keys, Run};
 use crate::server::SERVICE;
 use bytes::Bytes;
 use plan::Plan;
@@ -216,8 +216,7 @@ impl Connection {
         let token = |watched| match watched {
             Watched::Elsewhere { key, token } => Some((key, token)),
             // This node is alone, or was, and carries out the parts itself.
-            Watched::Here(watch, existed) => {
-                let digest = if existed { Vec::new() } else { digest_of(&Vec::new()).into_bytes() };
+            Watched::Here(watch, digest) => {
                 let key = watch.hash_key().to_vec();
                 Some((key, self.server.kept_watches.keep(watch, digest).encode()))
             }

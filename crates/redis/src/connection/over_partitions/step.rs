@@ -167,10 +167,10 @@ fn carry_out(
         Step::Unwritten { key, token } => {
             let is_written = match WatchToken::decode(token) {
                 Some(token) => {
-                    let existed = token.digest != commands::digest_of(&Vec::new()).as_bytes();
                     let list = call.transaction.partition_state().watched();
                     let is_touched = watches.find(&token).is_none_or(|watch| watch.is_touched() || !watch.is_in(list));
-                    is_touched || (existed && call.value(key).map_err(failed)?.is_none())
+                    // A write that was evaluated before the watch began, and not applied when the key was read, shows in the digest.
+                    is_touched || commands::digest(&call, key).map_err(failed)?.as_bytes() != &token.digest[..]
                 }
                 // The connection's node is of a version that knows digests only.
                 None => commands::digest(&call, key).map_err(failed)?.as_bytes() != &token[..],
