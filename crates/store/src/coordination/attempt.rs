@@ -9,7 +9,7 @@ use crate::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transaction::{Coordinator, Effect, End};
-use tessera_types::{Durability, ReadMode};
+use tessera_types::{Durability, ReadMode, RequestError};
 
 /// Between two tries to bring an attempt to its end that could not be finished.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Attempt {
                 pause = SHORTEST_PAUSE;
                 continue;
             }
-            if began.elapsed() >= patience {
+            if began.elapsed() >= patience || self.is_in_vain() {
                 if has_given_up {
                     return Attempted::Unknown;
                 }
@@ -79,12 +79,19 @@ impl Attempt {
         }
     }
 
+    /// Whether nobody can be asked any more: this node was removed, or the table was dropped.
+    fn is_in_vain(&self) -> bool {
+        self.store.is_removed() || self.table.not_serving() != RequestError::NotReady
+    }
+
     /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told.
     pub(super) async fn finish(mut self) {
         let mut pause = SHORTEST_PAUSE;
         while !self.coordinator.is_settled() {
-            // A table that was split has been sealed, after all that its partitions held was resolved.
-            if self.table.successor().is_some() || self.store.registry().any(self.table.id).is_none() {
+            // A table that was split has been sealed, after all that its partitions held was resolved. A node that was removed is
+            // asked nothing, and asks nobody.
+            let is_gone = || self.store.registry().any(self.table.id).is_none() || self.store.is_removed();
+            if self.table.successor().is_some() || is_gone() {
                 self.coordination().settle(self.coordinator.id());
                 return;
             }
