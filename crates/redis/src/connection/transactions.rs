@@ -131,6 +131,9 @@ impl Connection {
             return;
         }
         for key in keys {
+            if let Err(error) = self.await_what_is_acknowledged(&table, key).await {
+                return self.refuse(&error);
+            }
             let watch = Arc::new(table.watch(key));
             let (table, key) = (table.clone(), key.to_vec());
             let mut digest = self.server.store.disk_readers().read(move || digest_under(&table, &key, now)).await;
@@ -166,14 +169,26 @@ impl Connection {
         now: UnixMillis,
     ) -> Result<(), CommandError> {
         let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
+        let key = frame.arguments().get(2).map(|key| key.to_vec()).unwrap_or_default();
+        self.await_what_is_acknowledged(&table, &key).await?;
         // Before it looks at the key: a write that the look does not see touches the watch.
-        let watch = Arc::new(table.watch(frame.arguments().get(2).copied().unwrap_or_default()));
+        let watch = Arc::new(table.watch(&key));
         let began = self.output.len();
         self.keyed_subcommand(command, frame, b"WATCH", object_digest, now).await?;
         if let Some(digest) = bulk(&self.output.bytes()[began..]).map(<[u8]>::to_vec) {
             self.output.truncate(began);
             let token = self.server.kept_watches.keep(watch, digest).encode();
             self.reply().bulk(&token);
+        }
+        Ok(())
+    }
+
+    /// Waits until what transactions have written to a key, and may have been acknowledged, is applied: that would touch a watch which
+    /// begins before.
+    async fn await_what_is_acknowledged(&self, table: &Table, key: &[u8]) -> Result<(), CommandError> {
+        let partition = table.partition_of(&RecordKey::new(key, b""));
+        if table.has_locks(partition) {
+            self.server.store.await_intents(table, partition).await?;
         }
         Ok(())
     }
