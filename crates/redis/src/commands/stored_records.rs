@@ -1,6 +1,6 @@
 //! All that is under a key, as bytes that travel between nodes, and its digest.
 //!
-//! For each record: `u32` length and bytes of the sort key, `u8` kind, `u8` flags (1: expiry of the key, 2: expiry of the record), `u64`
+//! A record is `u32` length and bytes of the sort key, `u8` kind, `u8` flags (1: expiry of the key, 2: expiry of the record), `u64`
 //! for each of these, `u32` length and bytes of the value. Integers are little-endian.
 
 use bytes::{Buf, BufMut, Bytes};

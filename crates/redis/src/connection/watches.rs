@@ -10,7 +10,7 @@ pub(super) enum Watched {
     /// On this node, which is told of writes; with the digest of what was under the key. A write that was evaluated before the watch
     /// began, and was not applied when the key was read, shows in the digest only.
     Here(Arc<Watch>, Vec<u8>),
-    /// In a cluster: what the node gave that leads the key's partition, a [token](crate::kept_watches::WatchToken).
+    /// The node that leads the key's partition in a cluster has given this [token](crate::kept_watches::WatchToken).
     Elsewhere { key: Vec<u8>, token: Vec<u8> },
     /// On this node, which does not know any more whether the key was written.
     Lost { key: Vec<u8> },

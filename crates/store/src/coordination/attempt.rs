@@ -9,7 +9,7 @@ use crate::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_transaction::{Coordinator, Effect, End};
-use tessera_types::{Durability, ReadMode, RequestError};
+use tessera_types::{Durability, RequestError};
 
 /// Between two tries to bring an attempt to its end that could not be finished.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -108,10 +108,8 @@ impl Attempt {
     /// coordinator has other questions now.
     async fn ask(&mut self, patience: Duration) -> (Vec<Effect<OnTables>>, Option<Arc<Table>>, bool) {
         let requests = self.coordinator.requests();
-        let part = |(name, work): (PartitionName, _)| {
-            // Every request of the protocol may come twice.
-            Part { partition: name.partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None }
-        };
+        // Every request of the protocol may come twice.
+        let part = |(name, work): (PartitionName, _)| Part::repeatable(name.partition, work);
         let mut parts: Vec<_> = requests.into_iter().map(part).collect();
         let route = ToPartitions { coordination: self.store.coordination(), durability: self.durability };
         let successor = self.store.route(&self.table, &route, &mut parts, patience).await;

@@ -11,7 +11,7 @@
 
 use super::transact::{Transacted, TransactionPart};
 use super::{ANSWER_BYTES, Coordination};
-use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp};
+use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp, encoding};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
 use crate::services::number;
 use crate::store::Store;
@@ -61,15 +61,15 @@ impl Route for ToReaders<'_> {
         let mut out = Vec::new();
         out.put_u32_le(table.id.0);
         out.put_u8(u8::from(parts.iter().any(|part| matches!(part.work.step, QuestionStep::Confirm(_)))));
-        out.put_u32_le(number_of(parts.len()));
+        out.put_u32_le(encoding::number(parts.len()));
         for part in parts {
             out.put_u32_le(part.partition);
-            out.put_u32_le(number_of(part.work.keys.len()));
-            part.work.keys.iter().for_each(|key| put_bytes(&mut out, key));
+            out.put_u32_le(encoding::number(part.work.keys.len()));
+            part.work.keys.iter().for_each(|key| encoding::put_bytes(&mut out, key));
             match &part.work.step {
                 QuestionStep::Read { service, operation } => {
                     out.put_u8(*service);
-                    put_bytes(&mut out, operation);
+                    encoding::put_bytes(&mut out, operation);
                 }
                 QuestionStep::Confirm(stamp) => put_stamp(&mut out, *stamp),
             }
@@ -107,12 +107,10 @@ fn decode(coordination: &Coordination, mut from: Bytes) -> Option<(Arc<Table>, Q
     let mut questions = Vec::new();
     for _ in 0..count {
         let partition = from.try_get_u32_le().ok().filter(|partition| *partition < table.schema.partitions)?;
-        let keys = from.try_get_u32_le().ok()? as usize;
-        (keys <= from.len()).then_some(())?;
-        let keys = (0..keys).map(|_| bytes(&mut from)).collect::<Option<_>>()?;
+        let keys = encoding::list(&mut from, encoding::bytes)?;
         let step = match confirms {
             true => QuestionStep::Confirm(stamp(&mut from)?),
-            false => QuestionStep::Read { service: from.try_get_u8().ok()?, operation: bytes(&mut from)? },
+            false => QuestionStep::Read { service: from.try_get_u8().ok()?, operation: encoding::bytes(&mut from)? },
         };
         questions.push((partition, Question { keys, step }));
     }
@@ -326,9 +324,7 @@ impl Store {
         questions: impl Iterator<Item = (u32, Question)>,
         patience: Duration,
     ) -> Result<Vec<(u32, Bytes)>, Read> {
-        let part =
-            |(partition, work)| Part { partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None };
-        let mut parts: Vec<_> = questions.map(part).collect();
+        let mut parts: Vec<_> = questions.map(|(partition, work)| Part::repeatable(partition, work)).collect();
         let route = ToReaders { coordination: self.coordination() };
         if let Some(successor) = self.route(table, &route, &mut parts, patience).await {
             return Err(Read::Split(successor));
@@ -353,18 +349,4 @@ fn stamp(from: &mut Bytes) -> Option<Stamp> {
         version: from.try_get_u64_le().ok()?,
         ends: from.try_get_u64_le().ok()?,
     })
-}
-
-fn number_of(count: usize) -> u32 {
-    u32::try_from(count).expect("a request is shorter than 4 GiB")
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.put_u32_le(number_of(bytes.len()));
-    out.put_slice(bytes);
-}
-
-fn bytes(from: &mut Bytes) -> Option<Bytes> {
-    let length = from.try_get_u32_le().ok()? as usize;
-    (length <= from.len()).then(|| from.split_to(length))
 }

@@ -1,6 +1,5 @@
 //! What coordinators have left behind that are gone, or cannot go on: the leader of a partition brings it to its end.
 
-use super::Coordination;
 use super::requests::ToPartitions;
 use crate::ledger::{Asked, OnTables, Overdue, PartitionName, answer_if_sealed, decode_answer};
 use crate::router::{PATIENCE as PATIENCE_OF_COMMANDS, Part, PartOutcome};
@@ -11,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_transaction::{Answer, Outcome, Request, TransactionId};
-use tessera_types::{Durability, ReadMode};
+use tessera_types::Durability;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -107,10 +106,8 @@ impl Store {
         if let Ok(Some(answer)) = answer_if_sealed(&table, name.partition, &work) {
             return Some(answer);
         }
-        let mut parts =
-            [Part { partition: name.partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None }];
-        let coordination: &Arc<Coordination> = self.coordination();
-        let route = ToPartitions { coordination, durability: durability(&table) };
+        let mut parts = [Part::repeatable(name.partition, work)];
+        let route = ToPartitions { coordination: self.coordination(), durability: durability(&table) };
         self.route(&table, &route, &mut parts, PATIENCE).await;
         match parts {
             [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => decode_answer(answer),

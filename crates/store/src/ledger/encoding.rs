@@ -231,17 +231,17 @@ pub(crate) fn decode_answer(mut from: Bytes) -> Option<Answer<OnTables>> {
     from.is_empty().then_some(answer)
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_u32_le(number(bytes.len()));
     out.put_slice(bytes);
 }
 
-fn bytes(from: &mut Bytes) -> Option<Bytes> {
+pub(crate) fn bytes(from: &mut Bytes) -> Option<Bytes> {
     let length = from.try_get_u32_le().ok()? as usize;
     (length <= from.len()).then(|| from.split_to(length))
 }
 
-fn number(count: usize) -> u32 {
+pub(crate) fn number(count: usize) -> u32 {
     u32::try_from(count).expect("a request is shorter than 4 GiB")
 }
 
@@ -316,7 +316,7 @@ fn operation(from: &mut Bytes) -> Option<FaceOperation> {
 }
 
 /// Each element takes a byte or more, so no count makes this reserve more than what came.
-fn list<T>(from: &mut Bytes, mut element: impl FnMut(&mut Bytes) -> Option<T>) -> Option<Vec<T>> {
+pub(crate) fn list<T>(from: &mut Bytes, mut element: impl FnMut(&mut Bytes) -> Option<T>) -> Option<Vec<T>> {
     let count = from.try_get_u32_le().ok()? as usize;
     (count <= from.len()).then_some(())?;
     (0..count).map(|_| element(from)).collect()

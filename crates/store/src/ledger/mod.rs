@@ -7,7 +7,7 @@
 //! logged before it, and answered when its entry is committed.
 
 mod data;
-mod encoding;
+pub(crate) mod encoding;
 mod partition_ledger;
 mod step;
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub trait Evaluator: Send + Sync {
     ///
     /// # Errors
     /// The refusal, in the face's own words.
-    fn evaluate(&self, operation: &[u8], transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes>;
+    fn evaluate(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes>;
 }
 
 /// What is asked.

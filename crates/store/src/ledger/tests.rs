@@ -23,7 +23,7 @@ const ANCHOR: PartitionName = PartitionName { table: tessera_types::TableId(9), 
 struct Puts;
 
 impl Evaluator for Puts {
-    fn evaluate(&self, operation: &[u8], transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
+    fn evaluate(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
         let at = operation.iter().position(|byte| *byte == b' ').expect("a key and a value");
         let (key, value) = (&operation[..at], &operation[at + 1..]);
         let failed = |error: RequestError| Bytes::from(error.to_string());

@@ -60,6 +60,11 @@ pub struct Part<W> {
 }
 
 impl<W> Part<W> {
+    /// One that is for the leader, is still to be done, and does no harm twice.
+    pub(crate) fn repeatable(partition: u32, work: W) -> Self {
+        Self { partition, reads: ReadMode::Single, is_repeatable: true, work, outcome: None }
+    }
+
     /// The part will not be tried again.
     pub(super) fn give_up(&mut self) {
         self.outcome = Some(PartOutcome::NotDone);

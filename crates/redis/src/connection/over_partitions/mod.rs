@@ -80,12 +80,17 @@ impl Connection {
 
     /// Carries out a command that reads keys of several partitions.
     pub(super) async fn read_several_partitions(&mut self, command: &'static Command, frame: &OwnedFrame) {
-        let (mut replies, protocol) = (Replies::default(), self.session.protocol);
-        if let Err(error) = self.read_plan(command, frame, &mut replies).await {
-            replies.truncate(0);
-            replies.error(protocol, &error);
+        let mut replies = Replies::default();
+        let done = self.read_plan(command, frame, &mut replies).await;
+        self.append_or_refuse(replies, done);
+    }
+
+    /// Answers with replies, or with the error that came instead.
+    fn append_or_refuse(&mut self, replies: Replies, done: Result<(), CommandError>) {
+        match done {
+            Ok(()) => self.output.append(replies),
+            Err(error) => self.refuse(&error),
         }
-        self.output.append(replies);
     }
 
     async fn read_plan(
@@ -109,16 +114,11 @@ impl Connection {
     /// Carries out a command that writes keys of several partitions.
     pub(super) async fn write_several_partitions(&mut self, command: &'static Command, frame: &OwnedFrame) {
         let mut replies = Replies::default();
-        let protocol = self.session.protocol;
         let done = match command.keys {
             Keys::Two => self.move_key(command, frame, &mut replies).await,
             _ => self.write_keys(command, frame, &mut replies).await,
         };
-        if let Err(error) = done {
-            replies.truncate(0);
-            replies.error(protocol, &error);
-        }
-        self.output.append(replies);
+        self.append_or_refuse(replies, done);
     }
 
     async fn write_keys(
@@ -141,7 +141,7 @@ impl Connection {
                 plan.add(&table, mset, &frame.renamed(b"MSET"))?;
                 for at in command.key_positions(frame.len()) {
                     let key = frame.argument(at);
-                    plan.add_first(&table, key, Step::Absent(vec![key.to_vec()]));
+                    plan.add_condition(&table, key, Step::Absent(key.to_vec()));
                 }
             } else {
                 plan.add(&table, command, frame)?;
@@ -166,12 +166,9 @@ impl Connection {
                 return;
             }
         }
-        let (mut replies, protocol) = (Replies::default(), self.session.protocol);
-        if let Err(error) = self.exec_plan(&transaction, watches, &mut replies).await {
-            replies.truncate(0);
-            replies.error(protocol, &error);
-        }
-        self.output.append(replies);
+        let mut replies = Replies::default();
+        let done = self.exec_plan(&transaction, watches, &mut replies).await;
+        self.append_or_refuse(replies, done);
     }
 
     async fn exec_plan(
@@ -193,8 +190,8 @@ impl Connection {
                 plan.add(&table, command, frame)?;
             }
             for (key, token) in &watched {
-                let (key, token) = (key.clone(), token.clone());
-                plan.add_first(&table, &key.clone(), Step::Unwritten { key, token });
+                let unwritten = Step::Unwritten { key: key.clone(), token: token.clone() };
+                plan.add_condition(&table, key, unwritten);
             }
             match self.carry_out_plan(&table, &plan, only_reads).await? {
                 Carried::Out(replied) => {

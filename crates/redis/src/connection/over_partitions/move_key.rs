@@ -44,15 +44,15 @@ impl Connection {
             }
             let mut plan = Plan::default();
             let digest = commands::digest_of(&records).into_bytes();
-            plan.add_last(&table, from, Step::Unchanged { key: from.to_vec(), digest });
+            plan.add_condition(&table, from, Step::Unchanged { key: from.to_vec(), digest });
             if moves {
                 let del = OwnedFrame::from_arguments([&b"DEL"[..], from].into_iter());
                 plan.add(&table, commands::find(b"del").expect("DEL is a command"), &del)?;
             }
             if !replaces {
-                plan.add_last(&table, to, Step::Absent(vec![to.to_vec()]));
+                plan.add_condition(&table, to, Step::Absent(to.to_vec()));
             }
-            plan.add_last(&table, to, Step::Put { key: to.to_vec(), records });
+            plan.add_step(&table, to, Step::Put { key: to.to_vec(), records });
             match self.carry_out_plan(&table, &plan, false).await? {
                 Carried::Out(_) if counts => out.writer(protocol).boolean(true),
                 Carried::Out(_) => out.writer(protocol).ok(),

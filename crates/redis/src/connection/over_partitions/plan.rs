@@ -26,6 +26,8 @@ pub(super) struct Plan {
 #[derive(Default)]
 struct PlannedPart {
     keys: BTreeSet<Vec<u8>>,
+    /// They are looked at before anything is done.
+    conditions: Vec<Step>,
     steps: Vec<Step>,
     /// How many of the steps are commands.
     commands: usize,
@@ -37,7 +39,7 @@ enum PlannedReply {
     Here(&'static Command, OwnedFrame),
     /// The command cannot be carried out, whatever is stored.
     Failed(CommandError),
-    /// Of these partitions, the replies with these numbers.
+    /// The reply is made of those that these partitions give under these numbers.
     Merged(Merge, Vec<(u32, usize)>),
 }
 
@@ -56,11 +58,15 @@ impl Plan {
             self.replies.push(PlannedReply::Here(command, frame.clone()));
             return Ok(());
         }
-        if let Err(error @ CommandError::Reply(_)) = parts(table, command, frame.clone()) {
-            self.replies.push(PlannedReply::Failed(error));
-            return Ok(());
-        }
-        let (parts, merge) = elsewhere::split(table, command, frame).ok_or(RequestError::CrossPartition)?;
+        let Some((parts, merge)) = elsewhere::split(table, command, frame) else {
+            return match parts(table, command, frame.clone()) {
+                Err(error @ CommandError::Reply(_)) => {
+                    self.replies.push(PlannedReply::Failed(error));
+                    Ok(())
+                }
+                _ => Err(RequestError::CrossPartition.into()),
+            };
+        };
         let mut places = Vec::with_capacity(parts.len());
         if let Some(at) = command.key_positions(frame.len()).next() {
             self.anchor.get_or_insert(table.partition_of(&RecordKey::new(frame.argument(at), b"")));
@@ -76,16 +82,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a step in the partition of `key`, which stands before those that are there.
-    pub(super) fn add_first(&mut self, table: &Table, key: &[u8], step: Step) {
-        let part = self.part_of(table, key);
-        part.steps.insert(0, step);
+    /// Adds a condition about `key`.
+    pub(super) fn add_condition(&mut self, table: &Table, key: &[u8], condition: Step) {
+        self.part_of(table, key).conditions.push(condition);
     }
 
     /// Adds a step in the partition of `key`.
-    pub(super) fn add_last(&mut self, table: &Table, key: &[u8], step: Step) {
-        let part = self.part_of(table, key);
-        part.steps.push(step);
+    pub(super) fn add_step(&mut self, table: &Table, key: &[u8], step: Step) {
+        self.part_of(table, key).steps.push(step);
     }
 
     fn part_of(&mut self, table: &Table, key: &[u8]) -> &mut PlannedPart {
@@ -104,7 +108,7 @@ impl Plan {
         let part = |(partition, part): (&u32, &PlannedPart)| TransactionPart {
             partition: *partition,
             locks: part.keys.iter().map(lock).collect(),
-            operation: encode(protocol, &part.steps),
+            operation: encode(protocol, part.conditions.iter().chain(&part.steps)),
         };
         let mut parts: Vec<_> = self.parts.iter().map(part).collect();
         parts.sort_by_key(|part| Some(part.partition) != self.anchor);

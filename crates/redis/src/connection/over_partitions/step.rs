@@ -19,8 +19,8 @@ pub(super) enum Step {
     Unchanged { key: Vec<u8>, digest: Vec<u8> },
     /// A key must not have been written since this [token](WatchToken) was given.
     Unwritten { key: Vec<u8>, token: Vec<u8> },
-    /// Nothing may be under these keys.
-    Absent(Vec<Vec<u8>>),
+    /// Nothing may be under this key.
+    Absent(Vec<u8>),
     /// A command, whose reply is wanted.
     Command(OwnedFrame),
     /// These records take the place of whatever is under a key.
@@ -77,13 +77,13 @@ impl Refusal {
     }
 }
 
-pub(super) fn encode(protocol: Protocol, steps: &[Step]) -> Bytes {
+pub(super) fn encode<'a>(protocol: Protocol, steps: impl IntoIterator<Item = &'a Step>) -> Bytes {
     let mut out = vec![if protocol == Protocol::Resp3 { 3 } else { 2 }];
     for step in steps {
         match step {
             Step::Unchanged { key, digest } => put(&mut out, UNCHANGED, [&key[..], &digest[..]].into_iter()),
             Step::Unwritten { key, token } => put(&mut out, UNWRITTEN, [&key[..], &token[..]].into_iter()),
-            Step::Absent(keys) => put(&mut out, ABSENT, keys.iter().map(Vec::as_slice)),
+            Step::Absent(key) => put(&mut out, ABSENT, std::iter::once(&key[..])),
             Step::Command(frame) => put(&mut out, COMMAND, frame.arguments().into_iter()),
             Step::Put { key, records } => {
                 put(&mut out, PUT, [&key[..], &stored_records::encode(records)[..]].into_iter());
@@ -119,7 +119,7 @@ fn decode(mut from: Bytes) -> Option<(Protocol, Vec<Step>)> {
         steps.push(match (kind, &strings[..]) {
             (UNCHANGED, [key, digest]) => Step::Unchanged { key: key.to_vec(), digest: digest.to_vec() },
             (UNWRITTEN, [key, token]) => Step::Unwritten { key: key.to_vec(), token: token.to_vec() },
-            (ABSENT, keys) => Step::Absent(keys.iter().map(|key| key.to_vec()).collect()),
+            (ABSENT, [key]) => Step::Absent(key.to_vec()),
             (COMMAND, [_, ..]) => Step::Command(OwnedFrame::from_arguments(strings.iter().map(|string| &string[..]))),
             (PUT, [key, records]) => Step::Put { key: key.to_vec(), records: stored_records::decode(records.clone())? },
             _ => return None,
@@ -129,12 +129,11 @@ fn decode(mut from: Bytes) -> Option<(Protocol, Vec<Step>)> {
 }
 
 impl Evaluator for RedisServer {
-    fn evaluate(&self, operation: &[u8], transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
+    fn evaluate(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
         let unreadable = CommandError::text(
             "ERR a part of the transaction cannot be read by the node that was to carry it out; nothing was done",
         );
-        let (protocol, steps) =
-            decode(Bytes::copy_from_slice(operation)).ok_or_else(|| Refusal::of(&unreadable).encode())?;
+        let (protocol, steps) = decode(operation.clone()).ok_or_else(|| Refusal::of(&unreadable).encode())?;
         let mut replies = Replies::default();
         // A partition keeps the replies of a transaction in its log until that is decided.
         let longest =
@@ -177,14 +176,10 @@ fn carry_out(
             };
             if is_written { Err(Refusal::Changed) } else { Ok(()) }
         }
-        Step::Absent(keys) => {
-            for key in keys {
-                if call.value(key).map_err(failed)?.is_some() {
-                    return Err(Refusal::Present);
-                }
-            }
-            Ok(())
-        }
+        Step::Absent(key) => match call.value(key).map_err(failed)? {
+            Some(_) => Err(Refusal::Present),
+            None => Ok(()),
+        },
         Step::Put { key, records } => call.put_records(key, records).map_err(failed),
         Step::Command(frame) => {
             let command = commands::find(frame.argument(0)).ok_or_else(|| {
@@ -211,7 +206,7 @@ mod tests {
         let steps = [
             Step::Unchanged { key: b"a".to_vec(), digest: vec![b'0'; 64] },
             Step::Unwritten { key: b"u".to_vec(), token: b"00:1:2".to_vec() },
-            Step::Absent(vec![b"b".to_vec(), Vec::new()]),
+            Step::Absent(b"b".to_vec()),
             Step::Command(command),
             Step::Put { key: b"c".to_vec(), records: Vec::new() },
         ];
