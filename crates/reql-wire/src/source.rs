@@ -29,6 +29,16 @@ impl Source for Tables {
         Ok(self.0.store.catalog().databases().iter().map(|name| database_info(name)).collect())
     }
 
+    /// Whoever asks may have been told by another node that the database was made, so the catalog's leader is asked before it is said
+    /// that there is none.
+    fn database(&self, name: &str) -> Result<Option<DatabaseInfo>> {
+        let is_known = || self.0.store.catalog().databases().contains(name);
+        if !is_known() {
+            self.learn();
+        }
+        Ok(is_known().then(|| database_info(name)))
+    }
+
     fn create_database(&self, name: &str) -> Result<DatabaseInfo> {
         let exists = || Error::failed(format!("Database `{name}` already exists."));
         if name == "rethinkdb" || self.0.store.catalog().databases().contains(name) {
@@ -76,7 +86,13 @@ impl Source for Tables {
     }
 
     fn table(&self, database: &DatabaseInfo, name: &str) -> Result<Option<TableInfo>> {
-        if let Some(table) = self.found(&full_name(database, name))? {
+        let full = full_name(database, name);
+        let mut table = self.found(&full)?;
+        if table.is_none() {
+            self.learn();
+            table = self.found(&full)?;
+        }
+        if let Some(table) = table {
             return Ok(Some(self.info(database, name, &table)));
         }
         // Somebody who tries a name that Redis clients use is told so.

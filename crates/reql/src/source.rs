@@ -191,6 +191,13 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn databases(&self) -> Result<Vec<DatabaseInfo>>;
+    /// The database, or `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn database(&self, name: &str) -> Result<Option<DatabaseInfo>> {
+        Ok(self.databases()?.into_iter().find(|database| database.name == name))
+    }
     /// # Errors
     /// If there is one of this name.
     fn create_database(&self, name: &str) -> Result<DatabaseInfo>;
@@ -256,8 +263,8 @@ pub trait Source: Send + Sync {
     /// Waits a little before something is looked at again that takes time, such as the building of an index.
     fn pause(&self);
 
-    /// Learns what was changed of tables and indexes before, also by other clients of other nodes. Whoever waits for something that
-    /// another one has just made would otherwise not know that there is anything to wait for.
+    /// Learns what was changed of databases, tables and indexes before, also by other clients of other nodes. Whoever waits for
+    /// something that another client has just made would otherwise not know that there is anything to wait for.
     fn learn(&self) {}
     /// # Errors
     /// If there is one of this name.

@@ -19,7 +19,7 @@ const FOLLOWS: &[u8] = b"follows";
 
 /// Whether nodes that do not know of a change serve what they may not serve any more.
 pub(crate) fn takes_a_name_away(command: &CatalogCommand) -> bool {
-    matches!(command, CatalogCommand::Drop { .. } | CatalogCommand::Rename { .. })
+    matches!(command, CatalogCommand::Drop { .. } | CatalogCommand::Rename { .. } | CatalogCommand::DropDatabase { .. })
 }
 
 impl Store {

@@ -92,6 +92,7 @@ impl WithSystemTables {
     }
 
     fn rows(&self, table: SystemTable) -> Result<Vec<(Value, Value)>> {
+        self.0.learn();
         let rows = rows::of(&*self.0, table)?;
         let keyed = rows.into_iter().map(|row| (row.get_field("id").unwrap_or(Value::Null), row));
         let mut keyed: Vec<(Value, Value)> = keyed.collect();
@@ -109,6 +110,10 @@ impl Source for WithSystemTables {
         let mut databases = self.0.databases()?;
         databases.push(database());
         Ok(databases)
+    }
+
+    fn database(&self, name: &str) -> Result<Option<DatabaseInfo>> {
+        if name == DATABASE { Ok(Some(database())) } else { self.0.database(name) }
     }
 
     fn create_database(&self, name: &str) -> Result<DatabaseInfo> {

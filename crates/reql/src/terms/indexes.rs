@@ -145,9 +145,7 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
     for at in 1..call.count() {
         names.push(call.string(env, at)?);
     }
-    if waits {
-        env.source()?.learn();
-    }
+    env.source()?.learn();
     let wanted = |index: &&IndexInfo| names.is_empty() || names.iter().any(|name| **name == *index.name);
     loop {
         let mut indexes = env.source()?.indexes(&table.info)?;

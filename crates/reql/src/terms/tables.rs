@@ -50,8 +50,7 @@ pub fn name(value: &Val, kind: &str) -> Result<Arc<str>> {
 }
 
 fn find_database(env: &Env, name: &str) -> Result<Database> {
-    let found = env.source()?.databases()?.into_iter().find(|database| database.name == name);
-    found.ok_or_else(|| Error::failed(format!("Database `{name}` does not exist.")))
+    env.source()?.database(name)?.ok_or_else(|| Error::failed(format!("Database `{name}` does not exist.")))
 }
 
 /// The database of the query: its option `db`, or the one that every query has.
@@ -127,6 +126,7 @@ fn changes(old: Value, new: Value) -> Result<Value> {
 
 fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
+    env.source()?.learn();
     let database = env.source()?.create_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(Value::Null, describe(&database)?)?),
@@ -136,6 +136,7 @@ fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn db_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
+    env.source()?.learn();
     let (database, tables) = env.source()?.drop_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(describe(&database)?, Value::Null)?),
@@ -150,12 +151,14 @@ fn sorted_names(mut names: Vec<String>) -> Result<Value> {
 }
 
 fn db_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    env.source()?.learn();
     let names = env.source()?.databases()?.into_iter().map(|database| database.name).collect();
     call.value(sorted_names(names)?)
 }
 
 fn table_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let database = if call.count() == 0 { default_database(env)? } else { call.arg(env, 0)?.into_database()? };
+    env.source()?.learn();
     let names = env.source()?.tables(&database)?.into_iter().map(|table| table.name).collect();
     call.value(sorted_names(names)?)
 }
@@ -324,6 +327,7 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let is_hard = durability(call, env)?.unwrap_or(true);
     let (database, name) = database_and_name(call, env)?;
+    env.source()?.learn();
     if env.source()?.table(&database, &name)?.is_none() && database.name != system::DATABASE {
         check_shards(shards.unwrap_or(1))?;
     }
@@ -336,6 +340,7 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn table_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (database, name) = database_and_name(call, env)?;
+    env.source()?.learn();
     let Some(table) = env.source()?.table(&database, &name)? else {
         return Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name)));
     };

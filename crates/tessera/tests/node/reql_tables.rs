@@ -209,3 +209,23 @@ fn documents_are_found_and_kept_while_nodes_learn_of_a_split_at_different_times(
         inserted.iter().filter(|id| client.ask(&json!([16, [table("t"), **id]]))["id"] != **id).collect();
     assert!(by_key.is_empty(), "{} of {} inserted documents are not found: {by_key:?}", by_key.len(), inserted.len());
 }
+
+#[test]
+fn every_node_knows_at_once_which_databases_and_tables_another_one_has_made_and_dropped() {
+    let cluster = Cluster::start_with_reql(3);
+    let mut clients: Vec<Client> = cluster.reql_ports().into_iter().map(Client::to).collect();
+    let (database, databases) = (json!([14, ["d"]]), json!([59, []]));
+    let (without, with) = (json!(["rethinkdb", "test"]), json!(["d", "rethinkdb", "test"]));
+    for round in 0..30 {
+        let (one, two, three) = (round % 3, (round + 1) % 3, (round + 2) % 3);
+        assert_eq!(clients[one].ask(&json!([57, ["d"]]))["dbs_created"], 1);
+        assert_eq!(clients[two].ask(&databases), with);
+        assert_eq!(clients[three].ask(&json!([60, [database, "t"]]))["tables_created"], 1);
+        assert_eq!(clients[two].ask(&json!([62, [database]])), json!(["t"]));
+        let documents = json!([56, [[15, [database, "t"]], {"id": 1}]]);
+        assert_eq!(clients[one].ask(&documents)["inserted"], 1);
+        assert_eq!(clients[two].ask(&json!([58, ["d"]]))["dbs_dropped"], 1);
+        assert_eq!(clients[three].ask(&databases), without);
+        assert_eq!(clients[one].ask(&databases), without);
+    }
+}
