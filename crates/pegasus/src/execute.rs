@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_engine::from_caches;
-use tessera_store::{Admissions, Operation, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Admissions, Leader, Operation, Table, Transaction, Verdict, WriteOptions};
 use tessera_types::{Admitted, Model, RecordKey, RequestError, TableNumber, UnixMillis};
 
 /// A request for data that has been understood.
@@ -164,14 +164,20 @@ impl DataCall {
         }
     }
 
-    /// Carries out what is no write, here and now; `None` if writes come between so fast that the partition's loop must do
-    /// it.
+    /// Carries out what is no write, here and now; `None` if the partition's loop must do it: writes come between too fast, or a
+    /// transaction over partitions holds the key, for which the loop waits.
     pub(crate) fn read(&self, server: &PegasusServer) -> Option<Result<Response, Failure>> {
         let (table, partition, now) = (&*self.table, self.partition, server.store.now());
         let outcome = match &self.request {
             Request::GetScanner(request) => server.scanners.begin(table, partition, request, now),
             Request::Scan(request) => server.scanners.next(table, partition, request.context, now),
-            Request::Read(read) => return self.read_at_one_instant(read, now),
+            Request::Read(read) => {
+                let outcome = self.read_at_one_instant(read, now);
+                let is_held = outcome == Some(Err(Failure::Elsewhere))
+                    && table.has_locks(partition)
+                    && table.leader_of(partition) == Leader::Here;
+                return outcome.filter(|_| !is_held);
+            }
             Request::Write(_) | Request::ClearScanner(_) => Err(RequestError::NotReady),
         };
         Some(outcome.map_err(Failure::from))

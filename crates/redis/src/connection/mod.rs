@@ -352,8 +352,13 @@ impl Connection {
         };
         if let Err(error) = self.session.check(command, owned.len()) {
             self.settle().await;
-            self.session.spoil_transaction();
-            self.refuse(&error);
+            match command.run {
+                Run::Session(SessionCommand::Exec) => self.abort(&error),
+                _ => {
+                    self.session.spoil_transaction();
+                    self.refuse(&error);
+                }
+            }
             return Ok(());
         }
         if self.session.transaction.is_some() && !open_transaction::ends_or_looks_at(command) {

@@ -483,6 +483,21 @@ async fn a_transaction_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
+async fn an_exec_with_an_argument_ends_the_transaction() {
+    let node = TestNode::start(None, config());
+    let table = node.create_table("t", EngineKind::Memory, 1).await;
+    let mut connection = connection(&node, &table);
+    let refused = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n";
+    assert_eq!(connection.given("MULTI").await, "+OK\r\n");
+    assert_eq!(connection.given("SET a 1").await, "+QUEUED\r\n");
+    assert_eq!(connection.given("EXEC x").await, refused);
+    assert_eq!(connection.given("SET b 1").await, "+OK\r\n");
+    assert_eq!(connection.given("EXISTS a b").await, ":1\r\n");
+    assert_eq!(connection.given("EXEC").await, "-ERR EXEC without MULTI\r\n");
+    assert_eq!(connection.given("EXEC x").await, refused);
+}
+
+#[tokio::test]
 async fn the_keys_that_a_connection_watches_are_bounded() {
     let node = TestNode::start(None, config());
     let table = node.create_table("t", EngineKind::Memory, 1).await;

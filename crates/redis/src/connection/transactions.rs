@@ -44,6 +44,16 @@ impl Connection {
         self.reply().ok();
     }
 
+    /// Ends the transaction, if one is open, because `EXEC` itself is refused.
+    pub(super) fn abort(&mut self, error: &CommandError) {
+        self.session.transaction = None;
+        self.session.watches.clear();
+        self.session.update();
+        let line = error.line();
+        let reason = line.strip_prefix("ERR ").unwrap_or(&line);
+        self.reply().error(&format!("EXECABORT Transaction discarded because of: {reason}"));
+    }
+
     pub(super) async fn exec(&mut self) {
         let Some(transaction) = self.session.transaction.take() else {
             return self.reply().error("ERR EXEC without MULTI");

@@ -3,9 +3,13 @@
 use super::wire::{Connection, Fields, key, message, message_of_blob, v0};
 use crate::resp_client::{Value, words};
 use crate::server::{Node, free_port};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
 const TABLE: i32 = 1;
+/// What an answer says of a key that is there, and of one that is not.
+const OK: i32 = 0;
+const NOT_FOUND: i32 = 1;
 
 #[test]
 fn a_redis_client_and_a_pegasus_client_see_each_others_records() {
@@ -50,4 +54,50 @@ fn a_redis_client_and_a_pegasus_client_see_each_others_records() {
     assert_eq!(ask("DEL hash"), Value::Integer(1));
     let count = pegasus.call(&v0(TABLE, 0, &message_of_blob("RPC_RRDB_RRDB_SORTKEY_COUNT", 1, b"hash")));
     assert!(count.has(&Fields::default().i64(2, 0)), "{count:?}");
+}
+
+/// Transactions over partitions hold keys for moments, in which readers wait.
+#[test]
+fn a_pegasus_client_reads_what_redis_clients_write_in_transactions() {
+    const CLIENTS: i64 = 4;
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}"), "workers=2"]);
+    node.cli("table create shared --engine memory --partitions 8");
+    let stop = AtomicBool::new(false);
+    let write = |client: i64| {
+        let mut redis = node.client();
+        redis.call(&words("SELECT 1")).unwrap();
+        let mut number = client;
+        while !stop.load(Ordering::Relaxed) {
+            number += CLIENTS;
+            let command = format!("MSET a {number} b {number} c {number} d {number}");
+            assert_eq!(redis.call(&words(&command)).unwrap(), Value::Simple("OK".into()));
+        }
+    };
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            scope.spawn(move || write(client));
+        }
+        let mut pegasus = Connection::to(port);
+        let mut read = |code: &str, name: &str, partition| {
+            let request = message_of_blob(code, 1, &key(name, ""));
+            pegasus.call(&v0(TABLE, partition, &request))
+        };
+        let places: Vec<(&str, i32)> = ["a", "b", "c", "d"]
+            .into_iter()
+            .map(|name| {
+                (name, (0..8).find(|partition| read("RPC_RRDB_RRDB_GET", name, *partition).error == "ERR_OK").unwrap())
+            })
+            .collect();
+        for _ in 0..2_000 {
+            for (name, partition) in &places {
+                for code in ["RPC_RRDB_RRDB_GET", "RPC_RRDB_RRDB_TTL"] {
+                    let reply = read(code, name, *partition);
+                    assert!([OK, NOT_FOUND].contains(&reply.code()), "{code} {name}: {reply:?}");
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
