@@ -204,7 +204,7 @@ impl StateMachine for PartitionsMachine {
         let HostedPartition { cold_commands, held_commands, .. } = self.partitions.get_mut(&group)?;
         for late in held_commands.take_late() {
             self.waiting -= 1;
-            late.pending_reply.answer(Err(RequestError::NotReady));
+            late.pending_reply.answer(Err(RequestError::Held));
         }
         let next = cold_commands.next();
         let next = if next.is_none() && !cold_commands.hold_up() { held_commands.next() } else { next };

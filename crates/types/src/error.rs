@@ -69,6 +69,12 @@ pub enum RequestError {
     /// The partition has no leader that serves yet.
     #[error("the partition is starting; try again")]
     NotReady,
+    /// A transaction over partitions holds the key, and the command has waited as long as commands wait: what became of the
+    /// transaction cannot be learned, since a partition that knows has no leader.
+    #[error(
+        "a transaction over several partitions holds the key, and what became of it cannot be learned yet; try again"
+    )]
+    Held,
     /// The log cannot be written until there is space.
     #[error("the data directory's disk is full; free space, then writes go on by themselves")]
     DiskFull,
@@ -126,6 +132,7 @@ impl RequestError {
             Self::Busy
                 | Self::Throttled
                 | Self::NotReady
+                | Self::Held
                 | Self::DiskFull
                 | Self::NotApplied(_)
                 | Self::MemoryFull { .. }

@@ -133,11 +133,40 @@ fn what_clients_see_has_an_order_whatever_happens_to_documents() {
 /// Transactions over several partitions. Nodes are well between faults, and nobody may wait for long then.
 #[test]
 fn what_clients_see_has_an_order_whatever_happens_to_transactions() {
-    let mut run = Run::new("transactions");
-    run.tables = TRANSACTIONS.to_vec();
-    run.works = work::transactions;
+    let mut run = Run::of_transactions("transactions");
     run.rests = true;
     run.chaos(Cluster::planned(TempDir::new().unwrap(), 3));
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_links_under_transactions() {
+    let Some(net) = Net::new(4) else {
+        return skip("network namespaces need root and iproute2");
+    };
+    net.enter();
+    let run = Run::of_transactions("transactions_links");
+    run.chaos(Cluster { net: Some(net), ..Cluster::planned(TempDir::new().unwrap(), 4) });
+}
+
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_clocks_under_transactions() {
+    let Some(clocks) = Clocks::new() else {
+        return skip("clocks are set by libfaketime, which is not installed");
+    };
+    let run = Run::of_transactions("transactions_clocks");
+    run.chaos(Cluster { clocks: Some(clocks), ..Cluster::planned(TempDir::new().unwrap(), 3) });
+}
+
+/// Without a `soft` table: a power cut may take a part of a transaction from it.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_power_under_transactions() {
+    let data = TempDir::new().unwrap();
+    let Some(disks) = DiskWithPower::mount_all(data.path(), 3) else {
+        return skip("mounting file systems needs root and loop devices");
+    };
+    let mut run = Run::of_transactions("transactions_power");
+    run.tables.retain(|table| table.options.contains("--durability hard"));
+    run.chaos(Cluster { disks, ..Cluster::planned(data, 3) });
 }
 
 /// Five nodes, all of which vote on the catalog, and up to two more.
@@ -187,6 +216,14 @@ impl Run {
             comings: None,
             least_disk_reads: 0.0,
         }
+    }
+
+    /// One whose clients make transactions over partitions.
+    fn of_transactions(name: &'static str) -> Self {
+        let mut run = Self::new(name);
+        run.tables = TRANSACTIONS.to_vec();
+        run.works = work::transactions;
+        run
     }
 
     /// Starts a cluster, and disturbs it while clients go on.
