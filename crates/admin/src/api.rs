@@ -51,9 +51,10 @@ impl AdminServer {
             .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate))
             .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard));
         Router::new()
-            .merge(guarded)
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(ready))
+            .method_not_allowed_fallback(other_method)
+            .merge(guarded)
             .fallback(no_such_path)
             .with_state(self)
     }

@@ -54,6 +54,7 @@ fn what_the_admin_api_refuses_it_refuses_in_json() {
         ("GET /v1/nothing", "", "404", "the admin API has no path /v1/nothing"),
         ("GET /nothing", "", "404", "the admin API has no path /nothing"),
         ("PUT /v1/tables", "{}", "405", "/v1/tables does not take PUT"),
+        ("POST /healthz", "{}", "405", "/healthz does not take POST"),
         ("POST /v1/nodes/none/drain", "{\"is_draining\": true}", "400", "none"),
         ("POST /v1/tables", &too_long, "413", "2097152 bytes"),
     ] {
