@@ -353,7 +353,7 @@ pub static COMMANDS: &[Command] = &[
     plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
-        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; no DB option."),
+        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; DB takes the number of the connection's table only."),
     keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys")
         .fan_out(FanOut::Sum),
     keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys")
