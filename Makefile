@@ -68,6 +68,10 @@ chaos: test-deps ## Kill, stop and drain nodes of a cluster for SECONDS=60, SEED
 chaos-long: test-deps ## Run chaos of every kind for SECONDS=30 with each of RUNS=15 seeds from SEED=1 on; a line for each
 	CARGO="$(CARGO)" scripts/chaos-long $(or $(RUNS),15) $(or $(SECONDS),30) $(or $(SEED),1)
 
+redis-clients: test-deps ## Run clients of Redis in Python, Go, Node.js and Java on a cluster; installs their tools
+	@scripts/redis-clients all
+	$(CARGO) test --locked --release -p tessera --test node redis_clients -- --include-ignored
+
 pegasus-suites: build ## Run the tests that come with Pegasus' Go client against a onebox
 	scripts/pegasus-suites
 
@@ -92,4 +96,4 @@ oracle-wire: test-deps ## The same through the ReQL port, by one node and by thr
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer document reql reql_stored reql_wire; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire
+.PHONY: help deps test-deps build run test verify fix bench peers published ycsb redis-clients pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire

@@ -4,8 +4,9 @@ use super::CommandError;
 use super::call::{Call, Outcome, Value};
 use super::options::is;
 use super::stored_records::{self, digest_of};
+use crate::number::parse_integer;
 use crate::resp::Reply;
-use tessera_types::{Expiry, RequestError};
+use tessera_types::{Expiry, RequestError, TableNumber};
 
 pub fn del(call: &mut Call<'_, '_>) -> Outcome {
     let mut deleted = 0;
@@ -81,16 +82,25 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// The options of a command with these arguments.
-    pub fn parse(args: &[&[u8]]) -> Result<Self, CommandError> {
+    /// The options of a command with these arguments on a table.
+    ///
+    /// # Errors
+    /// If there is no such option, or DB names another table.
+    pub fn parse(args: &[&[u8]], table: TableNumber) -> Result<Self, CommandError> {
         let mut replaces = false;
-        for word in &args[3..] {
+        let mut words = args[3..].iter();
+        while let Some(word) = words.next() {
             if is(word, "REPLACE") {
                 replaces = true;
             } else if is(word, "DB") {
-                return Err(CommandError::text(
-                    "ERR COPY between tables is not supported: no table's records can be changed together with another's",
-                ));
+                let number =
+                    parse_integer(words.next().ok_or(CommandError::SYNTAX)?).ok_or(CommandError::NOT_INTEGER)?;
+                // Some clients always name the table.
+                if number != i64::from(table.0) {
+                    return Err(CommandError::text(
+                        "ERR COPY between tables is not supported: no table's records can be changed together with another's",
+                    ));
+                }
             } else {
                 return Err(CommandError::SYNTAX);
             }
@@ -101,7 +111,7 @@ impl CopyOptions {
 
 pub fn copy(call: &mut Call<'_, '_>) -> Outcome {
     let (from, to) = (call.args[1], call.args[2]);
-    let CopyOptions { replaces } = CopyOptions::parse(call.args)?;
+    let CopyOptions { replaces } = CopyOptions::parse(call.args, call.transaction.table().number())?;
     check_partition(call, to)?;
     if from == to {
         return Err(CommandError::text("ERR source and destination objects are the same"));
@@ -167,7 +177,7 @@ pub fn object_encoding(call: &mut Call<'_, '_>) -> Outcome {
                 fields.len() <= 128 && fields.iter().all(|(field, record)| is_short(field) && is_short(&record.value));
             call.reply.bulk(if is_small { b"listpack" } else { b"hashtable" });
         }
-        Some(Value::String(record)) if crate::number::parse_integer(&record.value).is_some() => call.reply.bulk(b"int"),
+        Some(Value::String(record)) if parse_integer(&record.value).is_some() => call.reply.bulk(b"int"),
         Some(Value::String(record)) if record.value.len() <= 44 => call.reply.bulk(b"embstr"),
         Some(Value::String(_)) => call.reply.bulk(b"raw"),
     }

@@ -16,6 +16,8 @@ pub struct Command {
     pub flags: Flags,
     /// Which of the arguments are keys.
     pub keys: Keys,
+    /// The subcommands that have one key, which is their first argument, each with the number of arguments of the whole.
+    pub subcommands: &'static [(&'static str, i32)],
     /// How the command is carried out when its keys are in several partitions.
     pub fan_out: FanOut,
     /// The group under which Redis documents the command.
@@ -203,6 +205,7 @@ const fn keyed(
         arity,
         flags,
         keys,
+        subcommands: &[],
         fan_out: FanOut::Refuse,
         group,
         since,
@@ -225,6 +228,7 @@ const fn plain(
         arity,
         flags: PLAIN,
         keys: Keys::None,
+        subcommands: &[],
         fan_out: FanOut::Refuse,
         group,
         since,
@@ -248,6 +252,7 @@ const fn session(
         arity,
         flags,
         keys: Keys::None,
+        subcommands: &[],
         fan_out: FanOut::Refuse,
         group,
         since,
@@ -260,6 +265,14 @@ const fn session(
 impl Command {
     const fn fan_out(self, fan_out: FanOut) -> Self {
         Self { fan_out, ..self }
+    }
+
+    const fn keys(self, keys: Keys) -> Self {
+        Self { keys, ..self }
+    }
+
+    const fn subcommands(self, subcommands: &'static [(&'static str, i32)]) -> Self {
+        Self { subcommands, ..self }
     }
 
     const fn differs(self, difference: &'static str) -> Self {
@@ -348,12 +361,13 @@ pub static COMMANDS: &[Command] = &[
     session(Server, "latency", -2, ADMIN, "2.8.13", S::Latency, "Tells about slow events")
         .differs("Events are slow commands; LATEST, HISTORY, RESET, DOCTOR."),
     session(Server, "memory", -2, SLOW_READ_MULTI, "4.0.0", S::Memory, "Tells how much memory a key takes")
+        .subcommands(&[("usage", -3)])
         .differs("USAGE, DOCTOR; an estimate on RocksDB tables."),
     session(Server, "slowlog", -2, ADMIN, "2.2.12", S::SlowLog, "Lists slow commands"),
     plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
-        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; no DB option."),
+        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; DB takes the number of the connection's table only."),
     keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys")
         .fan_out(FanOut::Sum),
     keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys")
@@ -373,6 +387,7 @@ pub static COMMANDS: &[Command] = &[
     session(Generic, "keys", 2, SLOW_READ_SESSION, "1.0.0", S::Keys, "Lists keys that match a pattern")
         .differs("Refused beyond 1,000,000 matches; use SCAN."),
     session(Generic, "object", -2, SLOW_READ_MULTI, "2.2.3", S::Object, "Tells how a key is stored")
+        .subcommands(&[("encoding", 3), ("digest", 3)])
         .differs("ENCODING, with the name that Redis would give a value of that size; DIGEST, Tessera's own, a digest of what is there."),
     keyed(Generic, "persist", 2, WRITE, One(1), "2.2.0", expiry::persist, "Removes a key's time to live"),
     keyed(Generic, "pexpire", -3, WRITE, One(1), "2.6.0", expiry::pexpire, "Sets a key's time to live in milliseconds"),
@@ -558,6 +573,7 @@ pub static COMMANDS: &[Command] = &[
         .differs("Commands on whole tables or the connection cannot be queued. A transaction has at most 100,000 commands, and as many bytes as one write may have."),
     session(Transactions, "unwatch", 1, PLAIN, "2.2.0", S::Unwatch, "Forgets watched keys"),
     session(Transactions, "watch", -2, SESSION, "2.2.0", S::Watch, "Lets EXEC fail if keys are changed meanwhile")
+        .keys(Every(1))
         .differs("On several nodes, EXEC does nothing either if another node leads the partition of a watched key by then, or the key was watched more than ten minutes or 100,000 watched keys ago."),
 ];
 

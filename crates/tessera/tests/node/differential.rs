@@ -118,6 +118,9 @@ const SHAPES: &[&str] = &[
     "GET",
     "HSET K",
     "COMMAND GETKEYS MSET K V K V",
+    "COMMAND GETKEYS WATCH K K",
+    "COMMAND GETKEYS OBJECT ENCODING K",
+    "COMMAND GETKEYS MEMORY USAGE K",
 ];
 
 fn drawn(letter: &str) -> Option<&'static [&'static str]> {

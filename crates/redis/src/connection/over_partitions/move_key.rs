@@ -23,11 +23,12 @@ impl Connection {
     ) -> Result<(), CommandError> {
         let args = frame.arguments();
         let (from, to) = (args[1], args[2]);
+        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
         // Whether the key goes, whether it may take the place of another, and whether the reply is a number.
         let (moves, replaces, counts) = match command.name {
             "rename" => (true, true, false),
             "renamenx" => (true, false, true),
-            "copy" => (false, CopyOptions::parse(&args)?.replaces, true),
+            "copy" => (false, CopyOptions::parse(&args, table.number())?.replaces, true),
             _ => return Err(RequestError::CrossPartition.into()),
         };
         let protocol = self.session.protocol;

@@ -47,6 +47,20 @@ async fn commands_on(given: &mut Connection, [a, b, c]: [&str; 3]) {
     )
     .await;
     expect(given, &format!("COPY none {c}\nCOPY {a} {b} WHAT"), ":0|-ERR syntax error|").await;
+    // With the number of the table, which go-redis always sends.
+    let number = given.session.table().unwrap().number().0;
+    expect(
+        given,
+        &format!("COPY {b} {c} DB {number}\nCOPY {b} {c} REPLACE DB {number}\nCOPY {b} {c} DB\nCOPY {b} {c} DB x"),
+        ":0|:1|-ERR syntax error|-ERR value is not an integer or out of range|",
+    )
+    .await;
+    expect(
+        given,
+        &format!("COPY {b} {c} DB {} REPLACE", number + 1),
+        "-ERR COPY between tables is not supported: no table's records can be changed together with another's|",
+    )
+    .await;
     expect(given, &format!("PEXPIRE {a} 1000000\nRENAME {a} {b}\nHLEN {b}"), ":1|+OK|:2|").await;
     let left = given.given(&format!("PTTL {b}")).await;
     let left: u64 = left.trim_start_matches(':').trim_end().parse().unwrap();

@@ -56,7 +56,7 @@ impl Connection {
                 if !command.takes(args.len() - 2) {
                     return Err(CommandError::text("ERR Invalid number of arguments specified for command"));
                 }
-                let positions: Vec<_> = command.key_positions(args.len() - 2).collect();
+                let positions = positions_of_keys(command, &args[2..]);
                 if positions.is_empty() {
                     return Err(CommandError::text("ERR The command has no key arguments"));
                 }
@@ -69,17 +69,43 @@ impl Connection {
     }
 }
 
+/// Positions of the keys in a command with these arguments, its subcommand's among them.
+fn positions_of_keys(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+    match args {
+        [_, word, _, ..] if command.subcommands.iter().any(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes())) => {
+            vec![2]
+        }
+        _ => command.key_positions(args.len()).collect(),
+    }
+}
+
 /// One entry of COMMAND.
 fn describe(reply: &mut Reply<'_>, command: &Command) {
-    let (first, last, step) = match command.keys {
+    let keys = match command.keys {
         Keys::None => (0, 0, 0),
         Keys::One(at) => (at, at, 1),
         Keys::Two => (1, 2, 1),
         Keys::Every(step) => (1, usize::MAX, step),
     };
+    describe_arguments(reply, command, command.name, command.arity, keys);
+    reply.array(command.subcommands.len());
+    for (name, arity) in command.subcommands {
+        describe_arguments(reply, command, &format!("{}|{name}", command.name), *arity, (2, 2, 1));
+        reply.array(0);
+    }
+}
+
+/// An entry without its subcommands. `keys` are the positions of the first and the last key, and the step between them.
+fn describe_arguments(
+    reply: &mut Reply<'_>,
+    command: &Command,
+    name: &str,
+    arity: i32,
+    (first, last, step): (usize, usize, usize),
+) {
     reply.array(10);
-    reply.bulk(command.name.as_bytes());
-    reply.integer(i64::from(command.arity));
+    reply.bulk(name.as_bytes());
+    reply.integer(i64::from(arity));
     let flags = command.flags;
     let names: Vec<&str> = [
         (flags.write, "write"),
@@ -100,5 +126,33 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     reply.set(0);
     reply.set(0);
     reply.set(0);
-    reply.array(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::connection::tests::connection;
+    use crate::test_cluster::{TestNode, config};
+    use tessera_types::EngineKind;
+
+    /// redis-py in cluster mode sent neither WATCH nor OBJECT ENCODING, for which COMMAND named no keys.
+    #[tokio::test]
+    async fn it_tells_which_arguments_are_keys() {
+        let node = TestNode::start(None, config());
+        let table = node.create_table("t", EngineKind::Memory, 2).await;
+        let mut connection = connection(&node, &table);
+        let mut expect = async |line: &str, expected: &str| {
+            assert_eq!(connection.given(line).await.replace("\r\n", " "), expected, "{line}");
+        };
+        expect("COMMAND INFO watch", "*1 *10 $5 watch :-2 *2 +fast +noscript :1 :-1 :1 *0 *0 *0 *0 ").await;
+        expect(
+            "COMMAND INFO memory",
+            "*1 *10 $6 memory :-2 *1 +readonly :0 :0 :0 *0 *0 *0 *1 \
+             *10 $12 memory|usage :-3 *1 +readonly :2 :2 :1 *0 *0 *0 *0 ",
+        )
+        .await;
+        expect("COMMAND GETKEYS WATCH a b", "*2 $1 a $1 b ").await;
+        expect("COMMAND GETKEYS OBJECT encoding a", "*1 $1 a ").await;
+        expect("COMMAND GETKEYS MEMORY USAGE a SAMPLES 5", "*1 $1 a ").await;
+        expect("COMMAND GETKEYS MEMORY DOCTOR", "-ERR The command has no key arguments ").await;
+    }
 }

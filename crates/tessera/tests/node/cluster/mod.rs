@@ -83,7 +83,13 @@ impl Cluster {
         Self { reql_ports, ..Self::planned(TempDir::new().unwrap(), count) }.started()
     }
 
-    /// The same for users with passwords: the setting `redis.users`.
+    /// Starts a cluster that only these users may use: the setting `redis.users`.
+    pub(crate) fn start_with_users(count: usize, users: &str) -> Self {
+        let users = Some(format!("redis.users={users}"));
+        Self { users, ..Self::planned(TempDir::new().unwrap(), count) }.started()
+    }
+
+    /// The same for drivers of RethinkDB.
     pub(crate) fn start_with_reql_users(count: usize, users: &str) -> Self {
         let reql_ports = (0..count).map(|_| free_port()).collect();
         let users = Some(format!("redis.users={users}"));
