@@ -62,7 +62,7 @@ pub use statistics::{StoreStatistics, TableStatistics};
 pub use store::Store;
 pub use table::{InstantScope, KEYS_AT_ONCE, Leader, Table};
 pub use tessera_transaction::Access;
-pub use transaction::{Record, SpaceScan, Transaction};
+pub use transaction::{Copies, Record, SpaceScan, Transaction};
 pub use watch::Watch;
 
 /// What a node needs that opens tables and runs the loops of their partitions. Faces use none of it.

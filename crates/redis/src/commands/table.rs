@@ -297,8 +297,6 @@ impl Command {
     }
 }
 
-const ONE_PARTITION: &str = "All keys must be in one partition, else CROSSSLOT.";
-const ONE_PARTITION_IN_MULTI: &str = "Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT.";
 const FIELD_ORDER: &str = "Fields come in the order of their names, not of insertion.";
 const NUMBERED: &str = "Numbers name tables; see TABLE.";
 
@@ -367,7 +365,7 @@ pub static COMMANDS: &[Command] = &[
     plain(Server, "time", 1, "2.6.0", generic::time, "Tells the time"),
     // Generic
     keyed(Generic, "copy", -3, SLOW_WRITE, Two, "6.2.0", generic::copy, "Copies a key")
-        .differs("Between MULTI and EXEC all keys must be in one partition, else CROSSSLOT; DB takes the number of the connection's table only."),
+        .differs("DB takes the number of the connection's table only."),
     keyed(Generic, "del", -2, SLOW_WRITE, Every(1), "1.0.0", generic::del, "Deletes keys")
         .fan_out(FanOut::Sum),
     keyed(Generic, "exists", -2, READ, Every(1), "1.0.0", generic::exists, "Counts existing keys")
@@ -413,7 +411,7 @@ pub static COMMANDS: &[Command] = &[
     ),
     keyed(Generic, "pttl", 2, READ, One(1), "2.6.0", expiry::pttl, "Tells a key's time to live in milliseconds"),
     session(Generic, "randomkey", 1, SLOW_READ_SESSION, "1.0.0", S::RandomKey, "Returns some key"),
-    keyed(Generic, "rename", 3, SLOW_WRITE, Two, "1.0.0", generic::rename, "Renames a key").differs(ONE_PARTITION_IN_MULTI),
+    keyed(Generic, "rename", 3, SLOW_WRITE, Two, "1.0.0", generic::rename, "Renames a key"),
     keyed(
         Generic,
         "renamenx",
@@ -423,8 +421,7 @@ pub static COMMANDS: &[Command] = &[
         "1.0.0",
         generic::renamenx,
         "Renames a key unless the new name is taken",
-    )
-    .differs(ONE_PARTITION_IN_MULTI),
+    ),
     session(Generic, "scan", -2, SLOW_READ_SESSION, "2.8.0", S::Scan, "Lists keys page by page")
         .differs("Pages go partition by partition in the order of hashes; COUNT is a lower bound."),
     keyed(Generic, "touch", -2, READ, Every(1), "3.2.1", generic::exists, "Counts existing keys")
@@ -445,14 +442,12 @@ pub static COMMANDS: &[Command] = &[
     keyed(Str, "incr", 2, WRITE, One(1), "1.0.0", strings::incr, "Adds one"),
     keyed(Str, "incrby", 3, WRITE, One(1), "1.0.0", strings::incrby, "Adds an integer"),
     keyed(Str, "incrbyfloat", 3, WRITE, One(1), "2.6.0", strings::incrbyfloat, "Adds a floating-point number"),
-    keyed(Str, "lcs", -3, SLOW_READ, Two, "7.0.0", lcs::lcs, "Finds the longest common subsequence")
-        .differs(ONE_PARTITION),
+    keyed(Str, "lcs", -3, SLOW_READ, Two, "7.0.0", lcs::lcs, "Finds the longest common subsequence"),
     keyed(Str, "mget", -2, READ, Every(1), "1.0.0", strings::mget, "Returns several strings")
         .fan_out(FanOut::Gather),
     keyed(Str, "mset", -3, WRITE, Every(2), "1.0.1", strings::mset, "Sets several strings")
         .fan_out(FanOut::AllOk),
-    keyed(Str, "msetnx", -3, WRITE, Every(2), "1.0.1", strings::msetnx, "Sets several strings unless one exists")
-        .differs(ONE_PARTITION_IN_MULTI),
+    keyed(Str, "msetnx", -3, WRITE, Every(2), "1.0.1", strings::msetnx, "Sets several strings unless one exists"),
     keyed(
         Str,
         "psetex",

@@ -257,7 +257,7 @@ pub(super) fn run(
 }
 
 /// Runs the commands of a transaction, unless a watched key was written or has expired since it was watched.
-fn run_all(
+pub(super) fn run_all(
     commands: &[(&'static Command, OwnedFrame)],
     watches: &[Watched],
     protocol: Protocol,

@@ -1,7 +1,7 @@
 //! What stands between MULTI and EXEC.
 
 use super::frame::OwnedFrame;
-use super::partitions::{partition_of_all, parts};
+use super::partitions::partition_of_all;
 use super::watches::Watched;
 use crate::commands::{Command, CommandError, Run, SessionCommand};
 use crate::resp::ARGUMENT_OVERHEAD;
@@ -59,7 +59,7 @@ impl OpenTransaction {
         may_span: bool,
     ) -> Result<(), CommandError> {
         let partition = match may_span {
-            true => check_that_it_can_be_split(table, command, frame).map(|()| None)?,
+            true => None,
             false => self.partition_with(table, command, frame)?,
         };
         self.bytes += frame.bytes() + QUEUED_OVERHEAD + frame.len() * ARGUMENT_OVERHEAD;
@@ -111,18 +111,6 @@ impl OpenTransaction {
         let watch = (!watches.is_empty()).then(|| OwnedFrame::from_arguments(watch));
         let commands = self.commands.iter().map(|(_, frame)| frame.clone());
         watch.into_iter().chain([word(b"MULTI")]).chain(commands).chain([word(b"EXEC")]).collect()
-    }
-}
-
-/// Commands of several partitions are carried out in each of them for itself, between the same two instants.
-fn check_that_it_can_be_split(table: &Table, command: &Command, frame: &OwnedFrame) -> Result<(), CommandError> {
-    match command.run {
-        Run::Keyed(_) => match parts(table, command, frame.clone()) {
-            // EXEC answers it with the error.
-            Ok(_) | Err(CommandError::Reply(_)) => Ok(()),
-            Err(error) => Err(error),
-        },
-        Run::Plain(_) | Run::Session(_) => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One atomic step in one partition.
 
+mod copies;
 #[cfg(test)]
 mod expiry_tests;
 mod locks;
@@ -20,6 +21,7 @@ use crate::partition::Partition;
 use crate::space_writes::SpaceWrites;
 use crate::table::{Readable, Table, damaged};
 use bytes::{Bytes, BytesMut};
+pub use copies::Copies;
 pub use missing::Missing;
 pub use spaces::SpaceScan;
 use std::cell::{Cell, RefCell};
@@ -70,6 +72,8 @@ pub struct Transaction<'a> {
     /// What was written to ordered spaces.
     spaces: SpaceWrites<SpaceLocation>,
     cleared: bool,
+    /// Whether it works on [copies](Copies), of whatever partitions, and on nothing else.
+    is_on_copies: bool,
     is_marked: bool,
     wrote_sort_key: bool,
     written_bytes: usize,
@@ -169,6 +173,7 @@ impl<'a> Transaction<'a> {
             deleted: DeletedHashKeys::default(),
             spaces: SpaceWrites::default(),
             cleared: false,
+            is_on_copies: false,
             is_marked: false,
             wrote_sort_key: false,
             written_bytes: 0,
@@ -235,9 +240,9 @@ impl<'a> Transaction<'a> {
         self.writer.as_ref().is_some_and(|writer| !writer.overlay.is_empty())
     }
 
-    /// Whether a hash key is in this transaction's partition.
+    /// Whether a hash key is in this transaction's partition, or it works on copies.
     pub fn covers(&self, hash_key: &[u8]) -> bool {
-        self.table.partition_of(&RecordKey::new(hash_key, b"")) == self.partition
+        self.is_on_copies || self.table.partition_of(&RecordKey::new(hash_key, b"")) == self.partition
     }
 
     /// The live record under a key.
@@ -417,7 +422,7 @@ impl<'a> Transaction<'a> {
 
     fn own_key<'k>(&self, hash_key: &'k [u8], sort_key: &'k [u8]) -> RecordKey<'k> {
         let key = RecordKey::new(hash_key, sort_key);
-        debug_assert!(self.table.partition_of(&key) == self.partition, "a transaction writes its own partition only");
+        debug_assert!(self.covers(hash_key), "a transaction writes its own partition only");
         key
     }
 

@@ -118,9 +118,9 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Whether this transaction has deleted all that was under a hash key before.
+    /// Whether nothing is under a hash key but what this transaction has written.
     pub(super) fn hides_overlay(&self, hash_key: &[u8]) -> bool {
-        self.cleared || self.deleted.contains(hash_key)
+        self.cleared || self.is_on_copies || self.deleted.contains(hash_key)
     }
 
     /// What the overlay and this transaction know better than the engine about a hash key: sort keys and stored values, `None`

@@ -182,14 +182,10 @@ fn command() -> BoxedStrategy<Command> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
     OnePartition,
-    /// LCS is refused then.
     Partitions,
     /// A page of SCAN ends where the partitions of a node do.
     Nodes,
 }
-
-/// Over several partitions they are not carried out in a transaction.
-const ALONE: &[&str] = &["rename", "renamenx", "copy", "msetnx"];
 
 /// What `differences.txt` says.
 struct Rules {
@@ -216,7 +212,7 @@ impl Rules {
         rules
     }
 
-    /// The commands without those that a transaction does not carry out, or no table whose keys are spread like this.
+    /// The commands without those that a transaction does not carry out, or a table whose keys are spread like this.
     fn keep_outside(&self, commands: Vec<Command>, keys: Spread) -> Vec<Command> {
         let mut is_open = false;
         let keep = |command: &Command| {
@@ -226,9 +222,8 @@ impl Rules {
                 "exec" | "discard" => is_open = false,
                 _ => {}
             }
-            let is_alone = keys != Spread::OnePartition && ALONE.contains(&&name[..]);
-            let is_refused = keys != Spread::OnePartition && name == "lcs" || keys == Spread::Nodes && name == "scan";
-            !(is_refused || is_open && (is_alone || self.outside.contains(&name)))
+            let is_refused = keys == Spread::Nodes && name == "scan";
+            !(is_refused || is_open && self.outside.contains(&name))
         };
         let mut commands = commands;
         commands.retain(keep);

@@ -1,15 +1,18 @@
-//! Commands that are atomic although their keys are in several partitions: MSET, DEL and the like, RENAME and COPY, and EXEC.
+//! Commands that are atomic although their keys are in several partitions: MSET, DEL and the like, RENAME, COPY and LCS, and EXEC.
 //!
 //! The connection sorts what is to be done by partition ([`plan`]), and the store carries it out as one transaction
-//! ([`Store::transact`](tessera_store::Store::transact)). Each part is evaluated in its partition ([`step`]).
+//! ([`Store::transact`](tessera_store::Store::transact)). Each part is evaluated in its partition ([`step`]). Commands that need what is in
+//! several partitions at once are evaluated [on copies](on_copies).
 
 mod move_key;
+mod on_copies;
 mod plan;
 mod step;
 #[cfg(test)]
 mod tests;
 
 use super::Connection;
+use super::batch;
 use super::frame::OwnedFrame;
 use super::open_transaction::OpenTransaction;
 use super::replies::Replies;
@@ -17,11 +20,13 @@ use super::watches::Watched;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run};
 use crate::server::SERVICE;
 use bytes::Bytes;
+use on_copies::{keys_of, needs_copies};
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 use step::{Refusal, Step};
-use tessera_store::{PATIENCE, Table, Transacted};
+use tessera_store::{PATIENCE, Table, Transacted, Transaction, Verdict};
 use tessera_types::{ReadMode, RecordKey, RequestError};
 
 /// What became of a plan, if it was carried out or refused.
@@ -55,9 +60,12 @@ impl Connection {
 
     /// Whether a command reads keys of several partitions, which must be read at one instant.
     pub(super) fn reads_several_partitions(&self, command: &Command, frame: &OwnedFrame) -> bool {
-        let Keys::Every(_) = command.keys else { return false };
-        let reads = self.session.choices.reads;
-        let is_atomic = frame.len() > 2 && command.flags.read && !command.flags.write && reads != ReadMode::Outdated;
+        let may_be_apart = match command.keys {
+            Keys::Two => true,
+            Keys::Every(_) => self.session.choices.reads != ReadMode::Outdated,
+            Keys::None | Keys::One(_) => false,
+        };
+        let is_atomic = may_be_apart && frame.len() > 2 && command.flags.read && !command.flags.write;
         is_atomic && self.transacts() && self.is_over_several(command, frame)
     }
 
@@ -99,15 +107,31 @@ impl Connection {
         frame: &OwnedFrame,
         out: &mut Replies,
     ) -> Result<(), CommandError> {
+        let (protocol, began) = (self.session.protocol, Instant::now());
         loop {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
-            let mut plan = Plan::default();
-            plan.add(&table, command, frame)?;
-            match self.carry_out_plan(&table, &plan, true).await? {
-                Carried::Out(replied) => return plan.write(&replied, self.session.protocol, out),
-                Carried::Refused(refusal) => return Err(error_of(refusal)),
-                Carried::Split => {}
+            let (mut plan, mut replies) = (Plan::default(), None);
+            if needs_copies(&table, command, frame) {
+                let run = |out: &mut Replies, transaction: &mut Transaction<'_>| {
+                    // The reply says what is wrong.
+                    let _ = batch::run(command, frame, protocol, out, transaction);
+                    Verdict::Commit
+                };
+                let keys = keys_of(std::iter::once((command, frame)));
+                replies = Some(self.evaluate_on_copies(&table, &mut plan, &keys, run).await?.0);
+            } else {
+                plan.add(&table, command, frame)?;
             }
+            match self.carry_out_plan(&table, &plan, true).await? {
+                Carried::Out(replied) => match replies {
+                    Some(replies) => out.append(replies),
+                    None => plan.write(&replied, protocol, out)?,
+                },
+                Carried::Refused(Refusal::Outdated) if began.elapsed() < PATIENCE => continue,
+                Carried::Refused(refusal) => return Err(error_of(refusal)),
+                Carried::Split => continue,
+            }
+            return Ok(());
         }
     }
 
@@ -182,29 +206,46 @@ impl Connection {
             out.writer(protocol).null_array();
             return Ok(());
         };
-        let only_reads = transaction.commands.iter().all(|(command, _)| !command.flags.write);
+        let commands = &transaction.commands;
+        let only_reads = commands.iter().all(|(command, _)| !command.flags.write);
+        let began = Instant::now();
         loop {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
-            let mut plan = Plan::default();
-            for (command, frame) in &transaction.commands {
-                plan.add(&table, command, frame)?;
+            let (mut plan, mut replies) = (Plan::default(), None);
+            if commands.iter().any(|(command, frame)| needs_copies(&table, command, frame)) {
+                let keys = keys_of(commands.iter().map(|(command, frame)| (*command, frame)));
+                let run = |out: &mut Replies, transaction: &mut Transaction<'_>| {
+                    batch::run_all(commands, &[], protocol, out, transaction)
+                };
+                let (replied, verdict) = self.evaluate_on_copies(&table, &mut plan, &keys, run).await?;
+                if verdict == Verdict::Abandon {
+                    out.append(replied);
+                    return Ok(());
+                }
+                replies = Some(replied);
+            } else {
+                for (command, frame) in commands {
+                    plan.add(&table, command, frame)?;
+                }
             }
             for (key, token) in &watched {
                 let unwritten = Step::Unwritten { key: key.clone(), token: token.clone() };
                 plan.add_condition(&table, key, unwritten);
             }
             match self.carry_out_plan(&table, &plan, only_reads).await? {
-                Carried::Out(replied) => {
-                    out.writer(protocol).array(transaction.commands.len());
-                    return plan.write(&replied, protocol, out);
-                }
-                Carried::Refused(Refusal::Changed) => {
-                    out.writer(protocol).null_array();
-                    return Ok(());
-                }
+                Carried::Out(replied) => match replies {
+                    Some(replies) => out.append(replies),
+                    None => {
+                        out.writer(protocol).array(commands.len());
+                        plan.write(&replied, protocol, out)?;
+                    }
+                },
+                Carried::Refused(Refusal::Changed) => out.writer(protocol).null_array(),
+                Carried::Refused(Refusal::Outdated) if began.elapsed() < PATIENCE => continue,
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
-                Carried::Split => {}
+                Carried::Split => continue,
             }
+            return Ok(());
         }
     }
 
@@ -261,5 +302,7 @@ fn error_of(refusal: Refusal) -> CommandError {
         Refusal::Error(line) => CommandError::Reply(String::from_utf8_lossy(&line).into_owned().into()),
         // Keys that nobody asked about.
         Refusal::Changed | Refusal::Present => RequestError::NotReady.into(),
+        // Others write the keys all the time.
+        Refusal::Outdated => RequestError::Busy.into(),
     }
 }

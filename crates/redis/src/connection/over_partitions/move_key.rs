@@ -6,7 +6,7 @@
 use super::plan::Plan;
 use super::step::{Refusal, Step};
 use super::{Carried, error_of};
-use crate::commands::{self, Command, CommandError, CopyOptions, StoredRecords, stored_records};
+use crate::commands::{self, Command, CommandError, CopyOptions};
 use crate::connection::Connection;
 use crate::connection::frame::OwnedFrame;
 use crate::connection::replies::Replies;
@@ -35,7 +35,7 @@ impl Connection {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
             let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
-            let records = self.records_under(from).await?;
+            let records = self.records_under(&table, &[from]).await?.pop().unwrap_or_default();
             if records.is_empty() {
                 if moves {
                     return Err(CommandError::NO_SUCH_KEY);
@@ -63,7 +63,7 @@ impl Connection {
                     out.writer(protocol).boolean(false);
                 }
                 Carried::Refused(Refusal::Present) => continue,
-                Carried::Refused(Refusal::Changed) | Carried::Split => continue,
+                Carried::Refused(Refusal::Changed | Refusal::Outdated) | Carried::Split => continue,
                 Carried::Refused(refusal) => return Err(error_of(refusal)),
             }
             return Ok(());
@@ -77,18 +77,5 @@ impl Connection {
         let mut counted = Replies::default();
         self.read_plan(commands::find(b"exists").expect("EXISTS is a command"), &exists, &mut counted).await?;
         Ok(counted.bytes() == b":2\r\n")
-    }
-
-    /// All that is under a key, wherever it is.
-    async fn records_under(&mut self, key: &[u8]) -> Result<StoredRecords, CommandError> {
-        let table = self.session.table().ok_or(CommandError::NO_TABLE)?;
-        let bytes = self.look(&table, &[key], b"RECORDS").await.map_err(|outcome| match outcome.reply() {
-            Err(error) => CommandError::Request(error),
-            Ok(line) => CommandError::Reply(
-                String::from_utf8_lossy(line.trim_ascii_end().strip_prefix(b"-").unwrap_or(&line)).into_owned().into(),
-            ),
-        })?;
-        let records = bytes.into_iter().next().and_then(|bytes| stored_records::decode(bytes.into()));
-        records.ok_or(CommandError::Request(RequestError::NotReady))
     }
 }

@@ -47,7 +47,7 @@ impl Plan {
     /// Adds a command.
     ///
     /// # Errors
-    /// If it cannot be split although its keys are in several partitions.
+    /// If it [cannot be split](super::on_copies) although its keys are in several partitions.
     pub(super) fn add(
         &mut self,
         table: &Table,

@@ -17,6 +17,8 @@ use tessera_store::{Evaluator, Transaction};
 pub(super) enum Step {
     /// What is under a key must have this digest.
     Unchanged { key: Vec<u8>, digest: Vec<u8> },
+    /// What is under a key must have the digest of the copy that was made of it.
+    Copied { key: Vec<u8>, digest: Vec<u8> },
     /// A key must not have been written since this [token](WatchToken) was given.
     Unwritten { key: Vec<u8>, token: Vec<u8> },
     /// Nothing may be under this key.
@@ -34,6 +36,8 @@ pub(super) enum Refusal {
     Changed,
     /// A key is there that must not be.
     Present,
+    /// A copy is not what is under the key any more.
+    Outdated,
     /// The line of an error.
     Error(Vec<u8>),
 }
@@ -43,6 +47,7 @@ const ABSENT: u8 = 1;
 const COMMAND: u8 = 2;
 const PUT: u8 = 3;
 const UNWRITTEN: u8 = 4;
+const COPIED: u8 = 5;
 
 impl Refusal {
     fn of(error: &CommandError) -> Self {
@@ -63,6 +68,7 @@ impl Refusal {
         match self {
             Self::Changed => Bytes::from_static(&[0]),
             Self::Present => Bytes::from_static(&[1]),
+            Self::Outdated => Bytes::from_static(&[3]),
             Self::Error(line) => [&[2], &line[..]].concat().into(),
         }
     }
@@ -71,6 +77,7 @@ impl Refusal {
         match bytes {
             [0] => Self::Changed,
             [1] => Self::Present,
+            [3] => Self::Outdated,
             [2, line @ ..] => Self::Error(line.to_vec()),
             _ => Self::Error(b"ERR another node has refused a part of the transaction in a form that this one cannot read; nothing was done".into()),
         }
@@ -82,6 +89,7 @@ pub(super) fn encode<'a>(protocol: Protocol, steps: impl IntoIterator<Item = &'a
     for step in steps {
         match step {
             Step::Unchanged { key, digest } => put(&mut out, UNCHANGED, [&key[..], &digest[..]].into_iter()),
+            Step::Copied { key, digest } => put(&mut out, COPIED, [&key[..], &digest[..]].into_iter()),
             Step::Unwritten { key, token } => put(&mut out, UNWRITTEN, [&key[..], &token[..]].into_iter()),
             Step::Absent(key) => put(&mut out, ABSENT, std::iter::once(&key[..])),
             Step::Command(frame) => put(&mut out, COMMAND, frame.arguments().into_iter()),
@@ -119,6 +127,7 @@ fn decode(mut from: Bytes) -> Option<(Protocol, Vec<Step>)> {
         steps.push(match (kind, &strings[..]) {
             (UNCHANGED, [key, digest]) => Step::Unchanged { key: key.to_vec(), digest: digest.to_vec() },
             (UNWRITTEN, [key, token]) => Step::Unwritten { key: key.to_vec(), token: token.to_vec() },
+            (COPIED, [key, digest]) => Step::Copied { key: key.to_vec(), digest: digest.to_vec() },
             (ABSENT, [key]) => Step::Absent(key.to_vec()),
             (COMMAND, [_, ..]) => Step::Command(OwnedFrame::from_arguments(strings.iter().map(|string| &string[..]))),
             (PUT, [key, records]) => Step::Put { key: key.to_vec(), records: stored_records::decode(records.clone())? },
@@ -158,10 +167,23 @@ fn carry_out(
     let mut unread = Vec::new();
     let failed = |error: CommandError| Refusal::of(&error);
     let mut call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
+    let is_same = |call: &Call<'_, '_>, key: &[u8], digest: &[u8]| {
+        commands::digest(call, key).map_err(failed).map(|now| now.as_bytes() == digest)
+    };
     match step {
         Step::Unchanged { key, digest } => {
-            let now = commands::digest(&call, key).map_err(failed)?;
-            if now.as_bytes() == &digest[..] { Ok(()) } else { Err(Refusal::Changed) }
+            if is_same(&call, key, digest)? {
+                Ok(())
+            } else {
+                Err(Refusal::Changed)
+            }
+        }
+        Step::Copied { key, digest } => {
+            if is_same(&call, key, digest)? {
+                Ok(())
+            } else {
+                Err(Refusal::Outdated)
+            }
         }
         Step::Unwritten { key, token } => {
             let is_written = match WatchToken::decode(token) {
@@ -169,10 +191,10 @@ fn carry_out(
                     let list = call.transaction.partition_state().watched();
                     let is_touched = watches.find(&token).is_none_or(|watch| watch.is_touched() || !watch.is_in(list));
                     // A write that was evaluated before the watch began, and not applied when the key was read, shows in the digest.
-                    is_touched || commands::digest(&call, key).map_err(failed)?.as_bytes() != &token.digest[..]
+                    is_touched || !is_same(&call, key, &token.digest)?
                 }
                 // The connection's node is of a version that knows digests only.
-                None => commands::digest(&call, key).map_err(failed)?.as_bytes() != &token[..],
+                None => !is_same(&call, key, token)?,
             };
             if is_written { Err(Refusal::Changed) } else { Ok(()) }
         }
@@ -206,6 +228,7 @@ mod tests {
         let steps = [
             Step::Unchanged { key: b"a".to_vec(), digest: vec![b'0'; 64] },
             Step::Unwritten { key: b"u".to_vec(), token: b"00:1:2".to_vec() },
+            Step::Copied { key: b"c".to_vec(), digest: vec![b'1'; 64] },
             Step::Absent(b"b".to_vec()),
             Step::Command(command),
             Step::Put { key: b"c".to_vec(), records: Vec::new() },
@@ -222,13 +245,10 @@ mod tests {
 
     #[test]
     fn refusals_come_back() {
-        for refusal in [Refusal::Changed, Refusal::Present, Refusal::Error(b"ERR x".to_vec())] {
-            let bytes = match &refusal {
-                Refusal::Error(line) => Refusal::Error(line.clone()).encode(),
-                Refusal::Changed => Refusal::Changed.encode(),
-                Refusal::Present => Refusal::Present.encode(),
-            };
-            assert_eq!(Refusal::decode(&bytes), refusal);
+        let refusals =
+            || [Refusal::Changed, Refusal::Present, Refusal::Outdated, Refusal::Error(b"ERR x".to_vec())].into_iter();
+        for (refusal, again) in refusals().zip(refusals()) {
+            assert_eq!(Refusal::decode(&refusal.encode()), again);
         }
     }
 }

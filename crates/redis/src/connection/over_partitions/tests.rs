@@ -72,18 +72,52 @@ async fn commands_on(given: &mut Connection, [a, b, c]: [&str; 3]) {
     expect(given, &format!("SET {a} 1\nSET {b} 1"), "+OK|+OK|").await;
     expect(
         given,
-        &format!("MULTI\nSET {a} 2\nRENAME {a} {b}\nSET {c} 2\nEXEC\nGET {a}"),
-        "+OK|+QUEUED|-CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \
-         table, and this command must be atomic. On a table created with --partitioner redis-slots, keys with \
-         the same {tag} share a partition|+QUEUED|-EXECABORT Transaction discarded because of previous errors.|$1|1|",
+        &format!("MULTI\nSET {a} 2\nSET {b}\nSET {c} 2\nEXEC\nGET {a}"),
+        "+OK|+QUEUED|-ERR wrong number of arguments for 'set' command|+QUEUED|\
+         -EXECABORT Transaction discarded because of previous errors.|$1|1|",
     )
     .await;
-    expect(given, &format!("DEL {a} {b} {c}\nEXISTS {a} {b} {c}"), ":3|:0|").await;
+    // Commands that need what is in several partitions at once, among others, which they see and which see them.
+    expect(
+        given,
+        &format!("SET {a} ohmytext\nSET {b} mynewtext\nDEL {c}\nLCS {a} {b}\nLCS {a} {c}"),
+        "+OK|+OK|:1|$6|mytext|$0||",
+    )
+    .await;
+    expect(
+        given,
+        &format!("MULTI\nAPPEND {a} !\nRENAME {a} {c}\nEXISTS {a}\nMSETNX {a} 1 {b} 1\nLCS {b} {c} LEN\nPING\nEXEC"),
+        "+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*6|:9|+OK|:0|:0|:6|+PONG|",
+    )
+    .await;
+    expect(
+        given,
+        &format!("MULTI\nDEL {b}\nMSETNX {a} 1 {b} 1\nHSET {a} f v\nCOPY {c} {a} REPLACE\nRENAME none {a}\nRENAMENX {b} {a}\nEXEC"),
+        &format!("+OK|{}*6|:1|:1|{wrong}:1|-ERR no such key|:0|", "+QUEUED|".repeat(6)),
+    )
+    .await;
+    expect(given, &format!("MGET {a} {b} {c}"), "*3|$9|ohmytext!|$1|1|$9|ohmytext!|").await;
+    // Of hashes, too, and keys that end.
+    expect(
+        given,
+        &format!(
+            "DEL {a} {b}\nHSET {a} f 1\nMULTI\nHSET {a} g 2\nEXPIREAT {a} 4000000000\nRENAME {a} {b}\nHGETALL {b}\nEXEC"
+        ),
+        ":2|:1|+OK|+QUEUED|+QUEUED|+QUEUED|+QUEUED|*4|:1|:1|+OK|*4|$1|f|$1|1|$1|g|$1|2|",
+    )
+    .await;
+    expect(given, &format!("EXPIRETIME {b}\nHLEN {b}\nEXISTS {a}"), ":4000000000|:2|:0|").await;
+    expect(given, &format!("DEL {a} {b} {c}\nEXISTS {a} {b} {c}"), ":2|:0|").await;
 }
 
 /// WATCH before a transaction over partitions: `other` writes or does not.
 async fn watches_on(given: &mut Connection, other: &mut Connection, [a, b, c]: [&str; 3]) {
     given.given(&format!("MSET {a} 1 {b} 1")).await;
+    // A watched key that is written ends a transaction that is evaluated on copies, too.
+    given.given(&format!("WATCH {c}")).await;
+    other.given(&format!("SET {c} z\nDEL {c}")).await;
+    let answered = given.given(&format!("MULTI\nRENAME {a} {b}\nEXEC\nMGET {a} {b}")).await;
+    assert!(answered.ends_with("*-1\r\n*2\r\n$1\r\n1\r\n$1\r\n1\r\n"), "{answered}");
     let transaction = format!("MULTI\nINCR {a}\nINCR {b}\nEXEC");
     for (line, replies) in [
         (format!("GET {c}"), "*2\r\n:2\r\n:2\r\n"),

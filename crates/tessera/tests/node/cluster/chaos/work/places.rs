@@ -9,12 +9,9 @@ use crate::resp_client::{Value, words};
 use rand::Rng;
 use rand::seq::index::sample;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::sync::Mutex;
 
 const SECONDS: u64 = 3;
-/// Kinds of changes that no transaction may contain over several partitions: MSETNX, RENAME, RENAMENX and COPY.
-const ALONE: RangeInclusive<u32> = 1..=7;
 
 pub struct Places {
     keys: Keys,
@@ -64,10 +61,9 @@ impl Places {
             8 => format!("DEL {one} {other}"),
             _ => format!("SET {one} {value}"),
         };
-        let answer = if ALONE.contains(&kind) || session.random.random_bool(0.5) {
-            session.ask(&command)
-        } else {
-            session.transact(&[words(&command)])
+        let answer = match session.random.random_bool(0.5) {
+            true => session.ask(&command),
+            false => session.transact(&[words(&command)]),
         };
         let reply = match answer.value() {
             Some(Value::Array(items)) => items.first().cloned(),
