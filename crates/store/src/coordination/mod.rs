@@ -8,6 +8,7 @@ mod attempt;
 mod instant;
 mod left_over;
 mod requests;
+mod tables;
 mod transact;
 
 pub(crate) use instant::answer_instant;
