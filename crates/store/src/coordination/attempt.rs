@@ -1,9 +1,9 @@
 //! One attempt to carry out a transaction.
 
 use super::Coordination;
+use super::part::TransactionPart;
 use super::requests::ToPartitions;
 use super::tables::OfTable;
-use super::transact::TransactionPart;
 use crate::ledger::{OnTables, PartitionName, decode_answer};
 use crate::router::{Part, PartOutcome};
 use crate::store::Store;

@@ -9,8 +9,9 @@
 //! which confirms, a stamp: `u64` node, `u64` its start, `u64` interruptions, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
 //! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
 
+use super::part::TransactionPart;
 use super::tables::OfTable;
-use super::transact::{Transacted, TransactionPart};
+use super::transact::Transacted;
 use super::{ANSWER_BYTES, Coordination};
 use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp, encoding};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};

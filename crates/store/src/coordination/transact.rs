@@ -1,41 +1,20 @@
 //! A transaction as a face asks for it.
 
 use super::attempt::{Attempt, Attempted};
+use super::part::TransactionPart;
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
 use crate::router::PATIENCE;
 use crate::store::Store;
 use crate::table::Table;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_transaction::{Abort, Access, Age, Coordinator, End};
-use tessera_types::{Durability, RequestError, UnixMillis};
+use tessera_transaction::{Abort, Age, Coordinator, End};
+use tessera_types::{RequestError, UnixMillis};
 
 /// Between two attempts, after the first has given way.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
-
-/// What a transaction does in one partition.
-#[derive(Clone)]
-pub struct TransactionPart {
-    /// The table.
-    pub table: Arc<Table>,
-    /// The partition of the table.
-    pub partition: u32,
-    /// How durable the transaction is there; `None` if it is as durable as the table says.
-    pub durability: Option<Durability>,
-    /// The hash keys that the operation reads and writes. No other transaction uses them meanwhile.
-    pub locks: Vec<(Bytes, Access)>,
-    /// What the face's [`Evaluator`](crate::Evaluator) carries out.
-    pub operation: Bytes,
-}
-
-impl TransactionPart {
-    pub(super) fn name(&self) -> PartitionName {
-        PartitionName { table: self.table.id, partition: self.partition }
-    }
-}
 
 /// What became of a transaction.
 pub enum Transacted {
