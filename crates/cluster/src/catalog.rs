@@ -134,6 +134,11 @@ impl Catalog {
         self.tables.get(&id).map(|table| &**table)
     }
 
+    /// Whether there was a table with this identifier, and is none any more: neither it nor another one will ever have it again.
+    pub fn is_over(&self, id: TableId) -> bool {
+        id.0 < self.next_id && !self.tables.contains_key(&id)
+    }
+
     /// A table, to change it.
     fn get_mut(&mut self, id: TableId) -> Option<&mut TableEntry> {
         self.tables.get_mut(&id).map(Arc::make_mut)

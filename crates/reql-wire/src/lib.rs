@@ -2,7 +2,7 @@
 //!
 //! Read first: [`server`] (threads), [`connection`] (the life of a connection), [`frame`] (how queries come in), [`source`] (how the
 //! evaluator gets at tables), [`route`] (which node does the work), [`partition`] (how it is done there), [`evaluation`] (parts of
-//! queries, done there).
+//! queries, done there), [`together`] (writes of several documents that take effect together).
 
 #![warn(missing_docs)]
 
@@ -29,6 +29,7 @@ mod server;
 mod shared;
 mod source;
 mod tables;
+mod together;
 mod work;
 mod write;
 

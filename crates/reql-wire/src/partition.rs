@@ -96,6 +96,18 @@ pub(crate) fn stamped_scan(
     receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
 }
 
+/// Has a partition's loop read, which waits until no transaction holds what is read.
+pub(crate) async fn read_in_loop(
+    store: &Store,
+    table: &Table,
+    partition: u32,
+    work: Work,
+) -> Result<Reply, RequestError> {
+    let (read, receiver) = LoopRead::of(work);
+    store.write(table, WriteOptions::default(), &read, [partition]);
+    receiver.await.unwrap_or(Err(RequestError::NotReady))
+}
+
 /// Has a partition's loop read, confirmed by a majority of its replicas.
 pub(crate) async fn read_confirmed(
     store: &Store,
@@ -322,14 +334,29 @@ impl Writes {
 impl WriteWork {
     /// Also says whether feeds are to be told.
     fn carry_out(&self, transaction: &mut Transaction<'_>) -> Result<(Reply, bool), RequestError> {
-        let list = transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default();
-        if stamp_of(&list) != self.entries.stamp {
-            return Ok((Reply::List(list), false));
+        let list = list_of(transaction)?;
+        if let Some(hindrance) = self.hindrance(transaction, &list)? {
+            return Ok((hindrance, false));
         }
+        Ok((Reply::Written, self.write(transaction, list)?))
+    }
+
+    /// What the write is answered that cannot be carried out.
+    pub(crate) fn hindrance(&self, transaction: &Transaction<'_>, list: &Bytes) -> Result<Option<Reply>, RequestError> {
+        if stamp_of(list) != self.entries.stamp {
+            return Ok(Some(Reply::List(list.clone())));
+        }
+        self.difference(transaction)
+    }
+
+    /// What is there, if the document is not what it must be.
+    pub(crate) fn difference(&self, transaction: &Transaction<'_>) -> Result<Option<Reply>, RequestError> {
         let there = transaction.get_in(Space::DOCUMENTS, &self.key)?;
-        if there != self.old {
-            return Ok((Reply::Differs(there), false));
-        }
+        Ok((there != self.old).then_some(Reply::Differs(there)))
+    }
+
+    /// Writes the document, the entries of indexes, and the change, if the partition keeps changes. Returns whether feeds are to be told.
+    pub(crate) fn write(&self, transaction: &mut Transaction<'_>, list: Bytes) -> Result<bool, RequestError> {
         match &self.new {
             Some(new) => transaction.put_in(Space::DOCUMENTS, &self.key, new)?,
             None => transaction.delete_in(Space::DOCUMENTS, &self.key),
@@ -338,10 +365,33 @@ impl WriteWork {
             changes.removed.iter().for_each(|entry| transaction.delete_in(*space, entry));
             changes.added.iter().try_for_each(|entry| transaction.put_in(*space, entry, b""))?;
         }
-        let is_told = feeds::is_logging(&list)
-            && feeds::append(transaction, list, &self.key, self.old.as_ref(), self.new.as_ref())?;
-        Ok((Reply::Written, is_told))
+        Ok(feeds::is_logging(&list)
+            && feeds::append(transaction, list, &self.key, self.old.as_ref(), self.new.as_ref())?)
     }
+
+    /// As [`Self::write`], of what was promised: locks and limits do not hold. A log of changes that has no room for it ends.
+    pub(crate) fn write_promised(&self, transaction: &mut Transaction<'_>, list: Bytes) -> Result<(), RequestError> {
+        match &self.new {
+            Some(new) => transaction.put_in_unchecked(Space::DOCUMENTS, &self.key, new),
+            None => transaction.delete_in_unchecked(Space::DOCUMENTS, &self.key),
+        }
+        for (space, changes) in &self.entries.changes {
+            changes.removed.iter().for_each(|entry| transaction.delete_in_unchecked(*space, entry));
+            changes.added.iter().for_each(|entry| transaction.put_in_unchecked(*space, entry, b""));
+        }
+        if !feeds::is_logging(&list) {
+            return Ok(());
+        }
+        match feeds::append(transaction, list.clone(), &self.key, self.old.as_ref(), self.new.as_ref()) {
+            Err(RequestError::MemoryFull { .. }) => feeds::end(transaction, list),
+            appended => appended.map(drop),
+        }
+    }
+}
+
+/// The list of indexes of a partition.
+pub(crate) fn list_of(transaction: &Transaction<'_>) -> Result<Bytes, RequestError> {
+    Ok(transaction.get_in(Space::INDEXES, LIST_KEY)?.unwrap_or_default())
 }
 
 impl Operation for Writes {

@@ -99,13 +99,21 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
             outcomes.push(PartOutcome::NotDone);
             continue;
         }
+        if reads != ReadMode::Outdated && work.is_scan() && table.has_locks(partition) {
+            // Whoever looks at many documents does not look for locks.
+            if shared.store.await_intents(&table, partition).await.is_err() {
+                outcomes.push(PartOutcome::NotDone);
+                continue;
+            }
+        }
         match work {
             Work::Evaluate(evaluate) => {
                 // Those that stand together are evaluated beside each other.
                 let mut slices =
                     vec![shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate))];
                 let is_next = |part: &Asked| {
-                    matches!(part.2, Work::Evaluate(_)) && table.reader_of(part.0, part.1) == Leader::Here
+                    let is_free = part.1 == ReadMode::Outdated || !table.has_locks(part.0);
+                    matches!(part.2, Work::Evaluate(_)) && is_free && table.reader_of(part.0, part.1) == Leader::Here
                 };
                 while let Some((partition, reads, Work::Evaluate(evaluate))) = parts.next_if(is_next) {
                     slices.push(shared.runtime.spawn(slice(shared.clone(), table.clone(), partition, reads, evaluate)));
@@ -137,9 +145,15 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 outcomes.push(outcome(partition::read_confirmed(&shared.store, &table, partition, work).await));
             }
             Work::Get { key } => {
-                let (store, table) = (shared.store.clone(), table.clone());
-                let read = move || partition::get(&store, &table, partition, reads, &key);
-                outcomes.push(outcome(shared.store.disk_readers().read(read).await));
+                let store = shared.store.clone();
+                let (of, wanted) = (table.clone(), key.clone());
+                let read = move || partition::get(&store, &of, partition, reads, &wanted);
+                let mut found = shared.store.disk_readers().read(read).await;
+                if matches!(found, Err(RequestError::NotReady)) && table.has_locks(partition) {
+                    // A transaction may hold the document: the partition's loop waits for that.
+                    found = partition::read_in_loop(&shared.store, &table, partition, Work::Get { key }).await;
+                }
+                outcomes.push(outcome(found));
             }
             Work::List => {
                 let (store, table) = (shared.store.clone(), table.clone());

@@ -56,6 +56,7 @@ impl ReqlServer {
         shared.store.serve_face(route::SERVICE, &shared, |shared, request| {
             Box::pin(async move { route::serve(shared, request).await })
         });
+        shared.store.evaluate_for(route::SERVICE, &shared);
         if let Some(listener) = listener {
             let _entered = runtime.enter();
             let listener = tokio::net::TcpListener::from_std(listener)?;

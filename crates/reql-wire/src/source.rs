@@ -7,16 +7,17 @@
 use crate::identity::{database_info, full_name, table_id};
 use crate::indexes::{IndexList, definition_of, read_definition};
 use crate::route::Place;
-use crate::tables::{Tables, catalog_outcome, damaged, decoded, failed};
+use crate::tables::{Tables, catalog_outcome, damaged, decoded, failed, key_of, mode};
 use crate::work::{Reply, Work};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
 use tessera_document::Value;
 use tessera_reql::{
     ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Interest, Page, Pipeline,
-    ReadMode as Reads, Result, Resume, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig,
-    TableInfo, TableOptions, Write, Written,
+    ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus, Shape, ShardStatus, Source, TableChange,
+    TableConfig, TableInfo, TableOptions, Together, Write, Written,
 };
 use tessera_store::Table;
 use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
@@ -266,6 +267,17 @@ impl Source for Tables {
 
     fn write(&self, env: &Env, info: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         self.write_all(env, info, writes, durability)
+    }
+
+    fn get_all(&self, info: &TableInfo, keys: &[Value], reads: Reads) -> Result<Vec<Option<Value>>> {
+        let keys = keys.iter().map(key_of).collect::<Result<Vec<_>>>()?;
+        let found = self.read(&self.open(info)?, mode(reads), keys.into_iter())?;
+        let value = |document: Option<Bytes>| document.map(|document| decoded(Some(&document))).transpose();
+        found.into_iter().map(value).collect()
+    }
+
+    fn write_together(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<Together> {
+        self.replace_together(env, documents, durability)
     }
 
     fn sync(&self, info: &TableInfo) -> Result<()> {

@@ -71,9 +71,14 @@ impl Tables {
 
     /// Whether a read can be made without leaving the thread: this node answers for the partition.
     fn is_read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> bool {
-        reads != ReadMode::Majority
-            && matches!(work, Work::Get { .. } | Work::Scan(_))
-            && table.reader_of(place.partition_in(table), reads) == Leader::Here
+        let partition = place.partition_in(table);
+        let is_simple = match work {
+            Work::Get { .. } => true,
+            // A scan waits for what transactions have here.
+            Work::Scan(_) => reads == ReadMode::Outdated || !table.has_locks(partition),
+            _ => false,
+        };
+        reads != ReadMode::Majority && is_simple && table.reader_of(partition, reads) == Leader::Here
     }
 
     /// Makes a read that [can be made here](Self::is_read_here). What goes wrong is left to those who can try again.

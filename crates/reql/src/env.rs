@@ -1,12 +1,13 @@
 //! What a query runs in: where its data is, its options and limits, and whether it is to stop.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, FrameId, Result};
 use crate::function::Scope;
+use crate::gathered::Gathered;
 use crate::lazy::Lazy;
 use crate::node::Node;
 use crate::source::Source;
@@ -25,6 +26,7 @@ const MAX_OPEN_OPTIONS: usize = 4;
 /// Options of a query that no function heeds which could be carried out elsewhere.
 const STAYING_OPTIONS: &[&str] = &[
     "array_limit",
+    "atomic",
     "binary_format",
     "db",
     "durability",
@@ -131,6 +133,8 @@ pub struct Env {
     steps: Cell<u32>,
     /// Options of the query that are being evaluated, one for another.
     options_open: Cell<usize>,
+    /// What is to be written at the end, if it is to take effect [together](crate::together).
+    pub(crate) gathered: RefCell<Option<Gathered>>,
 }
 
 impl Env {
@@ -153,6 +157,7 @@ impl Env {
             globals: Vec::new(),
             steps: Cell::new(0),
             options_open: Cell::new(0),
+            gathered: RefCell::new(None),
         }
     }
 

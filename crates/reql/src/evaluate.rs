@@ -13,6 +13,7 @@ use crate::node::{CallNode, Grouping, Node, NodeKind};
 use crate::source::Source;
 use crate::term::code;
 use crate::terms;
+use crate::together;
 use crate::val::{Groups, Kind, Val};
 use crate::value::Value;
 
@@ -90,6 +91,12 @@ fn evaluate_of(code: i32) -> Result<Evaluate> {
 }
 
 fn run(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bool) -> Result<Val> {
+    let option = call.optargs.iter().find(|(name, _)| &**name == together::OPTARG);
+    if let Some((_, option)) = option
+        && let Some(result) = run_together(option, node, call, env, scope, literals)
+    {
+        return result;
+    }
     let mut this =
         Call { node, call, scope, spread: None, first: None, document: None, literals, inside_sequence: false };
     this.spread_args(env)?;
@@ -122,6 +129,27 @@ fn run(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bo
         out.insert(group, result);
     }
     Ok(Val { frame: node.frame, kind: Kind::Grouped(out) })
+}
+
+/// What a term gives whose writes are to take effect together; `None` if they are not, or are part of others that do.
+#[cold]
+#[inline(never)]
+fn run_together(
+    option: &Arc<Node>,
+    node: &Arc<Node>,
+    call: &CallNode,
+    env: &Env,
+    scope: &Scope,
+    literals: bool,
+) -> Option<Result<Val>> {
+    if env.is_together() {
+        return None;
+    }
+    match env.evaluate(option, scope, false).and_then(|option| option.as_bool()) {
+        Ok(true) => Some(together::evaluate(env, || run(node, call, env, scope, literals))),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    }
 }
 
 /// Evaluates the term with `value` in the place of its first argument, as part of a sequence.

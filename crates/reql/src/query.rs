@@ -15,6 +15,7 @@ use crate::stream::{FeedSort, Stream, no_end};
 use crate::system::WithSystemTables;
 use crate::term;
 use crate::terms;
+use crate::together;
 use crate::val::Kind;
 use crate::value::{self, Value};
 
@@ -30,6 +31,7 @@ const GLOBAL_OPTARGS: &[&str] = &[
     "_NO_RECURSE_",
     "_SHORTCUT_",
     "array_limit",
+    "atomic",
     "attempts",
     "auth",
     "base",
@@ -356,7 +358,12 @@ impl Prepared {
 
     fn evaluate(root: &Arc<Node>, globals: Vec<(Arc<str>, Arc<Node>)>, env: &mut Env) -> Result<Result<Value, Stream>> {
         env.set_globals(globals).map_err(|error| error.elsewhere())?;
-        let result = env.evaluate(root, &Scope::default(), false)?;
+        let is_atomic = match env.global_optarg(together::OPTARG).map_err(|error| error.elsewhere())? {
+            Some(value) => value.as_bool().map_err(|error| error.elsewhere())?,
+            None => false,
+        };
+        let evaluate = || env.evaluate(root, &Scope::default(), false);
+        let result = if is_atomic { together::evaluate(env, evaluate)? } else { evaluate()? };
         let frame = result.frame;
         match result.kind {
             Kind::Datum(value) => Ok(Ok(value)),

@@ -192,3 +192,14 @@ pub struct Page {
     /// Where the next page begins, unless this was the last one.
     pub next: Option<Position>,
 }
+
+/// What is promised for a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As the table says.
+    Default,
+    /// The write is fsynced before it is acknowledged.
+    Hard,
+    /// The write survives the process, and is fsynced within an interval.
+    Soft,
+}

@@ -12,8 +12,10 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
+use crate::gathered::{Replacement, Together};
 pub use crate::scan::{
-    DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo,
+    TableOptions,
 };
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _};
@@ -85,17 +87,6 @@ pub struct Written {
     pub new: Value,
     /// Why the document was left as it was.
     pub error: Option<Error>,
-}
-
-/// What is promised for a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// As the table says.
-    Default,
-    /// The write is fsynced before it is acknowledged.
-    Hard,
-    /// The write survives the process, and is fsynced within an interval.
-    Soft,
 }
 
 /// The largest array in a stored document.
@@ -314,6 +305,20 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If not all writes were carried out or refused one by one.
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>>;
+    /// The documents with these primary keys, in that order.
+    ///
+    /// # Errors
+    /// As [`Source::get`].
+    fn get_all(&self, table: &TableInfo, keys: &[Value], reads: ReadMode) -> Result<Vec<Option<Value>>> {
+        keys.iter().map(|key| self.get(table, key, reads)).collect()
+    }
+
+    /// Puts documents in the places of others, all at one instant, if all of these are what they must be. None comes twice.
+    ///
+    /// # Errors
+    /// If they were not written, but for documents that have changed, or nobody knows whether they were.
+    fn write_together(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<Together>;
+
     /// Makes earlier soft writes durable.
     ///
     /// # Errors

@@ -44,7 +44,9 @@ impl Inboxes {
         partition: u32,
         command: WriteCommand,
     ) -> Result<(), (WriteCommand, RequestError)> {
-        if table.is_dropped() {
+        // What transactions over partitions have left in a table that was dropped is still brought to its end: other tables may hold
+        // something of them.
+        if table.is_dropped() && !command.pending_reply.ends_a_transaction() {
             return Err((command, table.not_serving()));
         }
         table.partition(partition).meter().begin_write();

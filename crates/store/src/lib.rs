@@ -54,7 +54,7 @@ pub use coordination::{Transacted, TransactionPart};
 pub use disk_readers::DiskReaders;
 pub use hot_key_search::LONGEST as LONGEST_COUNT;
 pub use hot_keys::{HotKey, HotKeysFound};
-pub use ledger::Evaluator;
+pub use ledger::{Evaluator, PartitionName};
 pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use operation::{Operation, Verdict, WriteOptions};
 pub use router::{Envelope, Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};

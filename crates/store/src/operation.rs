@@ -23,6 +23,11 @@ pub trait Operation: Send + Sync {
         None
     }
 
+    /// Whether it only brings a transaction over partitions to its end, which is done in dropped tables too.
+    fn ends_a_transaction(&self) -> bool {
+        false
+    }
+
     /// Called once for each part: with `Ok` when what was evaluated holds, else with the reason why it was never
     /// evaluated, or is not known to hold.
     fn answer(&self, part: usize, outcome: Result<(), RequestError>);
@@ -79,6 +84,11 @@ impl PendingReply {
     /// See [`Operation::age`].
     pub fn age(&self) -> Option<Age> {
         self.operation.as_ref()?.age()
+    }
+
+    /// See [`Operation::ends_a_transaction`].
+    pub(crate) fn ends_a_transaction(&self) -> bool {
+        self.operation.as_ref().is_some_and(|operation| operation.ends_a_transaction())
     }
 
     /// Tells the operation what became of its part.

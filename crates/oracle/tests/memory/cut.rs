@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tessera_document::{EncodedValue, Value};
 use tessera_reql::{
     ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Interest, Lazy,
-    MemorySource, Order, Page, Partial, Pipeline, ReadMode, Result, Resume, Scan, ServerStatus, Shape, ShardStatus,
-    Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Write, Written,
+    MemorySource, Order, Page, Partial, Pipeline, ReadMode, Replacement, Result, Resume, Scan, ServerStatus, Shape,
+    ShardStatus, Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
 };
 
 const PARTS: usize = 3;
@@ -157,6 +157,10 @@ impl Source for CutSource {
 
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         self.0.write(env, table, writes, durability)
+    }
+
+    fn write_together(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<Together> {
+        self.0.write_together(env, documents, durability)
     }
 
     fn sync(&self, table: &TableInfo) -> Result<()> {

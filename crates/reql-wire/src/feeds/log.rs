@@ -60,11 +60,7 @@ pub(crate) fn append(
     // Documents so large that both would not fit into a log entry end the log, and its feeds with an error, rather than be refused.
     let fits = old.map_or(0, Bytes::len) + new.map_or(0, Bytes::len) <= transaction.table().limits().write_bytes;
     let Some(mut state) = state.filter(|state| now.get() <= state.until && fits) else {
-        let mut list = IndexList::decode(list).ok_or_else(|| RequestError::Corruption("the list of indexes".into()))?;
-        list.set_logging(false);
-        transaction.put_in_unchecked(Space::INDEXES, LIST_KEY, &list.encode());
-        transaction.delete_in(Space::INDEXES, STATE_KEY);
-        transaction.drop_space(Space::CHANGES);
+        end(transaction, list)?;
         return Ok(false);
     };
     state.last = state.next(now);
@@ -75,6 +71,19 @@ pub(crate) fn append(
     trim(transaction, &mut state)?;
     put_state(transaction, &state);
     Ok(true)
+}
+
+/// Ends the log of a partition, and with it its feeds.
+///
+/// # Errors
+/// If the list of indexes cannot be read.
+pub(crate) fn end(transaction: &mut Transaction<'_>, list: Bytes) -> Result<(), RequestError> {
+    let mut list = IndexList::decode(list).ok_or_else(|| RequestError::Corruption("the list of indexes".into()))?;
+    list.set_logging(false);
+    transaction.put_in_unchecked(Space::INDEXES, LIST_KEY, &list.encode());
+    transaction.delete_in(Space::INDEXES, STATE_KEY);
+    transaction.drop_space(Space::CHANGES);
+    Ok(())
 }
 
 /// Removes changes that are too old or too many, but never the last one.

@@ -21,7 +21,7 @@ mod record;
 mod tail;
 mod waiters;
 
-pub(crate) use log::{append, begin, is_logging};
+pub(crate) use log::{append, begin, end, is_logging};
 pub(crate) use poll::poll;
 pub(crate) use record::{ChangesWork, LogPosition, NewChanges, STATE_KEY, decode_state};
 pub(crate) use waiters::Waiters;

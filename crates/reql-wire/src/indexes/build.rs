@@ -265,6 +265,11 @@ impl Step {
         let Some(mut list) = IndexList::decode(bytes) else { return Ok(None) };
         let is_unbuilt = |list: &IndexList, space| list.get(space).is_some_and(|index| !index.is_built);
         match self {
+            // What transactions over partitions have here was made for the list as it is.
+            Self::Begin(..) | Self::Finish(_) | Self::Drop(_) => transaction.await_no_intents()?,
+            Self::Build(..) => {}
+        }
+        match self {
             Self::Begin(space, definition) => list.begin(*space, definition.clone()),
             Self::Build(space, documents) if is_unbuilt(&list, *space) => {
                 for document in documents {

@@ -75,6 +75,24 @@ pub(crate) struct WriteWork {
     pub(crate) is_hard: bool,
 }
 
+impl WriteWork {
+    /// One that only looks whether the document is still this.
+    pub(crate) fn comparison(key: Bytes, document: Option<Bytes>) -> Self {
+        Self {
+            key,
+            old: document.clone(),
+            new: document,
+            entries: NewEntries::default(),
+            is_soft: false,
+            is_hard: false,
+        }
+    }
+
+    pub(crate) fn only_compares(&self) -> bool {
+        self.old == self.new
+    }
+}
+
 /// What is added to the name of a scan's work if it has cells, which follow: nodes that know none refuse that work, and no other.
 const WITH_CELLS: u8 = 5;
 
@@ -187,6 +205,11 @@ impl Work {
             }
             _ => return None,
         })
+    }
+
+    /// Whether it looks at many documents.
+    pub(crate) fn is_scan(&self) -> bool {
+        matches!(self, Self::Scan(_) | Self::StampedScan(_) | Self::Evaluate(_))
     }
 
     /// Whether it does no harm twice.

@@ -17,6 +17,7 @@ use crate::cluster::{
 };
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::gathered::{Replacement, Together};
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan, TableInfo, TableOptions};
 use crate::source::{Durability, Source, Write, Written};
 use crate::uuid;
@@ -304,6 +305,33 @@ impl Source for MemorySource {
                 }
             })
             .collect()
+    }
+
+    fn write_together(&self, env: &Env, documents: &[Replacement], _durability: Durability) -> Result<Together> {
+        // Tables are locked in the order of their identifiers, so nobody waits in a circle.
+        let mut tables = BTreeMap::new();
+        for document in documents {
+            tables.insert(document.table.id.clone(), self.find(&document.table)?);
+        }
+        let mut locked: BTreeMap<&String, _> = tables.iter().map(|(id, table)| (id, lock(table))).collect();
+        let mut changed = Vec::new();
+        for (at, document) in documents.iter().enumerate() {
+            let key = crate::key::primary_key(&document.key)?;
+            let there = locked.get(&document.table.id).and_then(|table| table.documents.get(&key));
+            let there = there.cloned().unwrap_or(Value::Null);
+            if there != document.old {
+                changed.push((at, there));
+            }
+        }
+        if !changed.is_empty() {
+            return Ok(Together::Changed(changed));
+        }
+        for document in documents.iter().filter(|document| document.old != document.new) {
+            if let Some(table) = locked.get_mut(&document.table.id) {
+                table.store(env, crate::key::primary_key(&document.key)?, &document.old, &document.new);
+            }
+        }
+        Ok(Together::Done)
     }
 
     fn sync(&self, table: &TableInfo) -> Result<()> {

@@ -352,7 +352,7 @@ pub struct EqualityJoinRows {
 impl EqualityJoinRows {
     fn matches(&self, env: &Env, key: &Value) -> Result<Vec<Value>> {
         if self.index.is_none() {
-            return Ok(env.source()?.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
+            return Ok(env.get(&self.table.info, key, self.table.reads)?.into_iter().collect());
         }
         let mut scan = Scan {
             index: self.index.clone(),

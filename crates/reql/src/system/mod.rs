@@ -13,6 +13,7 @@ use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
 use crate::error::{Error, Result};
+use crate::gathered::{Replacement, Together};
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
 use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
@@ -232,6 +233,17 @@ impl Source for WithSystemTables {
             Some(system) => self.row(system, key),
             None => self.0.get(table, key, reads),
         }
+    }
+
+    fn get_all(&self, table: &TableInfo, keys: &[Value], reads: ReadMode) -> Result<Vec<Option<Value>>> {
+        match SystemTable::of(table)? {
+            Some(system) => keys.iter().map(|key| self.row(system, key)).collect(),
+            None => self.0.get_all(table, keys, reads),
+        }
+    }
+
+    fn write_together(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<Together> {
+        self.0.write_together(env, documents, durability)
     }
 
     fn scan(&self, env: &Env, table: &TableInfo, scan: &Scan) -> Result<Page> {

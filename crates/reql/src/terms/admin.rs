@@ -186,7 +186,7 @@ fn reconfigure(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             continue;
         }
         let old_status = status_row(table, &env.source()?.table_status(table)?)?;
-        env.source()?.reconfigure(env, table, &shape)?;
+        env.source_alone()?.reconfigure(env, table, &shape)?;
         configs.push(change(old, config_row(table, &env.source()?.table_config(table)?)?)?);
         statuses.push(change(old_status, status_row(table, &env.source()?.table_status(table)?)?)?);
     }
@@ -258,7 +258,7 @@ fn rebalance(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn sync(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
-    env.source()?.sync(&table.info)?;
+    env.source_alone()?.sync(&table.info)?;
     call.value(value::object([("synced", Value::from(1))])?)
 }
 

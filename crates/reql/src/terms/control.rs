@@ -5,6 +5,7 @@ use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::{Definition, Grouping};
 use crate::term::code;
+use crate::together::OPTARG;
 use crate::val::{Groups, Kind, Shortcut, Val};
 use crate::value::{Value, ValueExt as _};
 
@@ -12,7 +13,7 @@ use crate::value::{Value, ValueExt as _};
 pub const LITERALS_OPTARG: &str = "\0literals";
 
 pub const TERMS: &[Definition] = &[
-    Definition::variadic(code::FUNCALL, 1, funcall).optargs(&["_SHORTCUT_", "_EVAL_FLAGS_", LITERALS_OPTARG]),
+    Definition::variadic(code::FUNCALL, 1, funcall).optargs(&["_SHORTCUT_", "_EVAL_FLAGS_", LITERALS_OPTARG, OPTARG]),
     Definition::new(92, 2, 2, default).grouping(Grouping::Ignored),
     Definition::new(12, 0, 1, error),
     Definition::new(code::ARGS, 1, 1, args),

@@ -14,7 +14,7 @@ use crate::val::{Kind, Val};
 use crate::value::{self, ObjectBuilder, PSEUDO_TYPE_KEY, Value, ValueExt as _};
 
 pub const TERMS: &[Definition] = &[
-    Definition::variadic(code::MAKE_ARRAY, 0, make_array),
+    Definition::variadic(code::MAKE_ARRAY, 0, make_array).optargs(&[crate::together::OPTARG]),
     Definition::new(code::MAKE_OBJ, 0, 0, make_object),
     Definition::new(137, 0, 1, literal).grouping(Grouping::Ignored),
     Definition::new(180, 0, 0, |call, _| call.value(Value::MinVal)),

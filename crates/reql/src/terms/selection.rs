@@ -83,11 +83,10 @@ fn get(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?;
     let key = call.datum(env, 1)?;
     let table = table.into_table()?;
-    let (value, error) =
-        match env.source()?.get(&table.info, &key, table.reads).map(|found| found.unwrap_or(Value::Null)) {
-            Ok(value) => (value, None),
-            Err(error) => (Value::Null, Some(error)),
-        };
+    let (value, error) = match env.get(&table.info, &key, table.reads).map(|found| found.unwrap_or(Value::Null)) {
+        Ok(value) => (value, None),
+        Err(error) => (Value::Null, Some(error)),
+    };
     Ok(call.result(Kind::Row(Row { error, table, key, value })))
 }
 

@@ -127,7 +127,7 @@ fn changes(old: Value, new: Value) -> Result<Value> {
 fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
     env.source()?.learn();
-    let database = env.source()?.create_database(&name)?;
+    let database = env.source_alone()?.create_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(Value::Null, describe(&database)?)?),
         ("dbs_created", Value::from(1)),
@@ -137,7 +137,7 @@ fn db_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn db_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = name(&call.arg(env, 0)?, "Database")?;
     env.source()?.learn();
-    let (database, tables) = env.source()?.drop_database(&name)?;
+    let (database, tables) = env.source_alone()?.drop_database(&name)?;
     call.value(value::object([
         ("config_changes", changes(describe(&database)?, Value::Null)?),
         ("dbs_dropped", Value::from(1)),
@@ -333,7 +333,7 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
     let replicas = replicas.map_or(Ok(None), |replicas| replicas.count(env))?;
     let options = TableOptions { primary_key, shards: shards.unwrap_or(1), replicas, is_hard };
-    let table = env.source()?.create_table(&database, &name, &options)?;
+    let table = env.source_alone()?.create_table(&database, &name, &options)?;
     let config = config_of(env, &table)?;
     call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)
 }
@@ -345,9 +345,9 @@ fn table_drop(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return Err(Error::failed(format!("Table `{}.{name}` does not exist.", database.name)));
     };
     if table.is_system() {
-        env.source()?.drop_table(&database, &name)?;
+        env.source_alone()?.drop_table(&database, &name)?;
     }
     let config = config_of(env, &table)?;
-    env.source()?.drop_table(&database, &name)?;
+    env.source_alone()?.drop_table(&database, &name)?;
     call.value(value::object([("config_changes", changes(config, Value::Null)?), ("tables_dropped", Value::from(1))])?)
 }

@@ -8,13 +8,14 @@ use crate::selection::Table;
 use crate::source::{Change, Conflict, Durability, Write, Written};
 use crate::stream::BATCH_ROWS;
 use crate::term::code;
+use crate::together::OPTARG;
 use crate::uuid;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
 
 pub const REPLACE_OPTARGS: &[&str] =
-    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook"];
-pub const DELETE_OPTARGS: &[&str] = &["durability", "return_vals", "return_changes", "ignore_write_hook"];
+    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
+pub const DELETE_OPTARGS: &[&str] = &["durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
 
 pub const TERMS: &[Definition] = &[
     Definition::new(code::INSERT, 2, 2, insert).nondeterministic().optargs(&[
@@ -23,9 +24,10 @@ pub const TERMS: &[Definition] = &[
         "return_vals",
         "return_changes",
         "ignore_write_hook",
+        OPTARG,
     ]),
     Definition::new(code::REPLACE, 2, 2, replace).nondeterministic().optargs(REPLACE_OPTARGS),
-    Definition::new(68, 2, 2, for_each).nondeterministic(),
+    Definition::new(68, 2, 2, for_each).nondeterministic().optargs(&[OPTARG]),
 ];
 
 /// Which changes an answer lists.
@@ -228,12 +230,13 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
                 Err(error) => {
+                    env.note_refused(&error);
                     let wanted = if changes == Changes::None { changes } else { Changes::Always };
                     counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, wanted)?;
                 }
             }
         }
-        for written in env.source()?.write(env, &table.info, writes, durability)? {
+        for written in env.write(&table.info, writes, durability)? {
             counts.take(written, changes)?;
         }
     }
@@ -267,11 +270,12 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         match change_of(&row.value) {
             Ok(change) => {
                 let write = Write { key: row.key, change };
-                for written in env.source()?.write(env, &row.table.info, vec![write], durability)? {
+                for written in env.write(&row.table.info, vec![write], durability)? {
                     counts.take(written, changes)?;
                 }
             }
             Err(error) => {
+                env.note_refused(&error);
                 counts.take(Written { old: row.value, new: Value::Null, error: Some(error) }, changes)?;
             }
         }
@@ -289,11 +293,12 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             match change_of(&row) {
                 Ok(change) => writes.push(Write { key, change }),
                 Err(error) => {
+                    env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;
                 }
             }
         }
-        for written in env.source()?.write(env, &table.info, writes, durability)? {
+        for written in env.write(&table.info, writes, durability)? {
             counts.take(written, changes)?;
         }
     }

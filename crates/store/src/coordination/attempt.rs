@@ -1,15 +1,18 @@
 //! One attempt to carry out a transaction.
 
 use super::Coordination;
+use super::part::TransactionPart;
 use super::requests::ToPartitions;
+use super::tables::OfTable;
 use crate::ledger::{OnTables, PartitionName, decode_answer};
 use crate::router::{Part, PartOutcome};
 use crate::store::Store;
 use crate::table::Table;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_transaction::{Coordinator, Effect, End};
-use tessera_types::{Durability, RequestError};
+use tessera_transaction::{Answer, Coordinator, Effect, End};
+use tessera_types::{Durability, RequestError, TableId};
 
 /// Between two tries to bring an attempt to its end that could not be finished.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -18,28 +21,38 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 /// An attempt under way.
 pub(super) struct Attempt {
     store: Store,
-    table: Arc<Table>,
     coordinator: Coordinator<OnTables>,
-    durability: Option<Durability>,
+    anchor: PartitionName,
+    /// The tables that it concerns, and how durable it is there.
+    tables: BTreeMap<TableId, (Arc<Table>, Option<Durability>)>,
 }
 
 /// What an attempt came to, as far as the client is concerned.
 pub(super) enum Attempted {
     End(End<OnTables>),
-    /// The table was split before anything was decided. It has not taken effect, and will not.
-    Split(Arc<Table>),
+    /// A table was split before anything was decided. It has not taken effect, and will not.
+    Split,
     /// Nobody could be asked whether it has taken effect.
     Unknown,
+}
+
+/// What came of asking.
+struct Asked {
+    effects: Vec<Effect<OnTables>>,
+    is_split: bool,
+    /// Whether the coordinator has other questions now.
+    is_progress: bool,
 }
 
 impl Attempt {
     pub(super) fn new(
         store: Store,
-        table: Arc<Table>,
         coordinator: Coordinator<OnTables>,
-        durability: Option<Durability>,
+        anchor: PartitionName,
+        parts: &[TransactionPart],
     ) -> Self {
-        Self { store, table, coordinator, durability }
+        let table = |part: &TransactionPart| (part.table.id, (part.table.clone(), part.durability));
+        Self { store, coordinator, anchor, tables: parts.iter().map(table).collect() }
     }
 
     fn coordination(&self) -> &Arc<Coordination> {
@@ -52,13 +65,18 @@ impl Attempt {
         let mut has_given_up = false;
         loop {
             let is_undecided = self.coordinator.is_preparing();
-            let (effects, successor, is_progress) = self.ask(patience).await;
+            let Asked { effects, is_split, is_progress } = self.ask(patience).await;
             if let Some(end) = self.carry_out(effects) {
                 return Attempted::End(end);
             }
-            if let Some(successor) = successor {
-                // All partitions were sealed, so they have no intents any more; and without a decision there is no commit.
-                return if is_undecided { Attempted::Split(successor) } else { Attempted::Unknown };
+            if is_split && is_undecided {
+                // Without a decision there is no commit. What the partitions of other tables hold is given back.
+                let effects = self.coordinator.give_up();
+                self.carry_out(effects);
+                return Attempted::Split;
+            }
+            if is_split {
+                return Attempted::Unknown;
             }
             if is_progress {
                 pause = SHORTEST_PAUSE;
@@ -79,23 +97,30 @@ impl Attempt {
         }
     }
 
-    /// Whether nobody can be asked any more: this node was removed, or the table was dropped.
+    /// Whether nobody can be asked any more: this node was removed, or a table was dropped.
     fn is_in_vain(&self) -> bool {
-        self.store.is_removed() || self.table.not_serving() != RequestError::NotReady
+        let is_dropped = |(table, _): &(Arc<Table>, _)| table.not_serving() != RequestError::NotReady;
+        self.store.is_removed() || self.tables.values().any(is_dropped)
     }
 
     /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told.
     pub(super) async fn finish(mut self) {
         let mut pause = SHORTEST_PAUSE;
         while !self.coordinator.is_settled() {
-            // A table that was split has been sealed, after all that its partitions held was resolved. A node that was removed is
-            // asked nothing, and asks nobody.
-            let is_gone = || self.store.registry().any(self.table.id).is_none() || self.store.is_removed();
-            if self.table.successor().is_some() || is_gone() {
+            // A node that was removed is asked nothing, and asks nobody. Without the anchor, whoever holds something finds out by himself
+            // what becomes of it.
+            let waits_for_anchor = self.coordinator.requests().iter().any(|(name, _)| *name == self.anchor);
+            if self.store.is_removed() || waits_for_anchor && self.holds_nothing(self.anchor.table) {
                 self.coordination().settle(self.coordinator.id());
                 return;
             }
-            let (effects, _, is_progress) = self.ask(LONGEST_PAUSE).await;
+            for (name, _) in self.coordinator.requests() {
+                if self.holds_nothing(name.table) {
+                    let effects = self.coordinator.receive(name, Answer::Resolved);
+                    self.carry_out(effects);
+                }
+            }
+            let Asked { effects, is_progress, .. } = self.ask(LONGEST_PAUSE).await;
             self.carry_out(effects);
             if !is_progress {
                 self.store.another_leader(pause).await;
@@ -104,27 +129,38 @@ impl Attempt {
         }
     }
 
-    /// Asks what is to be asked now. Returns what the answers come to, the table's successor if it was split, and whether the
-    /// coordinator has other questions now.
-    async fn ask(&mut self, patience: Duration) -> (Vec<Effect<OnTables>>, Option<Arc<Table>>, bool) {
+    /// Whether a table was split, and so sealed after all that its partitions held was resolved; or is not there any more.
+    fn holds_nothing(&self, table: TableId) -> bool {
+        self.tables.get(&table).is_none_or(|(table, _)| table.successor().is_some())
+            || self.store.registry().any(table).is_none()
+    }
+
+    /// Asks what is to be asked now.
+    async fn ask(&mut self, patience: Duration) -> Asked {
+        let before = self.coordinator.progress();
         let requests = self.coordinator.requests();
         // Every request of the protocol may come twice.
-        let part = |(name, work): (PartitionName, _)| Part::repeatable(name.partition, work);
-        let mut parts: Vec<_> = requests.into_iter().map(part).collect();
-        let route = ToPartitions { coordination: self.store.coordination(), durability: self.durability };
-        let successor = self.store.route(&self.table, &route, &mut parts, patience).await;
-        let before = self.coordinator.progress();
+        let part = |(name, work): (PartitionName, _)| {
+            let (table, _) = &self.tables[&name.table];
+            (table.clone(), Part::repeatable(name.partition, work))
+        };
+        let route =
+            |table| ToPartitions { coordination: self.coordination().clone(), durability: self.tables[&table].1 };
+        let asked = OfTable::sort(requests.into_iter().map(part));
+        let answered = self.store.route_to_tables(asked, route, patience).await;
+        let is_split = answered.iter().any(|of| of.is_split);
         let mut effects = Vec::new();
-        for part in parts {
-            if let Some(PartOutcome::Done(answer)) = part.outcome
-                && let Some(answer) = decode_answer(answer)
-            {
-                let from = PartitionName { table: self.table.id, partition: part.partition };
-                effects.extend(self.coordinator.receive(from, answer));
+        for OfTable { table, parts, .. } in answered {
+            for part in parts {
+                if let Some(PartOutcome::Done(answer)) = part.outcome
+                    && let Some(answer) = decode_answer(answer)
+                {
+                    let from = PartitionName { table: table.id, partition: part.partition };
+                    effects.extend(self.coordinator.receive(from, answer));
+                }
             }
         }
-        let is_progress = self.coordinator.progress() != before;
-        (effects, successor, is_progress)
+        Asked { effects, is_split, is_progress: self.coordinator.progress() != before }
     }
 
     /// What is to be sent is asked for again in any case; here is the rest.

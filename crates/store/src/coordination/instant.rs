@@ -9,7 +9,9 @@
 //! which confirms, a stamp: `u64` node, `u64` its start, `u64` interruptions, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
 //! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
 
-use super::transact::{Transacted, TransactionPart};
+use super::part::TransactionPart;
+use super::tables::OfTable;
+use super::transact::Transacted;
 use super::{ANSWER_BYTES, Coordination};
 use crate::ledger::{Evaluator, OnTables, PartitionName, Stamp, encoding};
 use crate::router::{Envelope, Outcomes, Part, PartOutcome, READ_TRIES, Route};
@@ -46,11 +48,9 @@ enum QuestionStep {
     Confirm(Stamp),
 }
 
-struct ToReaders<'a> {
-    coordination: &'a Arc<Coordination>,
-}
+struct ToReaders(Arc<Coordination>);
 
-impl Route for ToReaders<'_> {
+impl Route for ToReaders {
     type Work = Question;
 
     const SERVICE: u8 = number::INSTANT;
@@ -80,8 +80,8 @@ impl Route for ToReaders<'_> {
     fn carry_out(&self, table: &Table, parts: &[&Part<Question>]) -> Outcomes {
         let questions = parts.iter().map(|part| (part.partition, part.work.clone())).collect();
         // The table of a route is open.
-        match self.coordination.parts.registry.any(table.id) {
-            Some(table) => answer_all(self.coordination.clone(), table, questions),
+        match self.0.parts.registry.any(table.id) {
+            Some(table) => answer_all(self.0.clone(), table, questions),
             None => Box::pin(std::future::ready(Envelope::default())),
         }
     }
@@ -232,59 +232,61 @@ impl Table {
 
 /// What became of one attempt.
 enum Read {
-    Done(BTreeMap<u32, Bytes>),
+    Done(BTreeMap<PartitionName, Bytes>),
     Refused(Bytes),
     Changed,
     NotDone,
-    Split(Arc<Table>),
+    Split,
 }
 
 impl Store {
-    /// Reads several partitions of a table, led wherever: all that is read was so at one instant between the call and its answer.
-    /// The parts must only read. `service` is that of the face that understands their operations.
+    /// Reads partitions of one or several tables, led wherever: all that is read was so at one instant between the call and its
+    /// answer. The parts must only read. `service` is that of the face that understands their operations.
     pub async fn read_at_one_instant(
         &self,
-        table: &Arc<Table>,
         service: u8,
         parts: Vec<TransactionPart>,
         patience: Duration,
     ) -> Transacted {
         for _ in 0..ATTEMPTS {
-            match self.read_once(table, service, &parts, HASTE).await {
+            match self.read_once(service, &parts, HASTE).await {
                 Read::Done(replies) => return Transacted::Committed(replies),
                 Read::Refused(refusal) => return Transacted::Refused(refusal),
                 // Keys are held, or a partition has no leader: a transaction waits for its turn.
                 Read::NotDone => break,
-                Read::Split(successor) => return Transacted::Split(successor),
+                Read::Split => return Transacted::Split,
                 Read::Changed => {}
             }
         }
         // What is only locked need not survive anything.
-        let durability = if table.schema.is_persistent() { Durability::Soft } else { Durability::None };
-        match self.transact(table, service, Some(durability), parts, patience).await {
+        let least = |part: TransactionPart| {
+            let durability = if part.table.schema.is_persistent() { Durability::Soft } else { Durability::None };
+            TransactionPart { durability: Some(durability), ..part }
+        };
+        match self.transact(service, parts.into_iter().map(least).collect(), patience).await {
             // It has changed nothing.
             Transacted::Unknown => Transacted::NotDone,
             other => other,
         }
     }
 
-    async fn read_once(&self, table: &Arc<Table>, service: u8, asked: &[TransactionPart], patience: Duration) -> Read {
-        let name = |partition| PartitionName { table: table.id, partition };
-        let mut attempt = ReadAttempt::<OnTables>::new(asked.iter().map(|part| name(part.partition)));
-        let keys = |part: &TransactionPart| part.locks.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>();
-        let read = |part: &TransactionPart| {
-            let step = QuestionStep::Read { service, operation: part.operation.clone() };
-            (part.partition, Question { keys: keys(part), step })
+    async fn read_once(&self, service: u8, asked: &[TransactionPart], patience: Duration) -> Read {
+        let mut attempt = ReadAttempt::<OnTables>::new(asked.iter().map(TransactionPart::name));
+        let question = |part: &TransactionPart, step| {
+            let keys = part.locks.iter().map(|(key, _)| key.clone()).collect();
+            (part.table.clone(), Part::repeatable(part.partition, Question { keys, step }))
         };
-        let answers = match self.ask_readers(table, asked.iter().map(read), patience).await {
+        let read =
+            |part: &TransactionPart| question(part, QuestionStep::Read { service, operation: part.operation.clone() });
+        let answers = match self.ask_readers(asked.iter().map(read), patience).await {
             Ok(answers) => answers,
             Err(end) => return end,
         };
         let mut step = ReadStep::Wait;
-        for (partition, mut answer) in answers {
+        for (name, mut answer) in answers {
             match answer.try_get_u8() {
                 Ok(0) => match stamp(&mut answer) {
-                    Some(stamp) => step = attempt.receive(name(partition), stamp, answer),
+                    Some(stamp) => step = attempt.receive(name, stamp, answer),
                     None => return Read::NotDone,
                 },
                 Ok(1) => return Read::Refused(answer),
@@ -292,26 +294,23 @@ impl Store {
             }
         }
         if let ReadStep::Confirm(stamps) = &step {
-            let confirm = |(name, stamp): (PartitionName, Stamp)| {
-                let part = asked.iter().find(|part| part.partition == name.partition);
-                let keys = part.map(keys).unwrap_or_default();
-                (name.partition, Question { keys, step: QuestionStep::Confirm(stamp) })
+            let confirm = |(name, stamp): &(PartitionName, Stamp)| {
+                let part = asked.iter().find(|part| part.name() == *name)?;
+                Some(question(part, QuestionStep::Confirm(*stamp)))
             };
-            let answers = match self.ask_readers(table, stamps.clone().into_iter().map(confirm), patience).await {
+            let answers = match self.ask_readers(stamps.iter().filter_map(confirm), patience).await {
                 Ok(answers) => answers,
                 Err(end) => return end,
             };
-            for (partition, answer) in answers {
-                step = attempt.confirm(name(partition), answer[..] == [1]);
+            for (name, answer) in answers {
+                step = attempt.confirm(name, answer[..] == [1]);
                 if step == ReadStep::Changed {
                     return Read::Changed;
                 }
             }
         }
         match step {
-            ReadStep::Done(values) => {
-                Read::Done(values.into_iter().map(|(name, reply)| (name.partition, reply)).collect())
-            }
+            ReadStep::Done(values) => Read::Done(values),
             ReadStep::Changed => Read::Changed,
             ReadStep::Wait | ReadStep::Confirm(_) => Read::NotDone,
         }
@@ -320,20 +319,25 @@ impl Store {
     /// Asks partitions. The error is the end of the read, if not all have answered.
     async fn ask_readers(
         &self,
-        table: &Arc<Table>,
-        questions: impl Iterator<Item = (u32, Question)>,
+        questions: impl Iterator<Item = (Arc<Table>, Part<Question>)>,
         patience: Duration,
-    ) -> Result<Vec<(u32, Bytes)>, Read> {
-        let mut parts: Vec<_> = questions.map(|(partition, work)| Part::repeatable(partition, work)).collect();
-        let route = ToReaders { coordination: self.coordination() };
-        if let Some(successor) = self.route(table, &route, &mut parts, patience).await {
-            return Err(Read::Split(successor));
+    ) -> Result<Vec<(PartitionName, Bytes)>, Read> {
+        let route = |_| ToReaders(self.coordination().clone());
+        let mut answers = Vec::new();
+        for OfTable { table, parts, is_split } in self.route_to_tables(OfTable::sort(questions), route, patience).await
+        {
+            if is_split {
+                return Err(Read::Split);
+            }
+            for part in parts {
+                let name = PartitionName { table: table.id, partition: part.partition };
+                match part.outcome {
+                    Some(PartOutcome::Done(answer)) => answers.push((name, answer)),
+                    _ => return Err(Read::NotDone),
+                }
+            }
         }
-        let answer = |part: Part<Question>| match part.outcome {
-            Some(PartOutcome::Done(answer)) => Ok((part.partition, answer)),
-            _ => Err(Read::NotDone),
-        };
-        parts.into_iter().map(answer).collect()
+        Ok(answers)
     }
 }
 

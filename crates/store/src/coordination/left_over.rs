@@ -80,6 +80,9 @@ impl Store {
         let outcome = match self.ask_partition(anchor, Request::Recover(id)).await {
             Some(Answer::Committed(_)) => Outcome::Committed,
             Some(Answer::Aborted) => Outcome::Aborted,
+            // A table that was split was sealed when all that it had committed was resolved. For one that was dropped, and then deleted
+            // before that, nobody can know any more.
+            None if self.is_gone(anchor.table) => Outcome::Aborted,
             _ => return,
         };
         tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
@@ -92,7 +95,8 @@ impl Store {
     async fn forget(&self, table: &Arc<Table>, partition: u32, id: TransactionId, participants: &[PartitionName]) {
         for participant in participants {
             let resolve = Request::Resolve(id, Outcome::Committed);
-            if self.ask_partition(*participant, resolve).await != Some(Answer::Resolved) {
+            let answer = self.ask_partition(*participant, resolve).await;
+            if answer != Some(Answer::Resolved) && !self.is_gone(participant.table) {
                 return;
             }
         }
@@ -107,7 +111,7 @@ impl Store {
             return Some(answer);
         }
         let mut parts = [Part::repeatable(name.partition, work)];
-        let route = ToPartitions { coordination: self.coordination(), durability: durability(&table) };
+        let route = ToPartitions { coordination: self.coordination().clone(), durability: durability(&table) };
         self.route(&table, &route, &mut parts, PATIENCE).await;
         match parts {
             [Part { outcome: Some(PartOutcome::Done(answer)), .. }] => decode_answer(answer),

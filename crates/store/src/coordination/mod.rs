@@ -7,12 +7,15 @@
 mod attempt;
 mod instant;
 mod left_over;
+mod part;
 mod requests;
+mod tables;
 mod transact;
 
 pub(crate) use instant::answer_instant;
+pub use part::TransactionPart;
 pub(crate) use requests::carry_out;
-pub use transact::{Transacted, TransactionPart};
+pub use transact::Transacted;
 
 use crate::ledger::Evaluator;
 use crate::store_parts::StoreParts;

@@ -12,17 +12,17 @@ use crate::services::number;
 use crate::table::Table;
 use bytes::{Buf, BufMut, Bytes};
 use std::sync::Arc;
-use tessera_transaction::{Answer, Request};
+use tessera_transaction::{Answer, Outcome, Request};
 use tessera_types::{Acks, Durability, RequestError, TableId};
 
 /// The way of requests to one table.
-pub(super) struct ToPartitions<'a> {
-    pub(super) coordination: &'a Arc<Coordination>,
-    /// That of the transaction; `None` for the table's.
+pub(super) struct ToPartitions {
+    pub(super) coordination: Arc<Coordination>,
+    /// That of the transaction in this table; `None` for the table's.
     pub(super) durability: Option<Durability>,
 }
 
-impl Route for ToPartitions<'_> {
+impl Route for ToPartitions {
     type Work = Request<OnTables>;
 
     const SERVICE: u8 = number::TRANSACTION;
@@ -48,7 +48,7 @@ impl Route for ToPartitions<'_> {
 
     fn carry_out(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes {
         let requests = parts.iter().map(|part| (part.partition, part.work.clone()));
-        carry_out_all(self.coordination, table, self.durability, requests.collect())
+        carry_out_all(&self.coordination, table, self.durability, requests.collect())
     }
 
     fn note_forwarded(&self) {}
@@ -131,6 +131,10 @@ impl Coordination {
         let evaluator = match &asked {
             Asked::Request(Request::Prepare(prepare)) => self.evaluator(prepare.operation.service),
             Asked::Request(Request::Decide(decide)) => self.evaluator(decide.operation.service),
+            Asked::Request(Request::Resolve(id, Outcome::Committed)) => {
+                let service = table.partitions[partition as usize].ledger.service_of(*id);
+                service.and_then(|service| self.evaluator(service))
+            }
             Asked::Request(Request::Recover(_) | Request::Resolve(..)) | Asked::Forget(_) => None,
         };
         let sent = known.is_none().then(|| {

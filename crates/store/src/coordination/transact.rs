@@ -1,44 +1,33 @@
 //! A transaction as a face asks for it.
 
 use super::attempt::{Attempt, Attempted};
+use super::part::TransactionPart;
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
 use crate::router::PATIENCE;
 use crate::store::Store;
 use crate::table::Table;
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tessera_transaction::{Abort, Access, Age, Coordinator, End};
-use tessera_types::{Durability, RequestError, UnixMillis};
+use tessera_transaction::{Abort, Age, Coordinator, End};
+use tessera_types::{RequestError, UnixMillis};
 
 /// Between two attempts, after the first has given way.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
-/// What a transaction does in one partition.
-#[derive(Clone, Debug)]
-pub struct TransactionPart {
-    /// The partition.
-    pub partition: u32,
-    /// The hash keys that the operation reads and writes. No other transaction uses them meanwhile.
-    pub locks: Vec<(Bytes, Access)>,
-    /// What the face's [`Evaluator`](crate::Evaluator) carries out.
-    pub operation: Bytes,
-}
-
 /// What became of a transaction.
 pub enum Transacted {
     /// It has taken effect in all of its partitions. Their replies; that of the first part may be lost.
-    Committed(BTreeMap<u32, Bytes>),
+    Committed(BTreeMap<PartitionName, Bytes>),
     /// A partition has refused its part, so it takes effect nowhere.
     Refused(Bytes),
     /// It takes effect nowhere, since partitions could not be asked, or it gave way to others for too long.
     NotDone,
     /// It may have taken effect, now or later.
     Unknown,
-    /// It takes effect nowhere, since the table was split: it concerns the partitions of this one.
-    Split(Arc<Table>),
+    /// It takes effect nowhere, since a table was split: the transaction concerns other partitions now.
+    Split,
 }
 
 impl Store {
@@ -67,8 +56,9 @@ impl Store {
         Ok(())
     }
 
-    /// Carries out a transaction over partitions of a table: all parts take effect at one instant, or none does. The first part's
-    /// partition decides. `service` is that of the face that understands the operations.
+    /// Carries out a transaction over partitions of one or several tables: all parts take effect at one instant, or none does. The first
+    /// part's partition decides. `service` is that of the face that understands the operations. What was certainly not done is tried
+    /// again for as long as the `patience` lasts.
     ///
     /// It takes effect in an order that all clients agree on, and that is in accord with real time.
     ///
@@ -76,54 +66,36 @@ impl Store {
     ///
     /// # Panics
     /// If there are no parts.
-    pub async fn transact(
-        &self,
-        table: &Arc<Table>,
-        service: u8,
-        durability: Option<Durability>,
-        parts: Vec<TransactionPart>,
-        patience: Duration,
-    ) -> Transacted {
+    pub async fn transact(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
         assert!(!parts.is_empty(), "a transaction has parts");
-        let (store, table) = (self.clone(), table.clone());
-        let task = tokio::spawn(async move { store.attempt(table, service, durability, parts, patience).await });
+        let store = self.clone();
+        let task = tokio::spawn(async move { store.attempt(service, parts, patience).await });
         task.await.unwrap_or(Transacted::Unknown)
     }
 
-    async fn attempt(
-        self,
-        table: Arc<Table>,
-        service: u8,
-        durability: Option<Durability>,
-        parts: Vec<TransactionPart>,
-        patience: Duration,
-    ) -> Transacted {
+    async fn attempt(self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
         let (began, mut pause, mut age) = (Instant::now(), SHORTEST_PAUSE, None);
-        let name = |partition| PartitionName { table: table.id, partition };
         loop {
-            if let Some(successor) = table.successor() {
-                return Transacted::Split(successor);
+            if parts.iter().any(|part| part.table.successor().is_some()) {
+                return Transacted::Split;
             }
             let (id, settled) = self.coordination().begin();
             let age = *age.get_or_insert_with(|| Age { began_millis: UnixMillis::now().get(), first: id });
             let part = |part: &TransactionPart| {
                 let operation = FaceOperation { service, operation: part.operation.clone() };
-                (name(part.partition), part.locks.clone(), operation)
+                (part.name(), part.locks.clone(), operation)
             };
-            let anchor = name(parts[0].partition);
+            let anchor = parts[0].name();
             let coordinator = Coordinator::<OnTables>::new((id, age, settled), anchor, parts.iter().map(part));
-            let mut attempt = Attempt::new(self.clone(), table.clone(), coordinator, durability);
+            let mut attempt = Attempt::new(self.clone(), coordinator, anchor, &parts);
             let attempted = attempt.run(patience).await;
             tokio::spawn(attempt.finish());
             match attempted {
-                Attempted::End(End::Committed(replies)) => {
-                    let of_partition = |(name, reply): (PartitionName, Bytes)| (name.partition, reply);
-                    return Transacted::Committed(replies.into_iter().map(of_partition).collect());
-                }
+                Attempted::End(End::Committed(replies)) => return Transacted::Committed(replies),
                 Attempted::End(End::Aborted(Abort::Refused(_, reply))) => return Transacted::Refused(reply),
                 Attempted::End(End::Aborted(Abort::GaveWay)) if began.elapsed() < patience => {}
                 Attempted::End(End::Aborted(Abort::GaveWay | Abort::GivenUp)) => return Transacted::NotDone,
-                Attempted::Split(successor) => return Transacted::Split(successor),
+                Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }
             // Those that gave way to one another try again at different times.

@@ -26,6 +26,15 @@ pub struct FaceOperation {
     pub operation: Bytes,
 }
 
+/// What an intent keeps until its transaction is decided.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IntendedWrites {
+    /// [Mutations](tessera_engine::mutation), as log entries carry them.
+    Mutations(Bytes),
+    /// The operation itself: its face [carries it out](crate::Evaluator::carry_out) when the intent is resolved.
+    Operation(FaceOperation),
+}
+
 /// Tells whether what was read of a partition has changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
@@ -46,8 +55,7 @@ impl Data for OnTables {
     /// A hash key.
     type Key = Bytes;
     type Operation = FaceOperation;
-    /// [Mutations](tessera_engine::mutation) as log entries carry them.
-    type Writes = Bytes;
+    type Writes = IntendedWrites;
     type Reply = Bytes;
     type Stamp = Stamp;
 }

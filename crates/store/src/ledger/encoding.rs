@@ -10,7 +10,8 @@
 //! | age | `u64` milliseconds since 1970, transaction |
 //! | partition | `u32` table, `u32` number |
 //! | lock | `u8` 0 shared, 1 exclusive; `bytes` hash key |
-//! | intent | partition of the anchor, age, list of locks, `bytes` writes, `bytes` reply |
+//! | intent | partition of the anchor, age, list of locks, writes, `bytes` reply |
+//! | writes | `u8` service, or 0 for mutations; `bytes` of the operation, or mutations |
 //! | decision | `u8` 0 aborted, 1 forgotten, 2 committed: then list of partitions, `bytes` reply |
 //! | finished | nothing |
 //! | mark | `u64` generation, `u64` number |
@@ -18,7 +19,7 @@
 //! | operation | `u8` service, `bytes` |
 //! | answer | `u8` 0 prepared: `bytes` reply; 1 busy: transaction, age, partition of the anchor; 2 refused: `bytes` reply; 3 over; 4 committed; 5 committed with `bytes` reply; 6 aborted; 7 resolved |
 
-use super::data::{FaceOperation, OnTables, PartitionName};
+use super::data::{FaceOperation, IntendedWrites, OnTables, PartitionName};
 use bytes::{Buf, BufMut, Bytes};
 use tessera_transaction::{
     Access, Age, Answer, Decide, Decision, Holder, Intent, LedgerKey, LedgerRecord, Locks, Outcome, Prepare, Request,
@@ -77,7 +78,7 @@ pub(super) fn encode_record(record: &LedgerRecord<OnTables>) -> Vec<u8> {
             put_partition(&mut out, intent.anchor);
             put_age(&mut out, intent.age);
             put_locks(&mut out, &intent.locks);
-            put_bytes(&mut out, &intent.writes);
+            put_writes(&mut out, &intent.writes);
             put_bytes(&mut out, &intent.reply);
         }
         LedgerRecord::Decision(Decision::Aborted) => out.put_u8(0),
@@ -105,7 +106,7 @@ pub(super) fn decode_record(key: LedgerKey, value: &[u8]) -> Option<LedgerRecord
             anchor: partition(from)?,
             age: age(from)?,
             locks: locks(from)?,
-            writes: bytes(from)?,
+            writes: writes(from)?,
             reply: bytes(from)?,
         }),
         LedgerKey::Decision(_) => LedgerRecord::Decision(match from.try_get_u8().ok()? {
@@ -315,6 +316,27 @@ fn operation(from: &mut Bytes) -> Option<FaceOperation> {
     Some(FaceOperation { service: from.try_get_u8().ok()?, operation: bytes(from)? })
 }
 
+/// Stands where the number of a service would: no face has this one.
+const MUTATIONS: u8 = 0;
+
+fn put_writes(out: &mut Vec<u8>, writes: &IntendedWrites) {
+    match writes {
+        IntendedWrites::Mutations(mutations) => {
+            out.put_u8(MUTATIONS);
+            put_bytes(out, mutations);
+        }
+        IntendedWrites::Operation(operation) => put_operation(out, operation),
+    }
+}
+
+fn writes(from: &mut Bytes) -> Option<IntendedWrites> {
+    let FaceOperation { service, operation } = operation(from)?;
+    Some(match service {
+        MUTATIONS => IntendedWrites::Mutations(operation),
+        service => IntendedWrites::Operation(FaceOperation { service, operation }),
+    })
+}
+
 /// Each element takes a byte or more, so no count makes this reserve more than what came.
 pub(crate) fn list<T>(from: &mut Bytes, mut element: impl FnMut(&mut Bytes) -> Option<T>) -> Option<Vec<T>> {
     let count = from.try_get_u32_le().ok()? as usize;
@@ -335,14 +357,19 @@ mod tests {
     }
 
     fn records() -> Vec<(LedgerKey, LedgerRecord<OnTables>)> {
-        let (writes, reply) = (Bytes::from_static(b"writes"), Bytes::from_static(b"reply"));
-        let intent = Intent { anchor: ANCHOR, age: AGE, locks: some_locks(), writes, reply: reply.clone() };
+        let reply = Bytes::from_static(b"reply");
+        let intent = |writes| {
+            let intent = Intent { anchor: ANCHOR, age: AGE, locks: some_locks(), writes, reply: reply.clone() };
+            (LedgerKey::Intent(ID), LedgerRecord::Intent(intent))
+        };
+        let operation = FaceOperation { service: 13, operation: Bytes::from_static(b"operation") };
         let decision = |decision| (LedgerKey::Decision(ID), LedgerRecord::Decision(decision));
         vec![
-            (LedgerKey::Intent(ID), LedgerRecord::Intent(intent)),
+            intent(IntendedWrites::Mutations(Bytes::from_static(b"writes"))),
+            intent(IntendedWrites::Operation(operation)),
             decision(Decision::Aborted),
             decision(Decision::Forgotten),
-            decision(Decision::Committed { participants: vec![ANCHOR], reply }),
+            decision(Decision::Committed { participants: vec![ANCHOR], reply: reply.clone() }),
             (LedgerKey::Finished(ID), LedgerRecord::Finished),
             (LedgerKey::Mark(NodeId(9)), LedgerRecord::Mark { generation: 2, sequence: 1 << 40 }),
         ]
@@ -420,9 +447,13 @@ mod tests {
             [
                 format!(
                     "7400{key} 050000000b0000000068e5cf8b010000{id}02000000\
-                     00030000006f6e650100000000060000007772697465730500000072 65706c79"
+                     00030000006f6e65010000000000060000007772697465730500000072 65706c79"
                 )
                 .replace("72 65", "7265"),
+                format!(
+                    "7400{key} 050000000b0000000068e5cf8b010000{id}0200000000030000006f6e650100000000\
+                     0d090000006f7065726174696f6e050000007265706c79"
+                ),
                 format!("7401{key} 00"),
                 format!("7401{key} 01"),
                 format!("7401{key} 0201000000050000000b0000000500000072 65706c79").replace("72 65", "7265"),

@@ -13,7 +13,8 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use data::{FaceOperation, OnTables, PartitionName, Stamp};
+pub use data::PartitionName;
+pub(crate) use data::{FaceOperation, OnTables, Stamp};
 pub(crate) use encoding::{decode_answer, decode_request, encode_answer, encode_request};
 pub(crate) use partition_ledger::Overdue;
 pub use partition_ledger::PartitionLedger;

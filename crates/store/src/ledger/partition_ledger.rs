@@ -1,6 +1,6 @@
 //! What the leader of a partition has in memory of its ledger, and where readers and writers look for locks.
 
-use super::data::{OnTables, PartitionName};
+use super::data::{IntendedWrites, OnTables, PartitionName};
 use super::encoding::{PREFIX, decode_key, decode_record, encode_key, encode_record};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use tessera_engine::{Engine, EngineError, Order};
 use tessera_transaction::{Access, Decision, Entry, Ledger, LedgerKey, LedgerRecord, TransactionId};
 use tessera_types::{Space, successor};
 
-/// How long a partition that could not be sealed takes no new transactions, so that it can be soon.
+/// How long a partition takes no new transactions where somebody waits until it has none, such as who wants to seal it.
 const CLOSED_FOR: Duration = Duration::from_secs(1);
 
 /// The ledger of a partition as its leader has evaluated it: with entries that are on their way. Empty on other replicas.
@@ -234,6 +234,14 @@ impl PartitionLedger {
         self.open.store(0, Ordering::Release);
     }
 
+    /// The service of the face that carries out the intent of a transaction, if one does.
+    pub(crate) fn service_of(&self, id: TransactionId) -> Option<u8> {
+        match &self.state.lock().ledger.intent(id)?.writes {
+            IntendedWrites::Operation(operation) => Some(operation.service),
+            IntendedWrites::Mutations(_) => None,
+        }
+    }
+
     /// Whether an intent of a transaction stands here.
     pub fn has_intent(&self, id: TransactionId) -> bool {
         self.has_locks() && self.state.lock().ledger.intent(id).is_some()
@@ -250,12 +258,22 @@ impl PartitionLedger {
 
     /// Whether the partition may be sealed. If it may not, it takes no new transactions for a moment, so that it may soon.
     pub fn may_be_sealed(&self) -> bool {
-        let mut state = self.state.lock();
-        state.closed_at = Some(Instant::now());
+        self.close();
+        let state = self.state.lock();
         state.ledger.has_no_intents() && state.ledger.unfinished().next().is_none()
     }
 
-    /// Whether the partition takes no new transactions, since it is about to be sealed.
+    /// The partition takes no new transactions for a moment.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed_at = Some(Instant::now());
+    }
+
+    /// It takes new ones again.
+    pub(crate) fn reopen(&self) {
+        self.state.lock().closed_at = None;
+    }
+
+    /// Whether the partition takes no new transactions, since somebody waits until it has none.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().closed_at.is_some_and(|since| since.elapsed() < CLOSED_FOR)
     }

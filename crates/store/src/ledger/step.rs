@@ -1,6 +1,6 @@
 //! A request of a coordinator, on its way through the partition's loop.
 
-use super::data::OnTables;
+use super::data::{FaceOperation, IntendedWrites, OnTables};
 use super::encoding::PREFIX;
 use super::partition_ledger::has_committed;
 use crate::operation::{Operation, Verdict};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tessera_engine::mutation::SEAL;
 use tessera_transaction::{Age, Answer, Entry, Outcome, Request, Step, TransactionId};
-use tessera_types::{RequestError, Space};
+use tessera_types::{RequestError, Space, TableId};
 use tokio::sync::oneshot;
 
 /// What a face adds to transactions over partitions: it understands its operations.
@@ -22,6 +22,24 @@ pub trait Evaluator: Send + Sync {
     /// # Errors
     /// The refusal, in the face's own words.
     fn evaluate(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes>;
+
+    /// Whether an intent keeps its operation, to be [carried out](Self::carry_out) when it is resolved. Else it keeps what
+    /// [`evaluate`](Self::evaluate) has written. A face wants that if it writes something that has to be in the order of the log.
+    fn defers(&self) -> bool {
+        false
+    }
+
+    /// Carries out what was [evaluated](Self::evaluate) before, now that the transaction has committed. Nobody has changed since what it
+    /// has locked, and nothing may be refused. Locks and limits do not hold here.
+    ///
+    /// # Errors
+    /// What the engine reports. It is tried again then.
+    fn carry_out(&self, _operation: &Bytes, _transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
+        Ok(())
+    }
+
+    /// What an operation of a transaction has written in this partition has taken effect.
+    fn has_taken_effect(&self, _table: TableId, _partition: u32, _operation: &Bytes) {}
 }
 
 /// What is asked.
@@ -40,6 +58,8 @@ pub(crate) struct LedgerStep {
     /// Of the face whose operation the request has.
     evaluator: Option<Arc<dyn Evaluator>>,
     answer: Mutex<Answered>,
+    /// What takes effect with the answer, and where.
+    effect: Mutex<Option<(TableId, u32, Bytes)>>,
     sender: Mutex<Option<oneshot::Sender<Answered>>>,
 }
 
@@ -47,7 +67,8 @@ impl LedgerStep {
     /// A step, and where its answer arrives.
     pub(crate) fn new(asked: Asked, evaluator: Option<Arc<dyn Evaluator>>) -> (Self, oneshot::Receiver<Answered>) {
         let (sender, receiver) = oneshot::channel();
-        (Self { asked, evaluator, answer: Mutex::new(Ok(Answer::Over)), sender: Mutex::new(Some(sender)) }, receiver)
+        let (answer, effect) = (Mutex::new(Ok(Answer::Over)), Mutex::default());
+        (Self { asked, evaluator, answer, effect, sender: Mutex::new(Some(sender)) }, receiver)
     }
 
     /// What the ledger has to say.
@@ -62,7 +83,7 @@ impl LedgerStep {
             Asked::Forget(id) => ledger.forget(*id).map_or(Step::Answer(Answer::Resolved), Step::Log),
         });
         match (&self.asked, step) {
-            // The table is about to be replaced: the transaction is tried again then.
+            // The partition is about to be sealed, or its indexes are about to change: the transaction is tried again then.
             (Asked::Request(Request::Prepare(_)), Step::Evaluate) if is_closed => Step::Answer(Answer::Over),
             (Asked::Request(Request::Decide(decide)), Step::Evaluate) if is_closed => {
                 Step::Log(Entry::Abort(decide.id))
@@ -93,28 +114,51 @@ impl LedgerStep {
         };
         match request {
             Request::Prepare(prepare) => {
-                let writes = transaction.take_writes();
+                let mutations = transaction.take_writes();
+                let writes = match evaluator.defers() {
+                    true => IntendedWrites::Operation(operation.clone()),
+                    false => IntendedWrites::Mutations(mutations),
+                };
                 Some(transaction.partition_state().ledger().look(|ledger| ledger.prepared(prepare, writes, reply)))
             }
             Request::Decide(decide) => {
+                self.note_effect(operation, transaction);
                 // The anchor's own writes stand in the same log entry already.
-                let entry =
-                    |ledger: &tessera_transaction::Ledger<OnTables>| ledger.committed(decide, Bytes::new(), reply);
+                let none = IntendedWrites::Mutations(Bytes::new());
+                let entry = |ledger: &tessera_transaction::Ledger<OnTables>| ledger.committed(decide, none, reply);
                 Some(transaction.partition_state().ledger().look(entry))
             }
             Request::Recover(_) | Request::Resolve(..) => None,
         }
     }
+
+    fn note_effect(&self, operation: &FaceOperation, transaction: &Transaction<'_>) {
+        *self.effect.lock() = Some((transaction.table().id(), transaction.partition(), operation.operation.clone()));
+    }
+
+    /// Writes what an intent has kept, whose transaction has committed.
+    fn apply(&self, id: TransactionId, transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
+        let ledger = transaction.partition_state().ledger();
+        match ledger.look(|ledger| Some(ledger.intent(id)?.writes.clone())) {
+            None => Ok(()),
+            Some(IntendedWrites::Mutations(mutations)) => transaction.replay(&mutations),
+            Some(IntendedWrites::Operation(operation)) => {
+                // The face may not be there yet, or not any more.
+                let evaluator = self.evaluator.as_ref().ok_or(RequestError::NotReady)?;
+                evaluator.carry_out(&operation.operation, transaction)?;
+                if transaction.would_wait() {
+                    return Err(RequestError::WouldWait);
+                }
+                self.note_effect(&operation, transaction);
+                Ok(())
+            }
+        }
+    }
 }
 
-/// Logs what becomes of an intent if that is applied, and the change of the ledger.
-fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
+/// Logs the change of the ledger.
+fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) {
     let ledger = transaction.partition_state().ledger();
-    if let Entry::Resolve(id, Outcome::Committed) = entry
-        && let Some(writes) = ledger.look(|ledger| Some(ledger.intent(*id)?.writes.clone()))
-    {
-        transaction.replay(&writes)?;
-    }
     for (key, record) in ledger.log(entry) {
         debug_assert!(key.starts_with(PREFIX), "a ledger's records stand together");
         match record {
@@ -122,11 +166,11 @@ fn log(entry: &Entry<OnTables>, transaction: &mut Transaction<'_>) -> Result<(),
             None => transaction.delete_in(Space::SYSTEM, &key),
         }
     }
-    Ok(())
 }
 
 impl Operation for LedgerStep {
     fn evaluate(&self, _part: usize, transaction: &mut Transaction<'_>) -> Verdict {
+        *self.effect.lock() = None;
         let entry = match self.step(transaction) {
             Step::Answer(Answer::Busy(holder)) => {
                 // The older one waits, the younger one gives way. Of the same age is an earlier attempt, which is being aborted.
@@ -144,7 +188,15 @@ impl Operation for LedgerStep {
             Step::Evaluate => self.evaluate_operation(transaction),
         };
         let Some(entry) = entry else { return Verdict::Abandon };
-        let logged = log(&entry, transaction).map(|()| entry.answer());
+        let applied = match &entry {
+            Entry::Resolve(id, Outcome::Committed) => self.apply(*id, transaction),
+            _ => Ok(()),
+        };
+        // What was evaluated in vain must not be in the ledger.
+        let logged = applied.map(|()| {
+            log(&entry, transaction);
+            entry.answer()
+        });
         let verdict = if logged.is_ok() { Verdict::Commit } else { Verdict::Abandon };
         *self.answer.lock() = logged;
         verdict
@@ -157,7 +209,16 @@ impl Operation for LedgerStep {
         }
     }
 
+    fn ends_a_transaction(&self) -> bool {
+        !matches!(self.asked, Asked::Request(Request::Prepare(_) | Request::Decide(_)))
+    }
+
     fn answer(&self, _part: usize, outcome: Result<(), RequestError>) {
+        if let (Ok(()), Some((table, partition, operation)), Some(evaluator)) =
+            (&outcome, self.effect.lock().take(), &self.evaluator)
+        {
+            evaluator.has_taken_effect(table, partition, &operation);
+        }
         if let Some(sender) = self.sender.lock().take() {
             let _ = sender.send(outcome.and_then(|()| self.answer.lock().clone()));
         }

@@ -7,17 +7,20 @@ use crate::overlay::Overlay;
 use crate::test_table::TestTable;
 use crate::transaction::{Times, Transaction};
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tessera_engine::Applied;
 use tessera_transaction::{Access, Age, Answer, Decide, Outcome, Prepare, Request, TransactionId};
-use tessera_types::{EngineKind, Expiry, NodeId, ReadMode, RecordKey, RequestError, UnixMillis, ValueKind};
+use tessera_types::{
+    EngineKind, Expiry, NodeId, ReadMode, RecordKey, RequestError, Space, TableId, UnixMillis, ValueKind,
+};
 
 fn now() -> UnixMillis {
     UnixMillis::new(1_000_000)
 }
 
-const ANCHOR: PartitionName = PartitionName { table: tessera_types::TableId(9), partition: 3 };
+const ANCHOR: PartitionName = PartitionName { table: TableId(9), partition: 3 };
 
 /// Puts "key value", and replies what was there.
 struct Puts;
@@ -36,9 +39,43 @@ impl Evaluator for Puts {
     }
 }
 
+/// Puts a document "key value" when the intent is resolved, with the last one that was put before.
+#[derive(Default)]
+struct Documents {
+    took_effect: Mutex<Vec<Bytes>>,
+}
+
+const LAST: &[u8] = b"last";
+
+impl Evaluator for Documents {
+    fn evaluate(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<Bytes, Bytes> {
+        let failed = |error: RequestError| Bytes::from(error.to_string());
+        self.carry_out(operation, transaction).map_err(failed)?;
+        Ok(Bytes::new())
+    }
+
+    fn defers(&self) -> bool {
+        true
+    }
+
+    fn carry_out(&self, operation: &Bytes, transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
+        let at = operation.iter().position(|byte| *byte == b' ').expect("a key and a value");
+        let last = transaction.get_in(Space::INDEXES, LAST)?.unwrap_or_default();
+        let value = [&operation[at + 1..], b" after ", &last[..]].concat();
+        transaction.put_in_unchecked(Space::DOCUMENTS, &operation[..at], &value);
+        transaction.put_in_unchecked(Space::INDEXES, LAST, &operation[at + 1..]);
+        Ok(())
+    }
+
+    fn has_taken_effect(&self, _table: TableId, _partition: u32, operation: &Bytes) {
+        self.took_effect.lock().push(operation.clone());
+    }
+}
+
 /// A partition that leads, with the entries that are not applied yet.
 struct Loop {
     table: TestTable,
+    evaluator: Arc<dyn Evaluator>,
     overlay: Overlay,
     payload: BytesMut,
     proposed: VecDeque<(u64, Bytes)>,
@@ -57,7 +94,8 @@ impl Loop {
     fn new(engine: EngineKind) -> Self {
         let table = TestTable::open(engine);
         table.partition(0).ledger().restore(table.engine(), 0).unwrap();
-        Self { table, overlay: Overlay::default(), payload: BytesMut::new(), proposed: VecDeque::new(), index: 0 }
+        let (overlay, payload) = (Overlay::default(), BytesMut::new());
+        Self { table, evaluator: Arc::new(Puts), overlay, payload, proposed: VecDeque::new(), index: 0 }
     }
 
     fn ledger(&self) -> &PartitionLedger {
@@ -109,7 +147,7 @@ impl Loop {
     }
 
     fn evaluate(&mut self, asked: Asked) -> (Ran, Answer<OnTables>) {
-        let (step, mut answer) = LedgerStep::new(asked, Some(Arc::new(Puts)));
+        let (step, mut answer) = LedgerStep::new(asked, Some(self.evaluator.clone()));
         let ran = self.run(|transaction| step.evaluate(0, transaction));
         step.answer(0, Ok(()));
         (ran, answer.try_recv().expect("it was answered").unwrap())
@@ -152,7 +190,7 @@ fn age(sequence: u64) -> Age {
 }
 
 fn operation(text: &str) -> FaceOperation {
-    FaceOperation { service: 0, operation: Bytes::copy_from_slice(text.as_bytes()) }
+    FaceOperation { service: 9, operation: Bytes::copy_from_slice(text.as_bytes()) }
 }
 
 fn locks(text: &str) -> Vec<(Bytes, Access)> {
@@ -286,4 +324,53 @@ fn a_partition_that_is_to_be_sealed_takes_nothing_new_and_waits_for_what_it_has(
     partition.change_leader();
     assert_eq!(partition.ask(decide(4, "m 1")), Answer::Aborted);
     assert_eq!(partition.ask(prepare(5, "m 1")), prepared(""), "another leader knows of no seal");
+}
+
+#[test]
+fn a_face_that_defers_writes_when_the_intent_is_resolved_whoever_leads_then() {
+    for engine in ENGINES {
+        let mut partition = Loop::new(engine);
+        let documents = Arc::new(Documents::default());
+        partition.evaluator = documents.clone();
+        let put = |partition: &mut Loop, operation: &'static str| {
+            let ran = partition.run(|transaction| {
+                let put = transaction.put_in(Space::DOCUMENTS, operation.as_bytes(), b"plain");
+                let put = put.and_then(|()| transaction.put_in(Space::INDEXES, LAST, operation.as_bytes()));
+                if put.is_ok() { Verdict::Commit } else { Verdict::Abandon }
+            });
+            if ran == Ran::Logged {
+                partition.propose();
+                partition.apply();
+            }
+            ran
+        };
+        let read = |partition: &Loop, key: &'static str| {
+            let transaction = Transaction::read_only(&partition.table, 0, ReadMode::Single, now())?;
+            transaction.get_in(Space::DOCUMENTS, key.as_bytes())
+        };
+        assert_eq!(partition.ask(prepare(1, "k 1")), prepared(""));
+        assert_eq!(partition.ask(prepare(2, "l 2")), prepared(""));
+        assert_eq!(read(&partition, "k"), Err(RequestError::NotReady), "the transaction may have committed");
+        assert_eq!(put(&mut partition, "k"), Ran::Held(id(1)));
+        assert_eq!(put(&mut partition, "m"), Ran::Logged);
+        assert!(documents.took_effect.lock().is_empty());
+        partition.change_leader();
+        // Whoever changes what intents depend on waits for all of them, and no new ones come.
+        let no_intents = |partition: &mut Loop| {
+            partition.run(|transaction| match transaction.await_no_intents() {
+                Ok(()) => Verdict::Commit,
+                Err(_) => Verdict::Abandon,
+            })
+        };
+        assert_eq!(no_intents(&mut partition), Ran::Held(id(1)));
+        assert_eq!(partition.ask(prepare(3, "n 3")), Answer::Over);
+        assert_eq!(partition.ask(Request::Resolve(id(1), Outcome::Committed)), Answer::Resolved);
+        assert_eq!(read(&partition, "k"), Ok(Some(Bytes::from_static(b"1 after m"))));
+        assert_eq!(*documents.took_effect.lock(), [Bytes::from_static(b"k 1")]);
+        assert_eq!(partition.ask(Request::Resolve(id(2), Outcome::Aborted)), Answer::Resolved);
+        assert_eq!(read(&partition, "l"), Ok(None));
+        assert_eq!(no_intents(&mut partition), Ran::Logged);
+        assert_eq!(partition.ask(prepare(4, "n 4")), prepared(""));
+        assert_eq!(documents.took_effect.lock().len(), 1);
+    }
 }

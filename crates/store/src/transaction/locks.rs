@@ -37,6 +37,26 @@ impl Transaction<'_> {
         held_by.set(held_by.get().or(Some(holder)));
     }
 
+    /// Refuses to go on as long as transactions over partitions have something in the partition that this one's own effects depend on,
+    /// whatever their keys are: it is made again when they have not. No new ones are taken meanwhile.
+    ///
+    /// # Errors
+    /// [`RequestError::WouldWait`].
+    pub fn await_no_intents(&self) -> Result<(), RequestError> {
+        let ledger = &self.partition_state().ledger;
+        match ledger.any_holder() {
+            Some(holder) => {
+                ledger.close();
+                self.wait_for(holder);
+                Err(RequestError::WouldWait)
+            }
+            None => {
+                ledger.reopen();
+                Ok(())
+            }
+        }
+    }
+
     /// Whether this transaction, which only reads, has not read a key that another one holds.
     pub(crate) fn is_held(&self) -> bool {
         self.found.is_held.get()

@@ -39,7 +39,7 @@ impl Transaction<'_> {
                 Mutation::Time(time) => self.take_time(time),
                 Mutation::Mark { .. } => {}
                 Mutation::PutIn { space, key, value } => self.put_in_unchecked(space, key, value),
-                Mutation::DeleteIn { space, key } => self.delete_in(space, key),
+                Mutation::DeleteIn { space, key } => self.delete_in_unchecked(space, key),
                 Mutation::DropSpace { space } => self.drop_space(space),
             }
         }

@@ -1,4 +1,7 @@
 //! Reads and writes of the partition's ordered spaces.
+//!
+//! The keys of documents are locked by transactions over partitions as hash keys are, so whoever gets, puts or deletes one document waits
+//! for its lock. Scans do not look for locks: who makes one waits [before it](crate::Store::await_intents).
 
 use super::scan::overlaid;
 use super::{Missing, Transaction, check_size};
@@ -6,6 +9,7 @@ use crate::overlay::Lookup;
 use bytes::Bytes;
 use std::ops::Bound;
 use tessera_engine::{KeyRange, Order, PageLimit, mutation};
+use tessera_transaction::Access;
 use tessera_types::{RequestError, Space};
 
 /// Records of a space as a transaction sees them.
@@ -63,6 +67,7 @@ impl Transaction<'_> {
     /// # Errors
     /// What the engine reports.
     pub fn get_in(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, RequestError> {
+        self.check_lock_in(space, key, Access::Shared)?;
         let ahead = match &self.writer {
             None => Lookup::Engine,
             Some(writer) => match self.spaces.get(space, key) {
@@ -97,6 +102,10 @@ impl Transaction<'_> {
         let read = self.table.engine.multi_get_in(self.partition, space, keys, visit);
         read.map_err(|error| self.failed(error, || Missing::InSpace { space, key: keys[found.len()].to_vec() }))?;
         Ok(found)
+    }
+
+    fn check_lock_in(&self, space: Space, key: &[u8], access: Access) -> Result<(), RequestError> {
+        if space == Space::DOCUMENTS { self.check_lock(key, access) } else { Ok(()) }
     }
 
     fn found_in(&self, value: &[u8]) -> Bytes {
@@ -230,6 +239,7 @@ impl Transaction<'_> {
     /// # Errors
     /// A limit that would be exceeded, or a full memory table. The transaction is then to be given up.
     pub fn put_in(&mut self, space: Space, key: &[u8], value: &[u8]) -> Result<(), RequestError> {
+        self.check_lock_in(space, key, Access::Exclusive)?;
         let limits = &*self.table.limits;
         check_size("key", "key_bytes", key.len(), Space::KEY_BYTES_CEILING)?;
         check_size("value", "value_bytes", value.len(), limits.value_bytes)?;
@@ -240,7 +250,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Puts a record that need not keep to the limits.
+    /// Puts a record, whatever limits and locks say.
     pub fn put_in_unchecked(&mut self, space: Space, key: &[u8], value: &[u8]) {
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         let location = mutation::encode_put_in(writer.payload, space, key, value);
@@ -249,6 +259,13 @@ impl Transaction<'_> {
 
     /// Deletes a record of a space, whether it exists or not.
     pub fn delete_in(&mut self, space: Space, key: &[u8]) {
+        // If it is locked, that is noted, and what is done here will be taken back.
+        let _ = self.check_lock_in(space, key, Access::Exclusive);
+        self.delete_in_unchecked(space, key);
+    }
+
+    /// Deletes a record, whatever locks say.
+    pub fn delete_in_unchecked(&mut self, space: Space, key: &[u8]) {
         self.written_bytes += key.len();
         let writer = self.writer.as_mut().expect("a read-only transaction does not write");
         let location = mutation::encode_delete_in(writer.payload, space, key);

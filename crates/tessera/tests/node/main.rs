@@ -22,6 +22,7 @@ mod reql_limits;
 mod reql_oracle;
 mod reql_pushdown;
 mod reql_tables;
+mod reql_together;
 mod reql_users;
 mod resp_client;
 mod scram;

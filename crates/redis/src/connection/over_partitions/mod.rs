@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use step::{Refusal, Step};
-use tessera_store::{PATIENCE, Table, Transacted, Transaction, Verdict};
+use tessera_store::{PATIENCE, PartitionName, Table, Transacted, Transaction, Verdict};
 use tessera_types::{ReadMode, RecordKey, RequestError};
 
 /// What became of a plan, if it was carried out or refused.
@@ -274,21 +274,24 @@ impl Connection {
         only_reads: bool,
     ) -> Result<Carried, CommandError> {
         let (store, choices) = (&self.server.store, self.session.choices);
-        let parts = plan.parts(self.session.protocol);
+        let parts = plan.parts(table, self.session.protocol, choices.writes.durability);
         if parts.is_empty() {
             return Ok(Carried::Out(BTreeMap::new()));
         }
         let transacted = match only_reads && choices.reads != ReadMode::Majority {
-            true => store.read_at_one_instant(table, SERVICE, parts, PATIENCE).await,
-            false => store.transact(table, SERVICE, choices.writes.durability, parts, PATIENCE).await,
+            true => store.read_at_one_instant(SERVICE, parts, PATIENCE).await,
+            false => store.transact(SERVICE, parts, PATIENCE).await,
         };
         match transacted {
-            Transacted::Committed(replied) => Ok(Carried::Out(replied)),
+            Transacted::Committed(replied) => {
+                let of_partition = |(name, reply): (PartitionName, Bytes)| (name.partition, reply);
+                Ok(Carried::Out(replied.into_iter().map(of_partition).collect()))
+            }
             Transacted::Refused(refusal) => Ok(Carried::Refused(Refusal::decode(&refusal))),
             Transacted::NotDone if store.is_removed() => Err(RequestError::Removed.into()),
             Transacted::NotDone => Err(table.not_serving().into()),
             Transacted::Unknown => Err(RequestError::Interrupted.into()),
-            Transacted::Split(_) => {
+            Transacted::Split => {
                 self.session.follow_split();
                 Ok(Carried::Split)
             }

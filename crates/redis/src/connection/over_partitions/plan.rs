@@ -10,8 +10,9 @@ use crate::connection::replies::{OneReply, Replies};
 use crate::resp::{Protocol, reply_length};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tessera_store::{Access, Table, TransactionPart};
-use tessera_types::{RecordKey, RequestError};
+use tessera_types::{Durability, RecordKey, RequestError};
 
 /// A transaction that is being put together.
 #[derive(Default)]
@@ -101,12 +102,19 @@ impl Plan {
     }
 
     /// The parts, that of the first key before the others.
-    pub(super) fn parts(&self, protocol: Protocol) -> Vec<TransactionPart> {
+    pub(super) fn parts(
+        &self,
+        table: &Arc<Table>,
+        protocol: Protocol,
+        durability: Option<Durability>,
+    ) -> Vec<TransactionPart> {
         // Also what is only read is locked against all others: with a lock that readers share, others could see that it ends, by its
         // time to live, before a transaction takes effect that has still seen it.
         let lock = |key: &Vec<u8>| (Bytes::copy_from_slice(key), Access::Exclusive);
         let part = |(partition, part): (&u32, &PlannedPart)| TransactionPart {
+            table: table.clone(),
             partition: *partition,
+            durability,
             locks: part.keys.iter().map(lock).collect(),
             operation: encode(protocol, part.conditions.iter().chain(&part.steps)),
         };

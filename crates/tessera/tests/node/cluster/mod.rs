@@ -215,7 +215,7 @@ impl Cluster {
         let _ = std::fs::remove_dir_all(self.data_directory(at));
     }
 
-    fn start_node(&mut self, at: usize) {
+    pub(crate) fn start_node(&mut self, at: usize) {
         self.start_node_with(at, &[]);
     }
 

@@ -3,8 +3,9 @@
 //! Every document that is written again and again is a register: two fields that always get the same value, which nobody else writes.
 //! Updates say what they have replaced, so that two of them that replaced the same value are found: one was lost. What is read, by
 //! the primary key or by the index, must have an order with what is written (`linearizability`), and never show one field of an
-//! update without the other one.
+//! update without the other one. Beside the registers there are [accounts](super::document_accounts), for atomic queries.
 
+use super::document_accounts::Accounts;
 use super::replicas;
 use super::tables::{Promise, Table};
 use crate::cluster::Cluster;
@@ -37,7 +38,7 @@ const NOT_DONE: i64 = 4_100_000;
 const UNKNOWN: i64 = 4_200_000;
 
 /// What became of a query.
-enum Outcome {
+pub enum Outcome {
     Done(Value),
     NotDone,
     Unknown,
@@ -65,6 +66,7 @@ pub struct Documents {
     there: Mutex<BTreeSet<u64>>,
     gone: Mutex<BTreeSet<u64>>,
     contradictions: Mutex<Vec<String>>,
+    accounts: Accounts,
 }
 
 fn row(field: &str) -> Value {
@@ -105,6 +107,7 @@ impl Documents {
             there: Mutex::default(),
             gone: Mutex::default(),
             contradictions: Mutex::default(),
+            accounts: Accounts::new(&mut client),
         }
     }
 
@@ -117,7 +120,7 @@ impl Documents {
         1 + u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    fn contradict(&self, text: String) {
+    pub fn contradict(&self, text: String) {
         self.contradictions.lock().unwrap().push(text);
     }
 
@@ -140,7 +143,8 @@ impl Documents {
     /// Does one thing. `false` if the connection has ended.
     fn step(&self, client: &mut Client, random: &mut StdRng) -> bool {
         let number = random.random_range(0..REGISTERS);
-        match random.random_range(0..20) {
+        match random.random_range(0..26) {
+            20.. => self.accounts.step(self, client, random),
             0..5 => self.write(client, number),
             5..8 => self.compare_and_set(client, number),
             8..13 => self.read(client, number, random.random_bool(0.5)),
@@ -151,7 +155,7 @@ impl Documents {
     }
 
     /// Sends a query. `None` in the place of the second one if the connection has ended.
-    fn ask(&self, client: &mut Client, term: &Value) -> (Outcome, bool) {
+    pub fn ask(&self, client: &mut Client, term: &Value) -> (Outcome, bool) {
         let Some(answer) = client.try_ask(term) else {
             self.unknown.fetch_add(1, Ordering::Relaxed);
             return (Outcome::Unknown, false);
@@ -365,6 +369,7 @@ impl Documents {
                 self.contradict(format!("register {number}: {error}"));
             }
         }
+        self.accounts.finish(self, cluster);
         replicas::compare_all(cluster, TABLE);
         let mut contradictions = self.contradictions.lock().unwrap();
         contradictions.truncate(20);

@@ -10,6 +10,7 @@
 //! repeat it, and keeps what its nodes wrote.
 
 mod comings;
+mod document_accounts;
 mod documents;
 mod faults;
 mod load;

@@ -1,0 +1,226 @@
+//! Queries whose writes take effect together or not at all.
+//!
+//! Such a query is evaluated without writing anything. One that only reads documents by their keys sees all of them at one instant. What it makes of documents is gathered, and so is what it got by primary keys. At
+//! the end the source compares all of these documents with what the query has found, and writes, at one instant. If one of them is another by
+//! then, the query is evaluated again, with what was found. If a document refuses its write, nothing is written.
+
+use std::collections::BTreeMap;
+
+use crate::env::Env;
+use crate::error::{Error, ErrorKind, Result};
+use crate::gathered::{Gathered, Name, Replacement, Together, name_of};
+use crate::scan::{Durability, ReadMode, TableInfo};
+use crate::source::{Change, Source, Write, Written};
+use crate::val::Val;
+use crate::value::{self, ObjectBuilder, Value, ValueExt as _};
+
+/// The option that asks for it: of a write, of an array of writes, of `r.do`, or of the whole query.
+pub const OPTARG: &str = "atomic";
+
+/// How often a query is evaluated anew because others were faster. One of all those who try succeeds each time.
+const TRIES: usize = 1000;
+
+impl Env {
+    /// Whether what is written is gathered.
+    pub(crate) fn is_together(&self) -> bool {
+        self.gathered.borrow().is_some()
+    }
+
+    /// The tables, for what is done at once, and would be done again in each evaluation.
+    ///
+    /// # Errors
+    /// If writes are gathered.
+    pub(crate) fn source_alone(&self) -> Result<&dyn Source> {
+        match self.is_together() {
+            true => Err(Error::logic(
+                "An atomic query writes documents, and does nothing to databases, tables and indexes.",
+            )),
+            false => self.source(),
+        }
+    }
+
+    /// The document with a primary key.
+    ///
+    /// # Errors
+    /// As those of the source.
+    pub(crate) fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>> {
+        if !self.is_together() || table.is_system() || reads == ReadMode::Outdated {
+            return self.source()?.get(table, key, reads);
+        }
+        let name = name_of(table, key)?;
+        self.learn(table, std::slice::from_ref(key), reads)?;
+        let gathered = self.gathered.borrow();
+        Ok(gathered.as_ref().and_then(|gathered| gathered.known(&name)).filter(|value| !value.is_null()).cloned())
+    }
+
+    /// Writes documents, or gathers what is to be written.
+    ///
+    /// # Errors
+    /// As those of the source.
+    pub(crate) fn write(&self, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
+        if !self.is_together() {
+            return self.source()?.write(self, table, writes, durability);
+        }
+        if table.is_system() {
+            return Err(Error::logic("An atomic query cannot write to system tables."));
+        }
+        // What is inserted is mostly not there; the comparison tells what is.
+        let is_read = |write: &&Write| !matches!(write.change, Change::Insert { .. });
+        let read: Vec<Value> = writes.iter().filter(is_read).map(|write| write.key.clone()).collect();
+        self.learn(table, &read, ReadMode::Single)?;
+        let mut written = Vec::with_capacity(writes.len());
+        for write in writes {
+            let name = name_of(table, &write.key)?;
+            let old = self.gathered.borrow().as_ref().and_then(|gathered| gathered.known(&name).cloned());
+            if old.is_none()
+                && let Some(gathered) = &mut *self.gathered.borrow_mut()
+            {
+                gathered.assumed.insert(name.clone());
+                gathered.note(name.clone(), table, &write.key, Value::Null, Value::Null);
+            }
+            let old = old.unwrap_or(Value::Null);
+            match write.change.apply(self, &table.primary_key, &write.key, &old) {
+                Ok(new) => {
+                    if let Some(gathered) = &mut *self.gathered.borrow_mut() {
+                        gathered.note(name, table, &write.key, old.clone(), new.clone());
+                        gathered.note_durability(durability);
+                    }
+                    written.push(Written { old, new, error: None });
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
+                Err(error) => {
+                    self.note_refused(&error);
+                    written.push(Written { old, new: Value::Null, error: Some(error) });
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Notes that a document refuses its write.
+    pub(crate) fn note_refused(&self, error: &Error) {
+        if let Some(gathered) = &mut *self.gathered.borrow_mut() {
+            gathered.first_error.get_or_insert_with(|| error.message().into());
+        }
+    }
+
+    /// Reads documents that are not known yet.
+    fn learn(&self, table: &TableInfo, keys: &[Value], reads: ReadMode) -> Result<()> {
+        let mut unknown = BTreeMap::new();
+        for key in keys {
+            unknown.insert(name_of(table, key)?, key.clone());
+        }
+        if let Some(gathered) = &mut *self.gathered.borrow_mut() {
+            unknown.retain(|name, key| {
+                match (gathered.documents.contains_key(name), gathered.found.get(name).cloned()) {
+                    (true, _) => false,
+                    (false, Some(found)) => {
+                        gathered.note(name.clone(), table, key, found.clone(), found);
+                        false
+                    }
+                    (false, None) => true,
+                }
+            });
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<Value> = unknown.values().cloned().collect();
+        let values = self.source()?.get_all(table, &keys, reads)?;
+        if let Some(gathered) = &mut *self.gathered.borrow_mut() {
+            for ((name, key), value) in unknown.into_iter().zip(values) {
+                let value = value.unwrap_or(Value::Null);
+                gathered.note(name, table, &key, value.clone(), value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Evaluates a query, or a part of one, so that all of its writes take effect together or not at all.
+///
+/// # Errors
+/// What the evaluation complains about; nothing was written then. And what the source reports.
+pub(crate) fn evaluate(env: &Env, evaluate: impl Fn() -> Result<Val>) -> Result<Val> {
+    let (mut found, mut has_looked) = (BTreeMap::new(), false);
+    for _ in 0..TRIES {
+        *env.gathered.borrow_mut() = Some(Gathered { found, ..Gathered::default() });
+        let result = evaluate();
+        let gathered = env.gathered.borrow_mut().take().unwrap_or_default();
+        let result = result?;
+        if let Some(message) = &gathered.first_error {
+            if gathered.assumed.is_empty() || has_looked {
+                return undone(result, message);
+            }
+            // The answer is to tell of all documents that refuse their writes. Those whose keys are made anew each time refuse none.
+            has_looked = true;
+            found = look(gathered, env)?;
+            continue;
+        }
+        let documents: Vec<Replacement> = gathered.documents.values().cloned().collect();
+        if documents.len() < 2 && documents.iter().all(|document| document.old == document.new) {
+            return Ok(result);
+        }
+        let durability = gathered.durability.unwrap_or(Durability::Default);
+        match env.source()?.write_together(env, &documents, durability)? {
+            Together::Done => return Ok(result),
+            Together::Changed(changed) => {
+                let names: Vec<&Name> = gathered.documents.keys().collect();
+                let changed: Vec<_> =
+                    changed.into_iter().filter_map(|(at, now)| Some(((*names.get(at)?).clone(), now))).collect();
+                found = gathered.found;
+                found.extend(changed);
+            }
+        }
+        env.check()?;
+    }
+    Err(Error::failed("Cannot perform write: others change the documents all the time."))
+}
+
+/// Looks at the documents of which nobody has. Returns what is known then.
+fn look(gathered: Gathered, env: &Env) -> Result<BTreeMap<Name, Value>> {
+    let mut by_table: BTreeMap<String, (TableInfo, Vec<Name>, Vec<Value>)> = BTreeMap::new();
+    for name in gathered.assumed {
+        if let Some(Replacement { table, key, .. }) = gathered.documents.get(&name) {
+            let (_, names, keys) =
+                by_table.entry(name.0.clone()).or_insert_with(|| (table.clone(), Vec::new(), Vec::new()));
+            keys.push(key.clone());
+            names.push(name);
+        }
+    }
+    let mut found = gathered.found;
+    for (table, names, keys) in by_table.into_values() {
+        let values = env.source()?.get_all(&table, &keys, ReadMode::Single)?;
+        found.extend(names.into_iter().zip(values.into_iter().map(|value| value.unwrap_or(Value::Null))));
+    }
+    Ok(found)
+}
+
+/// What is answered if a document has refused its write, so that none was carried out.
+fn undone(result: Val, message: &str) -> Result<Val> {
+    const DONE: [&str; 4] = ["deleted", "inserted", "replaced", "unchanged"];
+    let frame = result.frame;
+    let answer = result.peek().filter(|answer| answer.get_field("first_error").is_some()).cloned();
+    let Some(answer) = answer else {
+        let message = format!("Nothing was written, since the query is atomic: {message}");
+        return Err(Error::failed(message).at(frame));
+    };
+    let count = |name: &&str| match answer.get_field(name) {
+        Some(Value::Number(count)) => count.get(),
+        _ => 0.0,
+    };
+    let mut builder = ObjectBuilder::default();
+    for (name, value) in &answer.to_fields()? {
+        match &**name {
+            name if DONE.contains(&name) => builder.insert(name, value::integer(0)),
+            "generated_keys" => {}
+            "changes" => {
+                let refused = value.to_items()?.iter().filter(|change| change.get_field("error").is_some()).cloned();
+                builder.insert(name.clone(), Value::array(refused.collect())?);
+            }
+            _ => builder.insert(name.clone(), value.clone()),
+        }
+    }
+    builder.insert("undone", value::number(DONE.iter().map(count).sum())?);
+    Ok(Val::datum(frame, builder.finish()?))
+}

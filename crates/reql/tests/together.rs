@@ -1,0 +1,139 @@
+//! Queries whose writes take effect together or not at all, on tables in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tessera_document::{Time, Timezone};
+use tessera_reql::{Answer, Failure, MemorySource, Request, Source, Stop};
+
+struct Tables(Arc<dyn Source>);
+
+impl Tables {
+    fn new() -> Self {
+        let source = MemorySource::new("test");
+        source.create_database("test").unwrap();
+        let tables = Self(Arc::new(source));
+        for name in ["t", "u"] {
+            tables.ask(&json!([60, [name]]), &json!({})).unwrap();
+        }
+        let three = json!([2, [{"id": 1, "n": 10}, {"id": 2, "n": 20}, {"id": 3, "n": 30}]]);
+        tables.ask(&json!([56, [t(), three]]), &json!({})).unwrap();
+        tables
+    }
+
+    fn ask(&self, term: &Value, options: &Value) -> Result<Value, Failure> {
+        let Request::Start(query) = Request::read(&json!([1, term, options]).to_string())? else { panic!("a query") };
+        let prepared = query.prepare(Time::new(0.0, Timezone::UTC).unwrap().into())?;
+        match prepared.run(self.0.clone(), Arc::new(Stop::default()))? {
+            Answer::Value(value) => Ok(serde_json::from_str(&value.to_json().unwrap()).unwrap()),
+            Answer::Cursor(_) => panic!("a value"),
+        }
+    }
+
+    /// The field `n` of the documents of a table, in the order of their keys.
+    fn numbers(&self, table: &str) -> Value {
+        let ordered = json!([41, [[15, [table]], "id"]]);
+        self.ask(&json!([170, [ordered, "n"]]), &json!({})).unwrap()
+    }
+}
+
+fn t() -> Value {
+    json!([15, ["t"]])
+}
+
+fn u() -> Value {
+    json!([15, ["u"]])
+}
+
+fn documents(ids: &[i32]) -> Value {
+    json!([2, ids.iter().map(|id| json!({"id": id, "n": 1})).collect::<Vec<_>>()])
+}
+
+fn atomic() -> Value {
+    json!({"atomic": true})
+}
+
+/// Adds to the field `n` of a document.
+fn add(table: &Value, id: i32, amount: i32) -> Value {
+    let sum = json!([24, [[170, [[10, [1]], "n"]], amount]]);
+    json!([53, [[16, [table, id]], [69, [[2, [1]], {"n": sum}]]]])
+}
+
+#[test]
+fn an_insert_of_which_one_document_is_there_inserts_none() {
+    let tables = Tables::new();
+    let answer = tables.ask(&json!([56, [t(), documents(&[7, 2, 8])], atomic()]), &json!({})).unwrap();
+    for (field, count) in [("inserted", 0), ("errors", 1), ("undone", 2), ("replaced", 0), ("skipped", 0)] {
+        assert_eq!(answer[field], count, "{answer}");
+    }
+    let several = tables.ask(&json!([56, [t(), documents(&[7, 2, 8, 1, 3])], atomic()]), &json!({})).unwrap();
+    assert_eq!((&several["errors"], &several["undone"]), (&json!(3), &json!(2)), "{several}");
+    assert!(answer["first_error"].as_str().unwrap().starts_with("Duplicate primary key `id`"), "{answer}");
+    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+    let answer = tables.ask(&json!([56, [t(), [2, [{"n": 5}, 6]]], atomic()]), &json!({})).unwrap();
+    assert_eq!((&answer["errors"], &answer["undone"], answer.get("generated_keys")), (&json!(1), &json!(1), None));
+    let answer = tables.ask(&json!([56, [t(), documents(&[7, 8])], atomic()]), &json!({})).unwrap();
+    assert_eq!((&answer["inserted"], answer.get("undone")), (&json!(2), None));
+    assert_eq!(tables.numbers("t"), json!([10, 20, 30, 1, 1]));
+}
+
+#[test]
+fn a_failing_function_undoes_an_update_and_changes_list_what_failed() {
+    let tables = Tables::new();
+    // 100 / (n - 20), which fails for the second document.
+    let quotient = json!([27, [100, [25, [[170, [[10, [1]], "n"]], 20]]]]);
+    let options = json!({"atomic": true, "return_changes": "always"});
+    let answer = tables.ask(&json!([53, [t(), [69, [[2, [1]], {"n": quotient}]]], options]), &json!({})).unwrap();
+    assert_eq!((&answer["replaced"], &answer["errors"], &answer["undone"]), (&json!(0), &json!(1), &json!(2)));
+    assert_eq!(answer["changes"].as_array().unwrap().len(), 1, "{answer}");
+    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+    let answer = tables.ask(&json!([54, [t()], atomic()]), &json!({})).unwrap();
+    assert_eq!((&answer["deleted"], tables.numbers("t")), (&json!(3), json!([])));
+}
+
+#[test]
+fn an_array_of_writes_concerns_several_tables_and_each_write_sees_those_before_it() {
+    let tables = Tables::new();
+    let writes = json!([2, [add(&t(), 1, 5), add(&t(), 1, 6), [56, [u(), {"id": 1, "n": 4}]], add(&u(), 1, 3)]]);
+    for (term, options) in [(writes.clone(), atomic()), (json!([2, writes[1], atomic()]), json!({}))] {
+        let tables = Tables::new();
+        let answer = tables.ask(&term, &options).unwrap();
+        assert_eq!(answer.as_array().unwrap().len(), 4, "{answer}");
+        assert_eq!((tables.numbers("t"), tables.numbers("u")), (json!([21, 20, 30]), json!([7])));
+    }
+    let refused = json!([2, [add(&t(), 1, 5), [56, [t(), {"id": 3}]], [56, [u(), {"id": 1}]]]]);
+    let failure = tables.ask(&refused, &atomic()).unwrap_err();
+    assert!(failure.message.starts_with("Nothing was written, since the query is atomic: Duplicate"), "{failure:?}");
+    // An error of the query itself, after writes.
+    let failure = tables.ask(&json!([2, [add(&t(), 1, 5), [12, ["no"]]]]), &atomic()).unwrap_err();
+    assert_eq!((&*failure.message, tables.numbers("t"), tables.numbers("u")), ("no", json!([10, 20, 30]), json!([])));
+}
+
+#[test]
+fn for_each_is_atomic_as_a_whole() {
+    let tables = Tables::new();
+    let move_row = json!([69, [[2, [9]], [56, [u(), [10, [9]]]]]]);
+    let for_each = |options: Value| json!([68, [t(), move_row], options]);
+    tables.ask(&json!([56, [u(), {"id": 3, "n": 0}]]), &json!({})).unwrap();
+    let answer = tables.ask(&for_each(atomic()), &json!({})).unwrap();
+    assert_eq!((&answer["inserted"], &answer["errors"], &answer["undone"]), (&json!(0), &json!(1), &json!(2)));
+    assert_eq!(tables.numbers("u"), json!([0]));
+    // Without the option, what could be done is done.
+    assert_eq!(tables.ask(&for_each(json!({})), &json!({})).unwrap()["inserted"], 2);
+    assert_eq!(tables.numbers("u"), json!([10, 20, 0]));
+}
+
+#[test]
+fn what_is_done_at_once_is_refused() {
+    let tables = Tables::new();
+    for term in [json!([60, ["v"]]), json!([61, ["u"]]), json!([75, [t(), "n"]]), json!([138, [t()]])] {
+        let failure = tables.ask(&json!([2, [add(&t(), 1, 5), term]]), &atomic()).unwrap_err();
+        assert!(failure.message.starts_with("An atomic query writes documents"), "{failure:?}");
+    }
+    let of_system = json!([53, [[16, [[15, [[14, ["rethinkdb"]], "table_config"]], "x"]], {"name": "v"}]]);
+    let failure = tables.ask(&of_system, &atomic()).unwrap_err();
+    assert!(failure.message.contains("system tables"), "{failure:?}");
+    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+}

@@ -1,0 +1,67 @@
+//! Asking partitions of several tables at one time.
+
+use crate::router::{Part, Route};
+use crate::store::Store;
+use crate::table::Table;
+use std::sync::Arc;
+use std::time::Duration;
+use tessera_types::TableId;
+
+/// Parts of one table, and whether it was split before all of them had an outcome.
+pub(super) struct OfTable<W> {
+    pub(super) table: Arc<Table>,
+    pub(super) parts: Vec<Part<W>>,
+    pub(super) is_split: bool,
+}
+
+impl<W> OfTable<W> {
+    /// Sorts parts by their tables.
+    pub(super) fn sort(parts: impl IntoIterator<Item = (Arc<Table>, Part<W>)>) -> Vec<Self> {
+        let mut sorted: Vec<Self> = Vec::new();
+        for (table, part) in parts {
+            match sorted.iter_mut().find(|of| of.table.id == table.id) {
+                Some(of) => of.parts.push(part),
+                None => sorted.push(Self { table, parts: vec![part], is_split: false }),
+            }
+        }
+        sorted
+    }
+}
+
+impl Store {
+    /// [Routes](Store::route) parts of several tables, all at one time. `route` makes the way to a table.
+    pub(super) async fn route_to_tables<R>(
+        &self,
+        asked: Vec<OfTable<R::Work>>,
+        route: impl Fn(TableId) -> R,
+        patience: Duration,
+    ) -> Vec<OfTable<R::Work>>
+    where
+        R: Route + Send + Sync + 'static,
+        R::Work: Send + Sync + 'static,
+    {
+        let ask = |mut of: OfTable<R::Work>| {
+            let (store, route) = (self.clone(), route(of.table.id));
+            async move {
+                of.is_split = store.route(&of.table, &route, &mut of.parts, patience).await.is_some();
+                of
+            }
+        };
+        let mut asked: Vec<_> = asked.into_iter().map(ask).collect();
+        let last = asked.pop();
+        let others: Vec<_> = asked.into_iter().map(tokio::spawn).collect();
+        let mut answered = Vec::with_capacity(others.len() + 1);
+        if let Some(last) = last {
+            answered.push(last.await);
+        }
+        for other in others {
+            answered.extend(other.await);
+        }
+        answered
+    }
+
+    /// Whether no node has a table any more, and none will have it again.
+    pub(super) fn is_gone(&self, table: TableId) -> bool {
+        self.registry().any(table).is_none() && self.catalog().is_over(table)
+    }
+}
