@@ -93,6 +93,8 @@ fn evaluate_of(code: i32) -> Result<Evaluate> {
 fn run(node: &Arc<Node>, call: &CallNode, env: &Env, scope: &Scope, literals: bool) -> Result<Val> {
     let option = call.optargs.iter().find(|(name, _)| &**name == together::OPTARG);
     if let Some((_, option)) = option
+        // The fields of an object are options of the term that makes it.
+        && call.signature.optargs.contains(&together::OPTARG)
         && let Some(result) = run_together(option, node, call, env, scope, literals)
     {
         return result;

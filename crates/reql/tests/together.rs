@@ -126,6 +126,13 @@ fn for_each_is_atomic_as_a_whole() {
 }
 
 #[test]
+fn a_field_of_this_name_is_a_field() {
+    let tables = Tables::new();
+    let made = tables.ask(&json!({"atomic": true, "made": [60, ["v"]], "sum": [24, [1, 2]]}), &json!({})).unwrap();
+    assert_eq!((&made["atomic"], &made["made"]["tables_created"], &made["sum"]), (&json!(true), &json!(1), &json!(3)));
+}
+
+#[test]
 fn what_is_done_at_once_is_refused() {
     let tables = Tables::new();
     for term in [json!([60, ["v"]]), json!([61, ["u"]]), json!([75, [t(), "n"]]), json!([138, [t()]])] {
