@@ -28,7 +28,7 @@ use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
     TableSettings, check_table_name,
 };
-pub use users::{ADMIN, PasswordHash, UserEntry, UserList};
+pub use users::{PasswordHash, UserEntry, UserList};
 
 /// All nodes, and all tables, including dropped ones while they can be recalled.
 ///

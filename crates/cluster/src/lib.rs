@@ -21,7 +21,7 @@ mod succession;
 mod test_schema;
 
 pub use catalog::{
-    ADMIN, AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
+    AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
     JoinToken, NodeEntry, PasswordHash, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
     UserEntry, UserList,
 };

@@ -28,7 +28,7 @@ pub use key::{RecordKey, hash_of, successor};
 pub use limits::Limits;
 pub use node::{ClusterId, NodeId, ReplicaId};
 pub use partitioner::{Partitioner, REDIS_SLOTS, redis_slot, redis_tag};
-pub use rights::{PermissionChanges, Permissions, Right, Rights, SYSTEM_DATABASE, Scope};
+pub use rights::{ADMIN, PermissionChanges, Permissions, Right, Rights, SYSTEM_DATABASE, Scope};
 pub use rules::{KeyPattern, Rule, RuleAction, RuleCondition, RuleOutcome};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use space::Space;

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// The database whose tables tell how the cluster is. What holds everywhere does not hold there: who is to see it is named.
 pub const SYSTEM_DATABASE: &str = "rethinkdb";
 
+/// The user whom a cluster always has, and who may do everything. Nobody can change more of it than its password.
+pub const ADMIN: &str = "admin";
+
 /// Something that a user may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use tessera_types::{PermissionChanges, Right, Rights, SYSTEM_DATABASE, Scope};
-
-/// The user who may do everything, and whom nobody can change but for the password.
-pub const ADMIN: &str = "admin";
+use tessera_types::{ADMIN, PermissionChanges, Right, Rights, SYSTEM_DATABASE, Scope};
 
 /// The most users of a cluster.
 const MOST_USERS: usize = 10_000;
