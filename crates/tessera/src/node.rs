@@ -421,12 +421,10 @@ fn reql_config(config: &Config, client_memory: Arc<ClientMemory>, authenticator:
 }
 
 fn openings(config: &Config) -> Openings {
-    if !config.has_users() {
-        return Openings::Everybody;
-    }
     // The settings have been checked.
     let networks = config.pegasus.open_addresses.iter().filter_map(|text| text.parse().ok());
-    Openings::Some { networks: networks.collect(), tables: config.pegasus.open_tables.clone().into() }
+    let tables = config.pegasus.open_tables.clone().into();
+    Openings { has_users: config.has_users(), networks: networks.collect(), tables }
 }
 
 /// Which doors are open to whom, whenever somebody asks.
