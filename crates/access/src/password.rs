@@ -4,10 +4,11 @@ use crate::scram::ScramPassword;
 use argon2::password_hash::SaltString;
 use argon2::{Argon2, PasswordHash, PasswordHasher, PasswordVerifier};
 use sha2::{Digest, Sha256};
+use std::fmt;
 use subtle::ConstantTimeEq;
 
 /// A password, kept so that it cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Password {
     /// Its SHA-256. Sound for random tokens. A password that people choose is soon guessed by whoever has seen this.
     Sha256([u8; 32]),
@@ -15,6 +16,23 @@ pub enum Password {
     Argon2(String),
     /// With it clients of other protocols, which prove that they know the password, can log in too. Hashed many times, with a salt.
     Scram(ScramPassword),
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Password(hidden)")
+    }
+}
+
+/// As configurations have it.
+impl fmt::Display for Password {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(hash) => hash.iter().try_for_each(|byte| write!(formatter, "{byte:02x}")),
+            Self::Argon2(text) => formatter.write_str(text),
+            Self::Scram(password) => password.fmt(formatter),
+        }
+    }
 }
 
 impl Password {

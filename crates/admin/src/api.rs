@@ -4,10 +4,9 @@ use crate::failure::Failure;
 use crate::listener::Patience;
 use crate::server::AdminServer;
 use crate::tables::TableInfo;
-use crate::{AdminListener, cluster, compaction, comparison, doors, metrics, tables, traffic};
+use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, tables, traffic, users};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -43,12 +42,15 @@ impl AdminServer {
             .route("/v1/tables/{name}/compaction", get(compaction::show))
             .route("/v1/tables/{name}/compare", post(comparison::compare))
             .route("/v1/tables/{name}/partitions/{partition}/replace", post(comparison::replace))
+            .route("/v1/users", get(users::list).post(users::create))
+            .route("/v1/users/{name}", axum::routing::patch(users::alter).delete(users::drop))
+            .route("/v1/users/{name}/grant", post(users::grant))
             .route("/v1/dropped", get(tables::list_dropped))
             .route("/v1/dropped/{number}/recall", post(tables::recall))
             .route("/metrics", get(show_metrics))
             .method_not_allowed_fallback(other_method)
             .layer(axum::middleware::map_response(in_json))
-            .layer(axum::middleware::from_fn_with_state(self.clone(), authenticate))
+            .layer(axum::middleware::from_fn_with_state(self.clone(), access::authenticate))
             .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard));
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
@@ -80,18 +82,6 @@ async fn in_json(response: Response) -> Response {
     let (status, body) = (response.status(), response.into_body());
     let text = axum::body::to_bytes(body, REASON_BYTES).await.unwrap_or_default();
     Failure(status, String::from_utf8_lossy(&text).trim_end().into(), Outcome::NotDone).into_response()
-}
-
-async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
-    if let Some(right) = &server.token {
-        let token = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = token.and_then(|value| value.strip_prefix("Bearer "));
-        if !token.is_some_and(|token| right.is(token)) {
-            let message = "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`";
-            return Failure(StatusCode::UNAUTHORIZED, message.into(), Outcome::NotDone).into_response();
-        }
-    }
-    next.run(request).await
 }
 
 async fn ready(State(server): State<AdminServer>) -> (StatusCode, &'static str) {
@@ -137,7 +127,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
         "partitions": partitions,
         "serving_partitions": serving,
         "issues": issues,
-        "doors": *server.doors,
+        "doors": (server.doors)(),
         "hot": cluster.hot(),
         "memory_used_bytes": statistics.memory_used_bytes,
         "memory_limit_bytes": statistics.memory_limit_bytes,

@@ -30,8 +30,10 @@ impl From<RequestError> for Failure {
 impl From<CatalogError> for Failure {
     fn from(error: CatalogError) -> Self {
         let status = match error {
-            CatalogError::NoSuchTable(_) => StatusCode::NOT_FOUND,
-            CatalogError::Exists(_) | CatalogError::AlteredMeanwhile(_) => StatusCode::CONFLICT,
+            CatalogError::NoSuchTable(_) | CatalogError::NoSuchUser(_) => StatusCode::NOT_FOUND,
+            CatalogError::Exists(_) | CatalogError::UserExists(_) | CatalogError::AlteredMeanwhile(_) => {
+                StatusCode::CONFLICT
+            }
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         Self(status, error.to_string(), Outcome::NotDone)

@@ -2,6 +2,7 @@
 
 #![warn(missing_docs)]
 
+mod access;
 mod api;
 mod body;
 mod cluster;
@@ -16,8 +17,9 @@ mod scrape;
 mod server;
 mod tables;
 mod traffic;
+mod users;
 
 pub use listener::AdminListener;
 pub use scrape::Scrape;
-pub use server::{AdminServer, ExtraMetrics};
+pub use server::{AdminServer, Doors, ExtraMetrics};
 pub use tables::{NewTable, SettingsChange, TableInfo};

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::scrape::Scrape;
 use std::sync::Arc;
-use tessera_access::Token;
+use tessera_access::{Authenticator, Token};
 use tessera_cluster::{CatalogCommand, Changed};
 use tessera_node::Node;
 use tessera_store::{Store, TableStatistics};
@@ -12,30 +12,36 @@ use tessera_types::RequestError;
 /// Lines of Prometheus text that other parts of the process add to `/metrics`.
 pub type ExtraMetrics = Arc<dyn Fn(&mut Scrape) + Send + Sync>;
 
+/// Which doors of a node are open to whom now, in words.
+pub type Doors = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// The admin face of a node.
 #[derive(Clone)]
 pub struct AdminServer {
     pub(crate) node: Node,
     pub(crate) token: Option<Token>,
+    pub(crate) authenticator: Arc<Authenticator>,
     /// Names under which requests may come.
     pub(crate) hosts: Arc<[String]>,
     /// Which doors of the node are open to whom, in words.
-    pub(crate) doors: Arc<[String]>,
+    pub(crate) doors: Doors,
     pub(crate) extra_metrics: ExtraMetrics,
 }
 
 impl AdminServer {
-    /// With `token`, requests other than health checks need it as bearer token. They come under an address, as `localhost`, or
+    /// With `token`, requests other than health checks need it as bearer token; with it, and once `admin` has a password, they may come from a
+    /// user who may administer the cluster instead. They come under an address, as `localhost`, or
     /// under one of the names in `hosts`.
     /// `doors` says which doors of the node are open to whom.
     pub fn new(
         node: Node,
         token: Option<Token>,
+        authenticator: Arc<Authenticator>,
         hosts: Vec<String>,
-        doors: Vec<String>,
+        doors: Doors,
         extra_metrics: ExtraMetrics,
     ) -> Self {
-        Self { node, token, hosts: hosts.into(), doors: doors.into(), extra_metrics }
+        Self { node, token, authenticator, hosts: hosts.into(), doors, extra_metrics }
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -8,6 +8,7 @@ mod indexes;
 mod recovered;
 mod shared_list;
 mod split;
+mod users;
 
 use crate::placement::{Nodes, of_new_table};
 use amnesiac::Amnesiac;
@@ -27,6 +28,7 @@ use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
     TableSettings, check_table_name,
 };
+pub use users::{PasswordHash, UserEntry, UserList};
 
 /// All nodes, and all tables, including dropped ones while they can be recalled.
 ///
@@ -52,6 +54,8 @@ pub struct Catalog {
     /// new cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     databases: Option<BTreeSet<String>>,
+    #[serde(default, skip_serializing_if = "UserList::is_unused")]
+    users: UserList,
 }
 
 /// Shared tables have the same JSON as others.
@@ -147,8 +151,17 @@ impl Catalog {
     /// Whether this catalog differs from `before` only in the progress of splits: it has the same nodes, and the same
     /// tables with the same replicas.
     pub fn differs_in_progress_only(&self, before: &Self) -> bool {
-        let Self { nodes, tables, next_id, next_node, next_incarnation, catalog_replicas, recoveries, databases } =
-            self;
+        let Self {
+            nodes,
+            tables,
+            next_id,
+            next_node,
+            next_incarnation,
+            catalog_replicas,
+            recoveries,
+            databases,
+            users,
+        } = self;
         let numbers = |catalog: &Self| (catalog.next_id, catalog.next_node, catalog.next_incarnation);
         let is_alike = |(one, other): (&Arc<TableEntry>, &Arc<TableEntry>)| {
             Arc::ptr_eq(one, other) || one.differs_in_progress_only(other)
@@ -158,6 +171,7 @@ impl Catalog {
             && *catalog_replicas == before.catalog_replicas
             && *recoveries == before.recoveries
             && *databases == before.databases
+            && *users == before.users
             && tables.len() == before.tables.len()
             && tables.values().zip(before.tables.values()).all(is_alike)
     }
@@ -231,7 +245,9 @@ impl Catalog {
                     return Err(CatalogError::DefaultTable);
                 }
                 table.name.clone_from(to);
-                Ok(Changed::Table(table.id))
+                let id = table.id;
+                self.users.table_was_renamed(name, to);
+                Ok(Changed::Table(id))
             }
             CatalogCommand::Drop { name, purge_at } => {
                 let table = self.active(name)?;
@@ -244,7 +260,9 @@ impl Catalog {
                 }
                 let table = self.active(name)?;
                 table.state = TableState::Dropped { purge_at: *purge_at };
-                Ok(Changed::Table(table.id))
+                let id = table.id;
+                self.users.table_was_dropped(name);
+                Ok(Changed::Table(id))
             }
             CatalogCommand::Recall { number, to } => {
                 let is_it = |table: &&TableEntry| table.number == *number && table.is_dropped();
@@ -286,8 +304,17 @@ impl Catalog {
                     return Err(CatalogError::DatabaseInUse(name.clone()));
                 }
                 self.databases = Some(databases);
+                self.users.database_was_dropped(name);
                 Ok(Changed::Other)
             }
+            CatalogCommand::CreateUser { name, password, rights } => {
+                self.users.create(name, password.as_ref(), rights).map(|()| Changed::Other)
+            }
+            CatalogCommand::AlterUser { name, password } => {
+                self.users.set_password(name, password.as_ref()).map(|()| Changed::Other)
+            }
+            CatalogCommand::DropUser { name } => self.users.drop(name).map(|()| Changed::Other),
+            CatalogCommand::Grant { user, scope, changes } => self.grant(user, scope, changes).map(|()| Changed::Other),
             CatalogCommand::CreateIndex { table, name, definition } => {
                 self.change_indexes(*table, |indexes| indexes.create(name, definition))
             }

@@ -22,7 +22,8 @@ mod test_schema;
 
 pub use catalog::{
     AmnesiacReplica, Catalog, CatalogCommand, CatalogError, Changed, CopyReport, CopyState, IndexEntry, Indexes,
-    JoinToken, NodeEntry, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
+    JoinToken, NodeEntry, PasswordHash, Placement, RecoveryNote, SharedList, Site, Split, TableEntry, TableState,
+    UserEntry, UserList,
 };
 pub use catalog_renewal::renewal;
 pub use machine::{

@@ -44,8 +44,8 @@ impl Sample {
 }
 
 fn has_effect(step: &Json) -> bool {
-    let is_of_feed = matches!(text(step, "op"), Some("open" | "read" | "drain" | "stop"));
-    is_of_feed
+    let opens_or_reads = matches!(text(step, "op"), Some("login" | "open" | "read" | "drain" | "stop"));
+    opens_or_reads
         || matches!(step.get("setup"), Some(Json::Bool(true)))
         || text(step, "op") == Some("q") && step.get("q").is_some_and(changes)
 }

@@ -1,5 +1,5 @@
-//! Who may use the face. Its protocol knows no users and no passwords, so where a node has users it is closed but for those
-//! whom the settings name.
+//! Who may use the face. Its protocol knows no users and no passwords, so where others have to log in it is closed but for those whom the
+//! settings name.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -43,17 +43,14 @@ impl Network {
 
 /// To whom the face is open.
 #[derive(Clone, Debug, Default)]
-pub enum Openings {
-    #[default]
-    /// Everybody may do everything: there are no users.
-    Everybody,
-    /// Who comes from one of the networks may do everything, others may use the tables.
-    Some {
-        /// Who comes from one of these may do everything.
-        networks: Vec<Network>,
-        /// The names of tables whose records everybody may read and write.
-        tables: Arc<[String]>,
-    },
+pub struct Openings {
+    /// Whether the configuration of the node names users. If it does not, and `admin` of the cluster has no password, everybody may do
+    /// everything.
+    pub has_users: bool,
+    /// Who comes from one of these may do everything.
+    pub networks: Vec<Network>,
+    /// The names of tables whose records everybody may read and write.
+    pub tables: Arc<[String]>,
 }
 
 /// What a connection may do.
@@ -65,15 +62,15 @@ pub(crate) enum Access {
 }
 
 impl Openings {
-    /// `None` for who may do nothing.
-    pub(crate) fn access(&self, address: IpAddr) -> Option<Access> {
+    /// `None` for who may do nothing. `is_closed` says whether `admin` of the cluster has a password.
+    pub(crate) fn access(&self, address: IpAddr, is_closed: bool) -> Option<Access> {
         match self {
-            Self::Everybody => Some(Access::Everything),
-            Self::Some { networks, .. } if networks.iter().any(|network| network.contains(address)) => {
+            _ if !self.has_users && !is_closed => Some(Access::Everything),
+            Self { networks, .. } if networks.iter().any(|network| network.contains(address)) => {
                 Some(Access::Everything)
             }
-            Self::Some { tables, .. } if tables.is_empty() => None,
-            Self::Some { tables, .. } => Some(Access::Tables(tables.clone())),
+            Self { tables, .. } if tables.is_empty() => None,
+            Self { tables, .. } => Some(Access::Tables(tables.clone())),
         }
     }
 }
@@ -99,17 +96,19 @@ mod tests {
     fn addresses_open_everything_and_tables_are_open_to_all() {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let networks = ["10.1.0.0/16", "192.168.7.7", "fd00::/8"].map(|text| text.parse().unwrap());
-        let mut openings = Openings::Some { networks: networks.into(), tables: Arc::default() };
+        let mut openings = Openings { has_users: true, networks: networks.into(), tables: Arc::default() };
+        let access = |openings: &Openings, from: &str| openings.access(address(from), false);
         for inside in ["10.1.255.3", "192.168.7.7", "::ffff:10.1.0.1", "fd12::1"] {
-            assert_eq!(openings.access(address(inside)), Some(Access::Everything), "{inside}");
+            assert_eq!(access(&openings, inside), Some(Access::Everything), "{inside}");
         }
         for outside in ["10.2.0.1", "192.168.7.8", "fe00::1", "127.0.0.1"] {
-            assert_eq!(openings.access(address(outside)), None, "{outside}");
+            assert_eq!(access(&openings, outside), None, "{outside}");
         }
-        if let Openings::Some { tables, .. } = &mut openings {
-            *tables = ["temp".to_string()].into();
-        }
-        let access = openings.access(address("10.2.0.1")).unwrap();
+        openings.tables = ["temp".to_string()].into();
+        let access = access(&openings, "10.2.0.1").unwrap();
+        openings.has_users = false;
+        assert_eq!(openings.access(address("10.2.0.1"), false), Some(Access::Everything));
+        assert_eq!(openings.access(address("10.2.0.1"), true), Some(access.clone()), "`admin` has a password");
         assert!(access.includes("temp") && !access.includes("stat") && !access.is_everything());
         assert!("0.0.0.0/0".parse::<Network>().unwrap().contains(address("8.8.8.8")));
         for wrong in ["10.0.0.0/33", "localhost", "", "10.0.0.1/", "10.0.0.1/-1"] {

@@ -12,6 +12,7 @@ use crate::status::Failure;
 use crate::{forward, meta};
 use bytes::{Buf, BytesMut};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -28,7 +29,10 @@ const REPLY_BYTES: usize = 1 << 20;
 pub(crate) struct Connection {
     server: Arc<PegasusServer>,
     stream: Stream,
+    address: SocketAddr,
     access: Access,
+    /// As of which change of users.
+    known_users: u64,
     memory: Arc<ClientShare>,
     input: BytesMut,
     /// Bytes still to come of a request that was refused for its length.
@@ -38,9 +42,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: Arc<PegasusServer>, stream: Stream, access: Access, memory: Arc<ClientShare>) -> Self {
+    pub(crate) fn new(
+        server: Arc<PegasusServer>,
+        stream: Stream,
+        (address, access): (SocketAddr, Access),
+        memory: Arc<ClientShare>,
+    ) -> Self {
+        let known_users = server.store.user_changes();
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
-        Self { server, stream, access, memory, input, unwanted: 0, output, outbox }
+        Self { server, stream, address, access, known_users, memory, input, unwanted: 0, output, outbox }
     }
 
     /// Serves until the client leaves, errs or stops reading.
@@ -68,6 +78,12 @@ impl Connection {
 
     /// Carries out every whole request of the input.
     async fn process(&mut self) -> io::Result<()> {
+        let users = self.server.store.user_changes();
+        if users != self.known_users {
+            let access = self.server.access(self.address);
+            self.access = access.ok_or_else(|| invalid("the Pegasus face is closed to this client by now"))?;
+            self.known_users = users;
+        }
         buffers::take(&mut self.output);
         let (received, mut writes) = (Instant::now(), DataCalls::new());
         loop {

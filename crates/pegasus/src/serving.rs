@@ -1,5 +1,6 @@
 //! How clients come to the face, and what other nodes ask for theirs.
 
+use crate::access::Access;
 use crate::connection::Connection;
 use crate::forward;
 use crate::server::{PegasusConfig, PegasusServer, SERVICE};
@@ -20,11 +21,16 @@ impl PegasusServer {
         server
     }
 
+    /// What who comes from an address may do now.
+    pub(crate) fn access(&self, address: SocketAddr) -> Option<Access> {
+        self.config.open_to.access(address.ip(), self.store.catalog().users().is_closed())
+    }
+
     /// Serves a connection until it ends.
     pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
-        let Some(access) = self.config.open_to.access(address.ip()) else {
+        let Some(access) = self.access(address) else {
             tracing::debug!(%address, "the Pegasus face is closed to a client");
             return;
         };
@@ -33,7 +39,7 @@ impl PegasusServer {
             // The clients know no TLS.
             let stream = Stream::Plain(stream);
             tokio::select! {
-                outcome = Connection::new(self.clone(), stream, access, memory.clone()).run() => {
+                outcome = Connection::new(self.clone(), stream, (address, access), memory.clone()).run() => {
                     if let Err(error) = outcome {
                         tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
                     }

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod acl;
+mod acl_rules;
 mod clients;
 pub mod commands;
 mod connection;

@@ -4,6 +4,7 @@
 use crate::frame::{Frames, HEAD_BYTES, Incoming};
 use crate::handshake;
 use crate::identity::server_id;
+use crate::logins::Asker;
 use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
 use crate::queries::{Open, Queries, Running, Work, batch, run, something_new};
@@ -52,6 +53,7 @@ pub(crate) struct Connection {
     queries: Arc<Queries>,
     held: Arc<Held>,
     answers: mpsc::Sender<Outgoing>,
+    asker: Arc<Asker>,
     count: u64,
     one_by_one: bool,
 }
@@ -83,7 +85,8 @@ impl Connection {
         let queries = Arc::<Queries>::default();
         let ended = Ended(queries.clone());
         let one_by_one = agreed.one_by_one;
-        let mut connection = Self { shared, queries, held: Held::new(share), answers, count: 0, one_by_one };
+        let asker = Arc::new(shared.logins.asker(agreed.user));
+        let mut connection = Self { shared, queries, held: Held::new(share), answers, asker, count: 0, one_by_one };
         let limit = connection.shared.config.query_bytes;
         let mut frames = Frames::new(reader, connection.held.clone(), limit);
         let read = async {
@@ -229,7 +232,7 @@ impl Connection {
         if !is_open {
             self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
             if self.shared.refusal().is_none()
-                && let Some(reply) = point::answer(&self.shared, &query)
+                && let Some(reply) = point::answer(&self.shared, &self.asker, &query)
             {
                 drop(kept);
                 let is_long = reply.text.len() > SHORT_BYTES;
@@ -266,8 +269,9 @@ impl Connection {
         let running = self.begin().await;
         let (shared, queries) = (self.shared.clone(), self.queries.clone());
         let is_noreply = query.flag("noreply");
-        let asked = if is_short { Asked::of(&self.shared, &query) } else { None };
-        let work = move || run(&shared, &queries, token, query);
+        let asked = if is_short { Asked::of(&self.shared, &self.asker, &query) } else { None };
+        let asker = self.asker.clone();
+        let work = move || run(&shared, asker, &queries, token, query);
         let task = self.spawn(token, running, kept, !is_noreply, asked, work);
         self.wait_for_turn(task).await;
     }

@@ -25,6 +25,8 @@ const NO_PROTOBUF: &str = "The PROTOBUF client protocol is no longer supported";
 pub(crate) struct Agreed {
     /// Whether one query is to be answered before the next one is read.
     pub(crate) one_by_one: bool,
+    /// The name of the user who has come in.
+    pub(crate) user: String,
 }
 
 /// Where a client's greeting comes from, and where the answers go.
@@ -42,28 +44,31 @@ pub(crate) async fn greet(
     nonce: fn() -> String,
 ) -> io::Result<Option<Agreed>> {
     let magic = stream.read_u32_le().await?;
-    let refusal = match magic {
-        V1_0 => return Ok(scram_login(stream, logins, nonce).await?.then_some(Agreed { one_by_one: false })),
+    let user = match magic {
+        V1_0 => {
+            let user = scram_login(stream, logins, nonce).await?;
+            return Ok(user.map(|user| Agreed { one_by_one: false, user }));
+        }
         V0_3 | V0_4 => key_login(stream, logins).await?,
-        V0_1 | V0_2 => Some(NO_PROTOBUF.into()),
+        V0_1 | V0_2 => Err(NO_PROTOBUF.into()),
         // It could not read why.
         _ if begins_tls(&magic.to_le_bytes()) => {
             let reason = "the client speaks TLS, and this node has no certificate (`tls.certificate`)";
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
         }
-        _ => Some(
+        _ => Err(
             "Received an unsupported protocol version. This port is for RethinkDB queries. Does your client driver \
              version not match the server?"
                 .into(),
         ),
     };
-    match refusal {
-        None => {
+    match user {
+        Ok(user) => {
             stream.write_all(b"SUCCESS\0").await?;
             stream.flush().await?;
-            Ok(Some(Agreed { one_by_one: magic == V0_3 }))
+            Ok(Some(Agreed { one_by_one: magic == V0_3, user }))
         }
-        Some(reason) => {
+        Err(reason) => {
             stream.write_all(format!("ERROR: {reason}\n\0").as_bytes()).await?;
             stream.flush().await?;
             Ok(None)
@@ -71,18 +76,18 @@ pub(crate) async fn greet(
     }
 }
 
-/// The key is the password of the user `admin`. Returns why it is refused.
-async fn key_login(stream: &mut impl Line, logins: &Logins) -> io::Result<Option<String>> {
+/// The key is the password of the user `admin`. Returns the name of the user, or why the key is refused.
+async fn key_login(stream: &mut impl Line, logins: &Logins) -> io::Result<Result<String, String>> {
     let length = stream.read_u32_le().await? as usize;
     if length > MESSAGE_BYTES {
-        return Ok(Some("Client provided an authorization key that is too long.".into()));
+        return Ok(Err("Client provided an authorization key that is too long.".into()));
     }
     let mut key = vec![0; length];
     stream.read_exact(&mut key).await?;
     Ok(match stream.read_u32_le().await? {
-        JSON => logins.check_key(&key).await.err().map(Into::into),
-        PROTOBUF => Some(NO_PROTOBUF.into()),
-        other => Some(format!("Unrecognized protocol specified: '{other}'")),
+        JSON => logins.check_key(&key).await.map_err(Into::into),
+        PROTOBUF => Err(NO_PROTOBUF.into()),
+        other => Err(format!("Unrecognized protocol specified: '{other}'")),
     })
 }
 
@@ -112,29 +117,31 @@ const WRONG_PASSWORD: Refused = (12, "Wrong password");
 const NO_USER: Refused = (17, "Unknown user");
 const OTHER: Refused = (20, "Other error");
 
-async fn scram_login(stream: &mut impl Line, logins: &Logins, nonce: fn() -> String) -> io::Result<bool> {
+/// The name of the user who has come in.
+async fn scram_login(stream: &mut impl Line, logins: &Logins, nonce: fn() -> String) -> io::Result<Option<String>> {
     let version = concat!("2.4.4-tessera-", env!("CARGO_PKG_VERSION"));
     let hello = json!({
         "success": true, "min_protocol_version": 0, "max_protocol_version": 0, "server_version": version
     });
     say(stream, &hello).await?;
     match exchange(stream, logins, nonce).await? {
-        Ok(signature) => {
+        Ok((user, signature)) => {
             say(stream, &json!({"success": true, "authentication": format!("v={signature}")})).await?;
-            Ok(true)
+            Ok(Some(user))
         }
         Err((code, error)) => {
             say(stream, &json!({"success": false, "error": error, "error_code": code})).await?;
-            Ok(false)
+            Ok(None)
         }
     }
 }
 
+/// The user who has proven who it is, and the server's signature.
 async fn exchange(
     stream: &mut impl Line,
     logins: &Logins,
     nonce: fn() -> String,
-) -> io::Result<Result<String, Refused>> {
+) -> io::Result<Result<(String, String), Refused>> {
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
     let first = match First::read(&text) {
         Ok(first) => first,
@@ -143,17 +150,16 @@ async fn exchange(
     if let Some(closed) = logins.closed() {
         return Ok(Err(closed));
     }
-    let (password, rights) = logins.provable(&first.user);
+    let (password, exists) = logins.provable(&first.user).await;
     let nonce = format!("{}{}", first.nonce, nonce());
     let (salt, iterations) = password.challenge();
     let challenge = format!("r={nonce},s={salt},i={iterations}");
     say(stream, &json!({"success": true, "authentication": challenge})).await?;
     let Some(text) = message(stream).await? else { return Ok(Err(TOO_LONG)) };
     let outcome = proven(&first, &nonce, &challenge, &text, &password);
-    Ok(match (outcome, rights) {
-        (Err(WRONG_PASSWORD), None) => Err(NO_USER),
-        (Ok(signature), Some(rights)) => Logins::limited(&rights).map_or(Ok(signature), Err),
-        (outcome, _) => outcome,
+    Ok(match outcome {
+        Err(WRONG_PASSWORD) if !exists => Err(NO_USER),
+        outcome => outcome.map(|signature| (first.user, signature)),
     })
 }
 

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod accounts;
 mod cluster;
 mod connection;
 mod evaluation;

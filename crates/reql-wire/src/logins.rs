@@ -1,12 +1,9 @@
-//! Who may come in, of the users of a node.
+//! Who may come in, of the users of a node and of its cluster, and what they may do by now.
 
 use std::sync::Arc;
-use tessera_access::{Authenticator, NotLetIn, Password, Rights, ScramPassword, User, Users};
-
-/// How often the empty password of `admin` is hashed, which protects nothing.
-const ITERATIONS: u32 = 4096;
-/// The user whose password the key of the old handshakes is.
-const ADMIN: &str = "admin";
+use tessera_access::{Authenticator, Login, NotLetIn, ScramPassword, User};
+use tessera_reql::Requester;
+use tessera_types::Rights;
 
 /// Why somebody does not come in: a number and a text, as drivers expect them.
 pub(crate) type Refused = (u32, &'static str);
@@ -15,61 +12,68 @@ pub(crate) struct Logins {
     authenticator: Arc<Authenticator>,
 }
 
+/// Who asks the queries of a connection.
+pub(crate) struct Asker(Login);
+
+impl Requester for Asker {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn rights(&self) -> Arc<Rights> {
+        self.0.rights()
+    }
+}
+
 impl Logins {
-    const LIMITED: Refused = (
-        20,
-        "This user may not read, write and administer all tables (`access` and `tables` under redis.users). ReQL knows no such \
-         limits yet, so only users without them come in.",
-    );
     const CLOSED: Refused = (
         20,
-        "This node has users, and none with a password that ReQL clients can give: set the password_hash of a user under \
-         redis.users to what `tessera hash-password --scram` prints.",
+        "This node has users, and none with a password that ReQL clients can give: make one with `tessera user create`, or set the \
+         password_hash of a user under redis.users to what `tessera hash-password --scram` prints.",
     );
     const WRONG_KEY: &str = "Incorrect authorization key.";
     const BUSY: &str = "Too many passwords are being checked at this moment.";
 
-    /// Where everybody may do everything, they come as `admin` without a password.
     pub(crate) fn new(authenticator: Arc<Authenticator>) -> Self {
-        if !authenticator.users().is_open() {
-            return Self { authenticator };
-        }
-        let password = Some(Password::Scram(ScramPassword::new(b"", ITERATIONS)));
-        let admin = User { name: ADMIN.into(), password, ..User::everybody() };
-        Self { authenticator: Arc::new(Authenticator::new(Users::new(vec![admin]))) }
+        Self { authenticator }
     }
 
     /// Why nobody can come in.
     pub(crate) fn closed(&self) -> Option<Refused> {
-        let mut users = self.authenticator.users().all().iter();
-        users.all(|user| user.scram_password().is_none()).then_some(Self::CLOSED)
+        self.authenticator.nobody_can_prove().then_some(Self::CLOSED)
     }
 
-    /// The password that somebody has to prove to know, and whether there is such a user.
-    pub(crate) fn provable(&self, name: &str) -> (ScramPassword, Option<Rights>) {
+    /// The password that somebody has to prove to know, and whether there is such a user. One that another node has just made is known.
+    pub(crate) async fn provable(&self, name: &str) -> (ScramPassword, bool) {
         let (password, user) = self.authenticator.provable(name);
-        (password, user.map(|user| user.rights.clone()))
+        if user.is_some() || self.authenticator.is_configured(name) {
+            return (password, user.is_some());
+        }
+        self.authenticator.learn().await;
+        let (password, user) = self.authenticator.provable(name);
+        (password, user.is_some())
     }
 
-    /// Why somebody does not come in who has these rights.
-    pub(crate) fn limited(rights: &Rights) -> Option<Refused> {
-        (!rights.are_all()).then_some(Self::LIMITED)
+    /// Somebody who has come in.
+    pub(crate) fn asker(&self, name: String) -> Asker {
+        Asker(Login::new(self.authenticator.clone(), name))
     }
 
-    /// Lets somebody in who has the key of an old handshake.
+    /// Lets somebody in who has the key of an old handshake: the password of `admin`. Returns the name of that user.
     ///
     /// # Errors
     /// Why not.
-    pub(crate) async fn check_key(&self, key: &[u8]) -> Result<(), &'static str> {
+    pub(crate) async fn check_key(&self, key: &[u8]) -> Result<String, &'static str> {
         if let Some((_, reason)) = self.closed() {
             return Err(reason);
         }
-        let admin = self.authenticator.users().named(ADMIN);
-        if admin.is_none_or(|admin| admin.scram_password().is_none() || !admin.rights.are_all()) {
-            return Err(Self::WRONG_KEY);
-        }
-        match self.authenticator.log_in(ADMIN, key).await {
-            Ok(_) => Ok(()),
+        let admin = self.authenticator.provable(User::ADMIN).1.ok_or(Self::WRONG_KEY)?;
+        let outcome = match admin.password {
+            None if !key.is_empty() => Err(NotLetIn::Wrong),
+            _ => self.authenticator.log_in(User::ADMIN, key).await,
+        };
+        match outcome {
+            Ok(admin) => Ok(admin.name),
             Err(NotLetIn::Wrong) => Err(Self::WRONG_KEY),
             Err(NotLetIn::Busy) => Err(Self::BUSY),
         }

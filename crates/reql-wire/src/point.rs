@@ -3,6 +3,7 @@
 //! that a majority confirms, go to the document's partition, and the answer is made when they come back. Everything unusual goes the
 //! way that all queries go, so that it ends in the same answers.
 
+use crate::logins::Asker;
 use crate::partition;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::route::{Place, reach};
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_document::{EncodedValue, Value};
 use tessera_engine::from_caches;
-use tessera_reql::{Change, Durability, Env, Error, Failure, Pacer, Query, Stage, Written};
+use tessera_reql::{Change, Durability, Env, Error, Failure, Pacer, Query, Requester as _, Stage, Written};
 use tessera_store::{Leader, Table};
-use tessera_types::{Model, ReadMode, RecordKey};
+use tessera_types::{Model, ReadMode, RecordKey, Right};
 
 /// A longer document is left to a thread for queries.
 const MOST_BYTES: usize = 64 << 10;
@@ -36,9 +37,9 @@ impl Pacer for Briefly {
 }
 
 /// The answer to a query, if it is one for a document that is here.
-pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
+pub(crate) fn answer(shared: &Arc<Shared>, asker: &Asker, query: &Query) -> Option<Reply> {
     let point = query.point()?;
-    let table = table_of(shared, point.database, point.table)?;
+    let table = table_of(shared, asker, Right::Read, point.database, point.table)?;
     let key = key_of(&point.key).ok()?;
     let reads = mode(point.reads);
     if reads == ReadMode::Majority {
@@ -48,8 +49,13 @@ pub(crate) fn answer(shared: &Arc<Shared>, query: &Query) -> Option<Reply> {
     respond::document(found.as_deref().map(EncodedValue::trusted))
 }
 
-fn table_of(shared: &Shared, database: &str, name: &str) -> Option<Arc<Table>> {
-    let table = shared.store.table_named(&format!("{database}.{name}"))?;
+/// A table in which whoever asks has a right.
+fn table_of(shared: &Shared, asker: &Asker, right: Right, database: &str, name: &str) -> Option<Arc<Table>> {
+    let full = format!("{database}.{name}");
+    let rights = asker.rights();
+    let is_given =
+        if right == Right::Write { rights.may_write_in_table(&full) } else { rights.may_in_table(right, &full) };
+    let table = shared.store.table_named(&full).filter(|_| is_given)?;
     (table.schema().model == Model::Document).then_some(table)
 }
 
@@ -95,9 +101,9 @@ struct Computed {
 
 impl Asked {
     /// What is to be asked for a query, if it is such a one, and could not be [answered](answer) at once.
-    pub(crate) fn of(shared: &Arc<Shared>, query: &Query) -> Option<Self> {
+    pub(crate) fn of(shared: &Arc<Shared>, asker: &Asker, query: &Query) -> Option<Self> {
         if let Some(point) = query.point() {
-            let table = table_of(shared, point.database, point.table)?;
+            let table = table_of(shared, asker, Right::Read, point.database, point.table)?;
             let (key, reads) = (key_of(&point.key).ok()?, mode(point.reads));
             let partition = table.partition_of(&RecordKey::new(&key, b""));
             // What is here and could not be answered at once waits for the disk.
@@ -106,7 +112,7 @@ impl Asked {
         }
         let write = query.point_write()?;
         let (change, durability) = (write.change, write.durability);
-        let table = table_of(shared, write.database, write.table)?;
+        let table = table_of(shared, asker, Right::Write, write.database, write.table)?;
         let value = match (&change, write.key) {
             (Change::Insert { document, .. }, None) => document.get_field(table.schema().primary_key())?,
             (_, Some(key)) => key,

@@ -1,6 +1,7 @@
 //! The queries of a connection: those that run and those whose streams are open, and how they get to their next answer. What is here blocks
 //! its thread, but for waiting until a feed has something.
 
+use crate::logins::Asker;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::{Batch, Rows};
 use crate::shared::Shared;
@@ -103,7 +104,7 @@ pub(crate) async fn something_new(shared: &Shared, queries: &Queries, token: i64
 }
 
 /// Runs a query to its first answer.
-pub(crate) fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Query) -> Work {
+pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, token: i64, query: Query) -> Work {
     let has_profile = query.flag("profile");
     let found = queries.open.lock().get(&token).map(|query| (query.stop.clone(), query.woken.clone()));
     let Some((stop, woken)) = found else {
@@ -116,7 +117,7 @@ pub(crate) fn run(shared: &Arc<Shared>, queries: &Queries, token: i64, query: Qu
     }
     let source = Arc::new(Tables(shared.clone()));
     let pace = Arc::new(Pace { shared: shared.clone(), stop, woken });
-    let text = match query.prepare(now()).and_then(|prepared| prepared.run(source, pace)) {
+    let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
             let (rows, is_first) = (Rows::new(cursor), true);
             return take_batch(shared, queries, token, rows, has_profile, is_first);

@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+mod account;
 mod call;
 mod cells;
 mod change_log;
@@ -28,6 +29,7 @@ mod key;
 mod lazy;
 mod memory;
 mod node;
+mod permitted;
 mod plan;
 mod point;
 mod query;
@@ -45,6 +47,7 @@ mod uuid;
 mod val;
 mod value;
 
+pub use account::{Account, AccountChange, Administrator, NewPassword, Place, Requester};
 pub use cells::{Cells, cell_bounds};
 pub use change_log::{ChangeLog, DocumentChange, Interest, LogEvent, Reached, Resume, StampedPage};
 pub use cluster::{

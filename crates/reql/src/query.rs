@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::account::{Administrator, Requester};
 use crate::env::{Env, Pacer, Wait};
 use crate::error::{At as _, Error, ErrorKind, FrameId, Frames, Result, Step};
 use crate::function::Scope;
 use crate::json::{self, Json};
 use crate::lazy::Lazy;
 use crate::node::Node;
+use crate::permitted::Permitted;
 use crate::plan;
 use crate::source::Source;
 use crate::stream::{FeedSort, Stream, no_end};
@@ -331,13 +333,27 @@ impl Batches {
 }
 
 impl Prepared {
-    /// Runs the query: to its end, or until its result turns out to be a stream.
+    /// Runs the query for somebody who may do everything: to its end, or until its result turns out to be a stream.
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.
     pub fn run(self, source: Arc<dyn Source>, pacer: Arc<dyn Pacer>) -> Result<Answer, Failure> {
+        self.run_for(Arc::new(Administrator), source, pacer)
+    }
+
+    /// The same for somebody who may not do everything.
+    ///
+    /// # Errors
+    /// What RethinkDB calls a runtime error.
+    pub fn run_for(
+        self,
+        requester: Arc<dyn Requester>,
+        source: Arc<dyn Source>,
+        pacer: Arc<dyn Pacer>,
+    ) -> Result<Answer, Failure> {
         let Self { root, globals, frames, now } = self;
-        let mut env = Env::new(Arc::new(WithSystemTables::new(source)), pacer, now);
+        let source = Permitted::new(WithSystemTables::new(source), requester);
+        let mut env = Env::new(Arc::new(source), pacer, now);
         let stream = match Self::evaluate(&root, globals, &mut env) {
             Ok(Ok(value)) => return Ok(Answer::Value(value)),
             Ok(Err(stream)) => stream,

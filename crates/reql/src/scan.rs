@@ -8,9 +8,7 @@ use crate::error::{Error, until_nul};
 use crate::function::Function;
 use crate::lazy::Lazy;
 use crate::value::Value;
-
-/// The database of the tables that tell how the cluster is.
-pub const SYSTEM_DATABASE: &str = "rethinkdb";
+pub use tessera_types::SYSTEM_DATABASE;
 
 /// A database.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::account::{Account, AccountChange, Place};
 use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
@@ -19,6 +20,7 @@ pub use crate::scan::{
 };
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _};
+use tessera_types::Right;
 
 /// What a pipeline has made of the documents of a page.
 #[derive(Debug)]
@@ -179,6 +181,13 @@ pub fn evaluate_page(env: &Env, pipeline: &Arc<Pipeline>, page: Page) -> Result<
 
 /// Where data is. All names have been checked for their characters.
 pub trait Source: Send + Sync {
+    /// Whether whoever asks has a right. A source that knows nobody is asked by those who may do everything.
+    ///
+    /// # Errors
+    /// If the right was not given.
+    fn require(&self, _right: Right, _place: Place<'_>) -> Result<()> {
+        Ok(())
+    }
     /// # Errors
     /// If the source cannot tell.
     fn databases(&self) -> Result<Vec<DatabaseInfo>>;
@@ -232,6 +241,16 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn servers(&self) -> Result<Vec<ServerStatus>>;
+    /// The users of the cluster.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn accounts(&self) -> Result<Vec<Account>>;
+    /// Makes, changes or drops a user. Returns when queries that begin later go by it.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    fn change_account(&self, name: &str, change: AccountChange) -> Result<()>;
     /// Gives a table another number of shards and replicas. Returns when that is decided; data may move for longer.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Changing the catalog, from any node.
 
 use crate::catalog_answer::CatalogAnswer;
-use crate::catalog_told::takes_a_name_away;
+use crate::catalog_told::takes_something_away;
 use crate::operation::failed;
 use crate::services::number;
 use crate::store::Store;
@@ -19,8 +19,8 @@ const CATALOG_PATIENCE: Duration = Duration::from_secs(15);
 /// Between two tries.
 const CATALOG_PAUSE: Duration = Duration::from_millis(50);
 
-/// The version of the protocol between nodes from which on they read what the catalog says of documents.
-const KNOWS_DOCUMENTS: u8 = 7;
+/// The version of the protocol between nodes from which on they read what the catalog says of documents and of users.
+const KNOWS_DOCUMENTS_AND_USERS: u8 = 7;
 
 /// How long news of a table may take from the node that made it to another one.
 const NEWS: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Store {
 
     /// Changes the catalog and returns what was concerned once the change is durable, and the tables of this node and of the one that
     /// leads the catalog follow it. (This node's only if both speak version 7 of the protocol between nodes.) A change that takes a
-    /// name away from a table waits for all other nodes too, for a few seconds.
+    /// name away from a table, or a right from a user, waits for all other nodes too, for a few seconds.
     ///
     /// Cancellation: the change may still be carried out.
     ///
@@ -101,8 +101,8 @@ impl Store {
         Ok(self.change_catalog_and_tell(command).await?.map(|(changed, _)| changed))
     }
 
-    /// The same. Also returns which nodes have not said that they know the change, if it takes a name away from a table: they may still
-    /// serve the table under that name.
+    /// The same. Also returns which nodes have not said that they know the change, if it takes something away: they may still serve
+    /// a table under a name that it had, or let a user do what that one could.
     ///
     /// # Errors
     /// The catalog's reason inside, the node's outside.
@@ -124,7 +124,7 @@ impl Store {
             Ok(changed) => changed,
             Err(error) => return Ok(Err(error)),
         };
-        let behind = if takes_a_name_away(&command) { self.tell_others().await } else { Vec::new() };
+        let behind = if takes_something_away(&command) { self.tell_others().await } else { Vec::new() };
         if !behind.is_empty() {
             tracing::warn!(?command, ?behind, "nodes have not said that they know this change of the catalog");
         }
@@ -203,9 +203,10 @@ impl Store {
         if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
         }
-        let is_older =
-            |node: &NodeId| self.transport().version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS);
-        if command.is_about_documents()
+        let is_older = |node: &NodeId| {
+            self.transport().version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS_AND_USERS)
+        };
+        if command.is_about_documents_or_users()
             && let Some(node) = self.catalog().nodes().map(|node| node.id).find(is_older)
         {
             return Ok(Err(CatalogError::OlderNode(node)));

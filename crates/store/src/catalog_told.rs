@@ -1,7 +1,8 @@
 //! Waiting until other nodes know a change of the catalog, or until this one knows what others have changed.
 //!
-//! A node that does not know yet that a table was dropped goes on serving it, and a node that does not know yet that a table was
-//! renamed takes the old name for it, which another table may have by then. So whoever makes such a change is answered when the
+//! A node that does not know yet that a table was dropped goes on serving it, a node that does not know yet that a table was
+//! renamed takes the old name for it, which another table may have by then, and a node that does not know yet that a user has lost a right
+//! goes on letting that user do what needs it. So whoever makes such a change is answered when the
 //! other nodes follow it, or is told which of them have not said so.
 
 use crate::services::number;
@@ -17,9 +18,15 @@ const TOLD: Duration = Duration::from_secs(3);
 /// What a node answers that follows.
 const FOLLOWS: &[u8] = b"follows";
 
-/// Whether nodes that do not know of a change serve what they may not serve any more.
-pub(crate) fn takes_a_name_away(command: &CatalogCommand) -> bool {
-    matches!(command, CatalogCommand::Drop { .. } | CatalogCommand::Rename { .. } | CatalogCommand::DropDatabase { .. })
+/// Whether nodes that do not know of a change serve what they may not serve any more: a table under a name that it has lost, or
+/// somebody who may do less by now.
+pub(crate) fn takes_something_away(command: &CatalogCommand) -> bool {
+    use CatalogCommand::{AlterUser, Drop, DropDatabase, DropUser, Grant, Rename};
+    match command {
+        Drop { .. } | Rename { .. } | DropDatabase { .. } | DropUser { .. } | AlterUser { .. } => true,
+        Grant { changes, .. } => changes.values().any(|decision| *decision != Some(true)),
+        _ => false,
+    }
 }
 
 impl Store {

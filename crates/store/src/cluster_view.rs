@@ -4,7 +4,7 @@ use crate::catalog_progress::CatalogProgress;
 use crate::lease::Lease;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tessera_cluster::Catalog;
 use tessera_consensus::Moment;
@@ -15,6 +15,8 @@ pub struct ClusterView {
     catalog: ArcSwap<Catalog>,
     /// Whether the catalog names no other node.
     is_alone: AtomicBool,
+    /// How often the users of the catalog have been changed.
+    user_changes: AtomicU64,
     /// The node that leads the catalog's group; zero is none.
     catalog_leader: AtomicU32,
     /// When the catalog here was last known to be what its leader had.
@@ -28,6 +30,7 @@ impl ClusterView {
     /// As of the start of a node, which knows this catalog from before.
     pub fn new(catalog: Catalog) -> Self {
         Self {
+            user_changes: AtomicU64::new(catalog.users().changes()),
             catalog: ArcSwap::from_pointee(catalog),
             is_alone: AtomicBool::new(true),
             catalog_leader: AtomicU32::new(0),
@@ -45,8 +48,16 @@ impl ClusterView {
 
     /// Replaces the catalog that this node knows.
     pub fn set_catalog(&self, catalog: Arc<Catalog>) {
+        let user_changes = catalog.users().changes();
         self.is_alone.store(catalog.nodes().count() <= 1, Ordering::Relaxed);
         self.catalog.store(catalog);
+        // Whoever sees the number finds what it counts.
+        self.user_changes.store(user_changes, Ordering::Release);
+    }
+
+    /// Another number whenever a user has been changed: cheaper to ask for than the catalog.
+    pub fn user_changes(&self) -> u64 {
+        self.user_changes.load(Ordering::Acquire)
     }
 
     /// Whether the catalog names no other node.

@@ -177,6 +177,11 @@ impl Store {
         self.view().catalog()
     }
 
+    /// Another number whenever a user of the cluster has been changed, as far as this node knows.
+    pub fn user_changes(&self) -> u64 {
+        self.view().user_changes()
+    }
+
     /// This node.
     pub fn node(&self) -> NodeId {
         self.parts.identity.node

@@ -3,6 +3,8 @@
 use crate::NodeArgs;
 use crate::admin_tls::TlsConnector;
 use crate::exit::ExitError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
 use std::path::Path;
@@ -86,6 +88,9 @@ fn call_within(
     let mut request = ureq::http::Request::builder().method(method).uri(&url);
     if let Some(token) = &node.token {
         request = request.header("authorization", format!("Bearer {token}"));
+    } else if let Some(user) = &node.user {
+        let pair = format!("{user}:{}", node.password.as_deref().unwrap_or_default());
+        request = request.header("authorization", format!("Basic {}", STANDARD.encode(pair)));
     }
     let nothing = Value::Object(serde_json::Map::new());
     let body = match body.or_else(|| (method != "GET").then_some(&nothing)) {

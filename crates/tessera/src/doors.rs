@@ -24,23 +24,24 @@ impl Config {
         !self.tls.certificate.as_os_str().is_empty()
     }
 
-    /// Whether the Pegasus face lets nobody in.
-    pub fn is_pegasus_closed(&self) -> bool {
+    /// Whether the Pegasus face lets nobody in, if the others have users or not.
+    pub fn is_pegasus_closed(&self, has_users: bool) -> bool {
         let section = &self.pegasus;
-        section.port == 0 || self.has_users() && section.open_addresses.is_empty() && section.open_tables.is_empty()
+        section.port == 0 || has_users && section.open_addresses.is_empty() && section.open_tables.is_empty()
     }
 
-    /// Whether no driver of RethinkDB can log in.
+    /// Whether no driver of RethinkDB can log in as one of the users of the configuration.
     pub fn is_reql_closed(&self) -> bool {
-        let may_come_in = |user: &User| user.rights.are_all() && user.scram_password().is_some();
+        let may_come_in = |user: &User| user.scram_password().is_some();
         let mut users = self.redis.users.iter().filter_map(|section| section.user().ok());
         self.reql.port == 0 || self.has_users() && !users.any(|user| may_come_in(&user))
     }
 }
 
-/// All that is worth saying.
-pub fn doors(config: &Config) -> Vec<Door> {
+/// All that is worth saying. `is_closed` says whether `admin` of the cluster has a password, so that all have to log in.
+pub fn doors(config: &Config, is_closed: bool) -> Vec<Door> {
     let mut doors = Vec::new();
+    let has_users = config.has_users() || is_closed;
     let has_tls = config.has_tls();
     let mut outside = |name: &str, bind: IpAddr, is_guarded: bool, guard: &str, is_encrypted: bool| {
         if bind.is_loopback() {
@@ -57,25 +58,27 @@ pub fn doors(config: &Config) -> Vec<Door> {
         doors.push(Door { words, is_risky: !lacks.is_empty() });
     };
     let all_have_passwords = config.redis.users.iter().all(|user| user.has_password());
-    let is_redis_guarded = config.has_users() && all_have_passwords;
+    let is_redis_guarded = has_users && all_have_passwords;
     outside("the Redis port", config.redis.bind, is_redis_guarded, "a password for everybody", has_tls);
-    if !config.is_pegasus_closed() {
+    if !config.is_pegasus_closed(has_users) {
         outside("the Pegasus ports", config.pegasus.bind, false, "a password", false);
     }
-    if !config.is_reql_closed() {
-        outside("the ReQL port", config.reql.bind, config.has_users(), "a password", has_tls);
+    let is_reql_closed = config.is_reql_closed() && !is_closed;
+    if !is_reql_closed {
+        outside("the ReQL port", config.reql.bind, has_users, "a password", has_tls);
     }
-    outside("the admin port", config.admin.bind, !config.admin.token_sha256.is_empty(), "a token", has_tls);
+    let is_admin_guarded = !config.admin.token_sha256.is_empty() || is_closed;
+    outside("the admin port", config.admin.bind, is_admin_guarded, "a token", has_tls);
     // Without a secret it does not start.
     outside("the cluster port", config.cluster.bind, true, "a secret", false);
-    doors.extend(cluster_without_secret(config));
+    doors.extend(cluster_without_secret(config, is_closed));
     doors.extend(secret_for_all_to_read(config));
-    if config.has_users() && config.pegasus.port != 0 {
+    if has_users && config.pegasus.port != 0 {
         doors.push(pegasus_beside_users(config));
     }
-    if config.reql.port != 0 && config.is_reql_closed() {
-        let words = "the ReQL port lets nobody in, since no user has access to everything and a password_hash that \
-                     `tessera hash-password --scram` has printed; reql.port = 0 turns it off";
+    if config.reql.port != 0 && is_reql_closed {
+        let words = "the ReQL port lets no user of the configuration in, since none has a password_hash that `tessera \
+                     hash-password --scram` has printed; users of the cluster (`tessera user`) come in";
         doors.push(Door { words: words.into(), is_risky: false });
     }
     doors
@@ -83,10 +86,10 @@ pub fn doors(config: &Config) -> Vec<Door> {
 
 /// On loopback a node starts without a secret. Then the cluster port takes whoever reaches it for a node that wants to join, which
 /// matters where the other ports ask who somebody is.
-fn cluster_without_secret(config: &Config) -> Option<Door> {
+fn cluster_without_secret(config: &Config, is_closed: bool) -> Option<Door> {
     let section = &config.cluster;
     let has_secret = !section.secret.is_empty() || !section.secret_file.as_os_str().is_empty();
-    let is_guarded_elsewhere = config.has_users() || !config.admin.token_sha256.is_empty();
+    let is_guarded_elsewhere = is_closed || config.has_users() || !config.admin.token_sha256.is_empty();
     (!has_secret && is_guarded_elsewhere).then(|| Door {
         words: "the cluster port has no secret: every process of this machine may join the cluster as a node, and read and \
                 change all records without a password; cluster.secret_file keeps them out"
@@ -111,7 +114,7 @@ fn pegasus_beside_users(config: &Config) -> Door {
     let section = &config.pegasus;
     let (addresses, tables) = (section.open_addresses.join(", "), section.open_tables.join(", "));
     let words = match (addresses.as_str(), tables.as_str()) {
-        ("", "") => "the Pegasus ports are closed, since there are Redis users and Pegasus clients have no passwords; \
+        ("", "") => "the Pegasus ports are closed, since others have to log in and Pegasus clients have no passwords; \
              pegasus.open_addresses and pegasus.open_tables open them for some"
             .to_string(),
         (addresses, "") => format!("Pegasus clients from {addresses} may do everything without a password"),
@@ -120,7 +123,7 @@ fn pegasus_beside_users(config: &Config) -> Door {
             format!("Pegasus clients may use the tables {tables} without a password, and everything from {addresses}")
         }
     };
-    Door { words, is_risky: !config.is_pegasus_closed() }
+    Door { words, is_risky: !config.is_pegasus_closed(true) }
 }
 
 #[cfg(test)]
@@ -144,23 +147,36 @@ mod tests {
 
     #[test]
     fn a_node_on_loopback_has_nothing_to_say() {
-        assert_eq!(doors(&Config::default()), []);
+        assert_eq!(doors(&Config::default(), false), []);
     }
 
     #[test]
     fn passwords_are_of_little_use_beside_a_cluster_port_without_a_secret() {
         let mut config = with_user(Some("0".repeat(64)));
         (config.pegasus.port, config.reql.port) = (0, 0);
-        let said = doors(&config);
+        let said = doors(&config, false);
         assert!(
             said.len() == 1 && said[0].is_risky && said[0].words.contains("the cluster port has no secret"),
             "{said:?}"
         );
         config.cluster.secret = "known to all nodes".into();
-        assert_eq!(doors(&config), []);
+        assert_eq!(doors(&config, false), []);
         let mut config = Config::default();
         config.admin.token_sha256 = "0".repeat(64);
-        assert!(doors(&config)[0].words.contains("the cluster port has no secret"));
+        assert!(doors(&config, false)[0].words.contains("the cluster port has no secret"));
+    }
+
+    #[test]
+    fn the_password_of_admin_guards_all_doors() {
+        let mut config = Config::default();
+        config.cluster.secret = "known to all nodes".into();
+        (config.redis.bind, config.reql.bind) = ("0.0.0.0".parse().unwrap(), "0.0.0.0".parse().unwrap());
+        config.admin.bind = "0.0.0.0".parse().unwrap();
+        let without =
+            |is_closed, what: &str| doors(&config, is_closed).iter().filter(|door| door.words.contains(what)).count();
+        assert_eq!((without(false, "without a password"), without(false, "without a token")), (2, 1));
+        assert_eq!((without(true, "without a password"), without(true, "without a token")), (0, 0));
+        assert_eq!(without(true, "the Pegasus ports are closed"), 1);
     }
 
     #[test]
@@ -170,7 +186,7 @@ mod tests {
         config.cluster.secret_file = file.path().into();
         let with_mode = |mode| {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            doors(&config)
+            doors(&config, false)
         };
         assert_eq!(with_mode(0o640), []);
         let said = with_mode(0o644);
@@ -183,7 +199,7 @@ mod tests {
         config.cluster.secret = "known to all nodes".into();
         (config.pegasus.port, config.reql.port) = (0, 0);
         config.redis.bind = "10.0.0.1".parse().unwrap();
-        let said = doors(&config);
+        let said = doors(&config, false);
         let words = "the Redis port on 10.0.0.1 can be reached from other machines, without a password for everybody and \
                      without TLS";
         assert_eq!(said, [Door { words: words.into(), is_risky: true }]);
@@ -192,7 +208,7 @@ mod tests {
         (config.pegasus.port, config.reql.port) = (0, 0);
         config.redis.bind = "10.0.0.1".parse().unwrap();
         config.tls.certificate = "certificate.pem".into();
-        let said = doors(&config);
+        let said = doors(&config, false);
         assert!(!said[0].is_risky && said[0].words.ends_with("with authentication and TLS"), "{said:?}");
     }
 
@@ -200,24 +216,25 @@ mod tests {
     fn a_reql_port_that_others_reach_is_told() {
         let mut config = Config::default();
         config.reql.bind = "10.0.0.1".parse().unwrap();
-        let said = doors(&config);
+        let said = doors(&config, false);
         assert!(said.len() == 1 && said[0].is_risky, "{said:?}");
         let words = "the ReQL port on 10.0.0.1 can be reached from other machines, without a password and without TLS";
         assert_eq!(said[0].words, words);
         config.reql.port = 0;
-        assert_eq!(doors(&config), []);
+        assert_eq!(doors(&config, false), []);
         // Beside users it is closed, unless one of them has a password for it.
         config = with_user(Some("0".repeat(64)));
         (config.pegasus.port, config.cluster.secret) = (0, "known to all nodes".into());
         config.reql.bind = "10.0.0.1".parse().unwrap();
-        let said = doors(&config);
-        assert!(said.len() == 1 && said[0].words.contains("the ReQL port lets nobody in"), "{said:?}");
+        let said = doors(&config, false);
+        assert!(
+            said.len() == 1 && said[0].words.contains("the ReQL port lets no user of the configuration in"),
+            "{said:?}"
+        );
         let user = &mut config.redis.users[0];
         user.password_sha256 = None;
         user.password_hash = Some(tessera_access::ScramPassword::new(b"secret", 10).to_string());
-        assert!(config.is_reql_closed(), "it may only read");
-        config.redis.users[0].access = ["read", "write", "admin"].map(str::to_string).into();
-        let said = doors(&config);
+        let said = doors(&config, false);
         assert!(
             said.len() == 1 && said[0].words.ends_with("can be reached from other machines, without TLS"),
             "{said:?}"
@@ -226,13 +243,13 @@ mod tests {
 
     #[test]
     fn pegasus_is_closed_beside_users_unless_somebody_opens_it() {
-        assert!(!Config::default().is_pegasus_closed());
+        assert!(!Config::default().is_pegasus_closed(false) && Config::default().is_pegasus_closed(true));
         let mut config = with_user(Some("0".repeat(64)));
         config.cluster.secret = "known to all nodes".into();
-        assert!(config.is_pegasus_closed());
-        assert!(doors(&config)[0].words.contains("the Pegasus ports are closed"));
+        assert!(config.is_pegasus_closed(true));
+        assert!(doors(&config, false)[0].words.contains("the Pegasus ports are closed"));
         config.pegasus.open_tables = vec!["temp".into()];
-        assert!(!config.is_pegasus_closed());
-        assert!(doors(&config)[0].words.contains("may use the tables temp"));
+        assert!(!config.is_pegasus_closed(true));
+        assert!(doors(&config, false)[0].words.contains("may use the tables temp"));
     }
 }

@@ -2,6 +2,7 @@
 
 mod admin_client;
 mod admin_tls;
+mod cluster_users;
 mod compaction_command;
 mod comparison_command;
 mod config;
@@ -11,11 +12,13 @@ mod exit;
 mod local_command;
 mod node;
 mod node_command;
+mod password;
 mod recover_command;
 mod size;
 mod status_command;
 mod table_command;
 mod traffic_command;
+mod user_command;
 
 use clap::{Args, Parser, Subcommand};
 use exit::ExitError;
@@ -65,6 +68,13 @@ Started again with the same --data-dir, the nodes go on with their data; more --
     Table {
         #[command(subcommand)]
         command: table_command::TableCommand,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Make, change and drop users of the cluster, and say what each of them may do
+    User {
+        #[command(subcommand)]
+        command: user_command::UserCommand,
         #[command(flatten)]
         node: NodeArgs,
     },
@@ -148,6 +158,12 @@ struct NodeArgs {
     /// Token of the admin API
     #[arg(long, global = true, env = "TESSERA_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// The name of a user with the right `config`, in the place of a token
+    #[arg(long, global = true, env = "TESSERA_ADMIN_USER", value_name = "NAME")]
+    user: Option<String>,
+    /// The password of that user. Other processes of this machine see what stands in a command: set the variable instead
+    #[arg(long, global = true, env = "TESSERA_ADMIN_PASSWORD", hide_env_values = true)]
+    password: Option<String>,
     /// PEM file with the certificates to trust instead of the well-known authorities: that of the authority that signed the node's
     /// certificate, or the node's own
     #[arg(long, global = true, env = "TESSERA_ADMIN_CACERT", value_name = "FILE")]
@@ -164,7 +180,8 @@ struct NodeArgs {
 impl NodeArgs {
     /// A node on this machine whose ports have this offset.
     fn of_offset(port_offset: u16) -> Self {
-        Self { port_offset, admin: None, token: None, cacert: None, timeout: TIMEOUT_SECONDS, json: false }
+        let (admin, token, user, password) = (None, None, None, None);
+        Self { port_offset, admin, token, user, password, cacert: None, timeout: TIMEOUT_SECONDS, json: false }
     }
 }
 
@@ -202,12 +219,7 @@ impl StartArgs {
 
 /// Reads a password and prints its hash.
 fn hash_password(is_scram: bool) -> Result<(), ExitError> {
-    let mut password = String::new();
-    std::io::stdin().read_line(&mut password).map_err(|error| ExitError::Other(format!("the password: {error}")))?;
-    let password = password.trim_end_matches(['\r', '\n']);
-    if password.is_empty() {
-        return Err(ExitError::Usage("there is no password on the standard input".into()));
-    }
+    let password = password::read_password()?;
     if is_scram {
         println!("{}", ScramPassword::new(password.as_bytes(), ScramPassword::ITERATIONS));
         return Ok(());
@@ -232,6 +244,7 @@ fn main() -> ExitCode {
         Command::Start(args) => args.load().and_then(|config| node::run(&config, args.accept_older_data)),
         Command::Local(args) => local_command::run(&args),
         Command::Table { command, node } => table_command::run(&command, &node),
+        Command::User { command, node } => user_command::run(&command, &node),
         Command::Node { command, node } => node_command::run(&command, &node),
         Command::Status { node } => status_command::run(&node),
         Command::Recover(args) => recover_command::run(&args),

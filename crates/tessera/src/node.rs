@@ -1,5 +1,6 @@
 //! The running node: threads, listeners, signals.
 
+use crate::cluster_users::ClusterUsers;
 use crate::config::{Config, LogFormat, Transactions};
 use crate::doors::doors;
 use crate::exit::ExitError;
@@ -43,7 +44,6 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
     start_logging(config)?;
     raise_file_limit();
     let tls = tls(config)?;
-    let authenticator = authenticator(config)?;
     let workers =
         if config.workers == 0 { std::thread::available_parallelism().map_or(1, usize::from) } else { config.workers };
     // All listeners before the data directory: a second node on the same ports must not touch anything.
@@ -78,13 +78,14 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
                 other => ExitError::DataDirectory(format!("{}: {other}", config.data_dir.display())),
             })?;
     let store = node.store().clone();
+    let authenticator = authenticator(config, store.clone())?;
     let redis = RedisServer::start(
         store.clone(),
         redis_config(config, redis_address.port(), client_memory.clone(), authenticator.clone()),
         tls.clone(),
     );
     let pegasus = PegasusServer::start(store.clone(), pegasus_config);
-    let reql_config = reql_config(config, client_memory.clone(), authenticator);
+    let reql_config = reql_config(config, client_memory.clone(), authenticator.clone());
     let reql = ReqlServer::start(store.clone(), reql_config, tls.clone(), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = node_workers
         .into_iter()
@@ -98,8 +99,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
 
     let outcome = runtime()?.block_on(async {
         tracing::info!(node = %store.node(), redis = %redis_address, admin = %admin_address, peers = %peer_address, data = %config.data_dir.display(), workers, "starting");
-        let doors = doors(config);
-        for door in &doors {
+        for door in &doors(config, authenticator.is_closed_by_admin()) {
             match door.is_risky {
                 true => tracing::warn!("{}", door.words),
                 false => tracing::info!("{}", door.words),
@@ -107,8 +107,14 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         }
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory);
-        let words = doors.into_iter().map(|door| door.words).collect();
-        let admin = AdminServer::new(node.clone(), Token::from_hex(&config.admin.token_sha256), admin_hosts(config), words, metrics);
+        let admin = AdminServer::new(
+            node.clone(),
+            Token::from_hex(&config.admin.token_sha256),
+            authenticator.clone(),
+            admin_hosts(config),
+            doors_now(config, authenticator.clone()),
+            metrics,
+        );
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, tls), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -239,7 +245,9 @@ where
 /// The addresses for Pegasus clients: first the data port, then the meta port.
 fn pegasus_addresses(config: &Config) -> Result<Vec<SocketAddr>, ExitError> {
     let section = &config.pegasus;
-    let ports = [section.port, section.meta_port].into_iter().filter(|port| *port != 0 && !config.is_pegasus_closed());
+    let ports = [section.port, section.meta_port]
+        .into_iter()
+        .filter(|port| *port != 0 && !config.is_pegasus_closed(config.has_users()));
     ports.map(|port| address(section.bind, port, config.port_offset)).collect()
 }
 
@@ -352,7 +360,7 @@ fn tls(config: &Config) -> Result<Option<Tls>, ExitError> {
 }
 
 /// What all faces that log users in have in common.
-fn authenticator(config: &Config) -> Result<Arc<Authenticator>, ExitError> {
+fn authenticator(config: &Config, store: Store) -> Result<Arc<Authenticator>, ExitError> {
     for user in config.redis.users.iter().filter(|user| user.password_sha256.is_some()) {
         tracing::warn!(
             user = user.name,
@@ -360,7 +368,8 @@ fn authenticator(config: &Config) -> Result<Arc<Authenticator>, ExitError> {
              hash-password` prints"
         );
     }
-    Ok(Arc::new(Authenticator::new(config.users().map_err(ExitError::Config)?)))
+    let users = config.users().map_err(ExitError::Config)?;
+    Ok(Arc::new(Authenticator::new(users).with_directory(ClusterUsers(store))))
 }
 
 fn redis_config(
@@ -412,12 +421,16 @@ fn reql_config(config: &Config, client_memory: Arc<ClientMemory>, authenticator:
 }
 
 fn openings(config: &Config) -> Openings {
-    if !config.has_users() {
-        return Openings::Everybody;
-    }
     // The settings have been checked.
     let networks = config.pegasus.open_addresses.iter().filter_map(|text| text.parse().ok());
-    Openings::Some { networks: networks.collect(), tables: config.pegasus.open_tables.clone().into() }
+    let tables = config.pegasus.open_tables.clone().into();
+    Openings { has_users: config.has_users(), networks: networks.collect(), tables }
+}
+
+/// Which doors are open to whom, whenever somebody asks.
+fn doors_now(config: &Config, authenticator: Arc<Authenticator>) -> tessera_admin::Doors {
+    let config = config.clone();
+    Arc::new(move || doors(&config, authenticator.is_closed_by_admin()).into_iter().map(|door| door.words).collect())
 }
 
 /// Host names under which the admin API accepts requests.

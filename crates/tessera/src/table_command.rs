@@ -373,7 +373,7 @@ pub fn describe_split(table: &Value) -> Option<String> {
 }
 
 /// Says which nodes have not confirmed that they know a change, if any have not, and what clients that reach them may do.
-fn warn_of_nodes_behind(changed: &Value, may: &str) {
+pub fn warn_of_nodes_behind(changed: &Value, may: &str) {
     let nodes: Vec<String> = changed["nodes_behind"].as_array().into_iter().flatten().map(Value::to_string).collect();
     let those = match nodes.as_slice() {
         [] => return,

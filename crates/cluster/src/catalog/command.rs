@@ -1,9 +1,12 @@
 //! What can be done to the catalog.
 
-use super::{AmnesiacReplica, CopyReport, JoinToken, Placement, Site};
+use super::{AmnesiacReplica, CopyReport, JoinToken, PasswordHash, Placement, Site};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use tessera_types::{Model, NodeId, ReplicaId, TableId, TableNumber, TableSchema, TableSettings, UnixMillis};
+use tessera_types::{
+    Model, NodeId, PermissionChanges, ReplicaId, Rights, Scope, TableId, TableNumber, TableSchema, TableSettings,
+    UnixMillis,
+};
 
 /// A change to the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +97,38 @@ pub enum CatalogCommand {
     DropDatabase {
         /// The name of the database.
         name: String,
+    },
+    /// Makes a user.
+    CreateUser {
+        /// The name, which no other user may have.
+        name: String,
+        /// `None` lets in whoever gives the name.
+        #[serde(default)]
+        password: Option<PasswordHash>,
+        /// What the user may do from the first moment on.
+        #[serde(default)]
+        rights: Rights,
+    },
+    /// Gives a user another password.
+    AlterUser {
+        /// The name of the user.
+        name: String,
+        /// `None` lets in whoever gives the name.
+        password: Option<PasswordHash>,
+    },
+    /// Forgets a user.
+    DropUser {
+        /// The name of the user.
+        name: String,
+    },
+    /// Changes what a user may do in one place.
+    Grant {
+        /// The name of the user.
+        user: String,
+        /// Where.
+        scope: Scope,
+        /// What is to be decided otherwise; what is not named stays.
+        changes: PermissionChanges,
     },
     /// Makes an index of a table of documents.
     CreateIndex {
@@ -210,12 +245,13 @@ pub enum CatalogCommand {
 }
 
 impl CatalogCommand {
-    /// Whether only nodes that know documents can read it.
-    pub fn is_about_documents(&self) -> bool {
+    /// Whether only nodes can read it that speak version 7 of the protocol between nodes, which know documents and users.
+    pub fn is_about_documents_or_users(&self) -> bool {
         match self {
             Self::Create { schema, .. } => schema.model == Model::Document,
             Self::CreateDatabase { .. } | Self::DropDatabase { .. } => true,
             Self::CreateIndex { .. } | Self::DropIndex { .. } | Self::RenameIndex { .. } => true,
+            Self::CreateUser { .. } | Self::AlterUser { .. } | Self::DropUser { .. } | Self::Grant { .. } => true,
             _ => false,
         }
     }

@@ -15,8 +15,8 @@ pub enum CatalogError {
     /// No table that is not dropped has this name or number.
     #[error("no such table: {0}")]
     NoSuchTable(String),
-    /// Tables of documents need the cluster protocol of this version on every node.
-    #[error("node {0} runs a version that does not know documents; give it the version of the others first")]
+    /// Documents and users need the cluster protocol of this version on every node.
+    #[error("node {0} runs a version that knows neither documents nor users; give it the version of the others first")]
     OlderNode(NodeId),
     /// The name has no database before it.
     #[error("a table of documents is called DATABASE.NAME, not '{0}'")]
@@ -30,6 +30,24 @@ pub enum CatalogError {
     /// The database still has tables.
     #[error("database '{0}' has tables; drop them first")]
     DatabaseInUse(String),
+    /// The name of a user is empty or longer than so many bytes.
+    #[error("the name of a user has 1 to {0} bytes")]
+    UserName(usize),
+    /// A user has this name already.
+    #[error("a user named '{0}' exists")]
+    UserExists(String),
+    /// No user has this name.
+    #[error("no such user: {0}")]
+    NoSuchUser(String),
+    /// The user `admin` always exists and may always do everything.
+    #[error("the user 'admin' can be neither dropped nor given other rights, only another password")]
+    Admin,
+    /// The right to connect was to hold in one database or table.
+    #[error("the right to connect to other servers holds everywhere or nowhere")]
+    ConnectIsGlobal,
+    /// The cluster has as many users as it may have.
+    #[error("a cluster has at most {0} users")]
+    TooManyUsers(usize),
     /// An index was asked for on a table of keys and values.
     #[error("a table of keys and values has no indexes")]
     NotOfDocuments,

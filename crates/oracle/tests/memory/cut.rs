@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use tessera_document::{EncodedValue, Value};
 use tessera_reql::{
-    ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo, Interest, Lazy,
-    MemorySource, Order, Page, Partial, Pipeline, ReadMode, Replacement, Result, Resume, Scan, ServerStatus, Shape,
-    ShardStatus, Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
+    Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo,
+    Interest, Lazy, MemorySource, Order, Page, Partial, Pipeline, ReadMode, Replacement, Result, Resume, Scan,
+    ServerStatus, Shape, ShardStatus, Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Together, Write,
+    Written,
 };
 
 const PARTS: usize = 3;
@@ -111,6 +112,14 @@ impl Source for CutSource {
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         self.0.servers()
+    }
+
+    fn accounts(&self) -> Result<Vec<Account>> {
+        self.0.accounts()
+    }
+
+    fn change_account(&self, name: &str, change: AccountChange) -> Result<()> {
+        self.0.change_account(name, change)
     }
 
     fn reconfigure(&self, env: &Env, table: &TableInfo, shape: &Shape) -> Result<()> {

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tessera_reql::{
-    Answer, ErrorKind, Failure, Json, MemorySource, Query, Request, Source, Stage, Step, Stop, write_answer, write_row,
+    Administrator, Answer, ErrorKind, Failure, Json, MemorySource, Query, Request, Requester, Source, Stage, Step,
+    Stop, write_answer, write_row,
 };
+use tessera_types::Rights;
 
 use tessera_oracle::{ENDLESS_ROWS, ENDLESS_SHOWN, JSON_DEPTH, Player, parse_json, text, write};
 
@@ -24,10 +26,33 @@ pub enum Tables {
 pub struct MemoryPlayer {
     tables: Tables,
     source: Arc<dyn Source>,
+    /// Who has logged in on a connection; on the others it is `admin`.
+    users: BTreeMap<i64, Arc<User>>,
     /// Feeds of the scenario by their names.
     feeds: BTreeMap<String, Feed>,
     /// Queries so far: each one has a time of its own, however fast they run.
     queries: std::cell::Cell<u32>,
+}
+
+/// Somebody who asks. Nobody checks a password here.
+struct User {
+    name: String,
+    source: Arc<dyn Source>,
+}
+
+impl Requester for User {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn rights(&self) -> Arc<Rights> {
+        let account = self.source.accounts().unwrap().into_iter().find(|account| account.name == self.name);
+        Arc::new(account.map(|account| account.rights).unwrap_or_default())
+    }
+}
+
+fn connection(step: &Json) -> i64 {
+    if let Some(Json::Number(number)) = step.get("conn") { *number as i64 } else { 0 }
 }
 
 pub fn string(text: &str) -> Json {
@@ -44,6 +69,12 @@ impl Player for MemoryPlayer {
     }
 
     fn play(&mut self, step: &Json) -> Option<Json> {
+        let connection = connection(step);
+        if text(step, "op") == Some("login") {
+            let user = User { name: text(step, "user").unwrap().into(), source: self.source.clone() };
+            self.users.insert(connection, Arc::new(user));
+            return None;
+        }
         if let Some(played) = self.play_feed(step) {
             return played;
         }
@@ -52,7 +83,7 @@ impl Player for MemoryPlayer {
             ("text", _, Some(Json::String(text))) => text.to_string(),
             _ => return None,
         };
-        Some(match self.answer(&query) {
+        Some(match self.answer(connection, &query) {
             Ok(reply) => reply,
             Err(failure) => refusal(&failure),
         })
@@ -67,7 +98,7 @@ impl MemoryPlayer {
             Tables::Whole => source,
             Tables::Cut => Arc::new(CutSource(source)),
         };
-        Self { tables, source, feeds: BTreeMap::new(), queries: std::cell::Cell::default() }
+        Self { tables, source, users: BTreeMap::new(), feeds: BTreeMap::new(), queries: std::cell::Cell::default() }
     }
 
     /// Plays a step about feeds, if it is one.
@@ -87,7 +118,7 @@ impl MemoryPlayer {
                     let Request::Start(query) = Request::read(&write(step.get("q").unwrap()))? else {
                         panic!("no query")
                     };
-                    let Answer::Cursor(cursor) = self.run(*query)? else { panic!("no feed") };
+                    let Answer::Cursor(cursor) = self.run(connection(step), *query)? else { panic!("no feed") };
                     let mut feed = Feed::new(cursor);
                     Ok((feed.first()?, feed))
                 };
@@ -127,15 +158,19 @@ impl MemoryPlayer {
     }
 
     /// Runs a query to its first answer.
-    fn run(&self, query: Query) -> Result<Answer, Failure> {
+    fn run(&self, connection: i64, query: Query) -> Result<Answer, Failure> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
         self.queries.set(self.queries.get() + 1);
         let now = now + f64::from(self.queries.get()) / 1000.0;
         let now = tessera_document::Time::new(now, tessera_document::Timezone::UTC).unwrap();
-        query.prepare(now.into())?.run(self.source.clone(), Arc::new(Stop::default()))
+        let requester: Arc<dyn Requester> = match self.users.get(&connection) {
+            Some(user) => user.clone(),
+            None => Arc::new(Administrator),
+        };
+        query.prepare(now.into())?.run_for(requester, self.source.clone(), Arc::new(Stop::default()))
     }
 
-    fn answer(&self, query: &str) -> Result<Json, Failure> {
+    fn answer(&self, connection: i64, query: &str) -> Result<Json, Failure> {
         let Request::Start(query) = Request::read(query)? else { return Ok(string("no query")) };
         let has_profile = query.flag("profile");
         let read = |text: &[u8]| parse_json(std::str::from_utf8(text).unwrap(), JSON_DEPTH).unwrap();
@@ -144,7 +179,7 @@ impl MemoryPlayer {
             write_answer(value, &mut out)?;
             Ok(read(&out))
         };
-        let (kind, rows) = match self.run(*query)? {
+        let (kind, rows) = match self.run(connection, *query)? {
             Answer::Cursor(cursor) if !cursor.notes().is_empty() => {
                 let mut reply = Feed::new(cursor).first()?;
                 if let (true, Json::Object(fields)) = (has_profile, &mut reply) {

@@ -342,8 +342,8 @@ pub static COMMANDS: &[Command] = &[
     session(Connection, "reads", -1, SESSION, "Tessera", S::Reads, "Chooses how sure reads of this connection are")
         .differs("Tessera's own: READS single|majority|outdated; alone, tells the present one. READS LAG key: by how many milliseconds the replica on this node may be behind."),
     // Server
-    session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users")
-        .differs("WHOAMI, USERS, LIST, CAT; users are set in the config file. USERS and LIST need the right to administer."),
+    session(Server, "acl", -2, SESSION, "6.0.0", S::Acl, "Tells about users and changes them")
+        .differs("WHOAMI, USERS, LIST, GETUSER, SETUSER, DELUSER, CAT; all but WHOAMI and CAT need the right to administer. Commands are allowed by the categories @read, @write, @admin and @all, everywhere or in (table:NAME ...) and (database:NAME ...); not by patterns of keys. A user has one password or none."),
     session(Server, "cluster", -2, SESSION, "3.0.0", S::Cluster, "Tells where slots are")
         .differs("INFO, KEYSLOT, MYID, NODES, SHARDS, SLOTS on tables with the partitioner redis-slots. Every node answers every key, unless the connection says CLUSTER REDIRECTS on (Tessera's own): then keys led elsewhere are answered with MOVED."),
     session(Server, "command", -1, SESSION, "2.8.13", S::Command, "Tells about commands")

@@ -173,6 +173,9 @@ impl Connection {
         // The time of a turn: what expires while a client takes its replies is not there for the commands after them.
         let mut now = self.server.store.now();
         self.session.follow_split();
+        if self.session.follow_users(&self.server) {
+            self.session.show(&self.client);
+        }
         self.output.take_room();
         let mut limits = self.parse_limits();
         let mut frame = std::mem::take(&mut self.frame);

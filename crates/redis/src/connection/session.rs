@@ -3,7 +3,7 @@
 use super::choices::Choices;
 use super::open_transaction::{self, OpenTransaction};
 use super::watches::Watches;
-use crate::acl;
+use crate::acl::{self, Allowed};
 use crate::clients::Client;
 use crate::commands::{Command, CommandError, Flags};
 use crate::resp::Protocol;
@@ -28,6 +28,12 @@ pub(super) struct Session {
     pub(super) library: (String, String),
     /// Whether a GET needs no further look: the user may read, no transaction is open, and nobody has to confirm it.
     pub(super) reads_freely: bool,
+    /// What the user may do with the chosen table.
+    pub(super) allowed: Allowed,
+    /// As of which change of users that is known. `None` for commands of another node, which looks after that.
+    known_users: Option<u64>,
+    /// Whether the client has said who it is.
+    has_logged_in: bool,
 }
 
 impl Session {
@@ -43,28 +49,68 @@ impl Session {
             name: String::new(),
             library: Default::default(),
             reads_freely: false,
+            allowed: Allowed::default(),
+            known_users: None,
+            has_logged_in: false,
         }
     }
 
     pub(super) fn new(server: &RedisServer) -> Self {
-        let mut session = Self::blank();
-        if let Some(user) = server.config.authenticator.users().anonymous() {
-            session.become_user(server, user.clone());
+        let authenticator = &server.config.authenticator;
+        let mut session = Self { known_users: Some(authenticator.changes()), ..Self::blank() };
+        if let Some(user) = authenticator.anonymous() {
+            session.become_user(server, user);
         }
         session
     }
 
     /// For commands of another node, which has checked that its user may give them.
     pub(super) fn of_another_node(table: Arc<Table>) -> Self {
-        Self { table: Some(table), user: Some(User::everybody()), ..Self::blank() }
+        let allowed = Allowed { read: true, write: true, administer: true };
+        Self { table: Some(table), user: Some(User::everybody()), allowed, ..Self::blank() }
     }
 
-    pub(super) fn become_user(&mut self, server: &RedisServer, user: User) {
+    /// The client has shown who it is.
+    pub(super) fn log_in(&mut self, server: &RedisServer, user: User) {
+        self.has_logged_in = true;
+        self.become_user(server, user);
+    }
+
+    /// Looks what the user may do by now, if any user has been changed. Returns whether the user is another one, or none any more.
+    pub(super) fn follow_users(&mut self, server: &RedisServer) -> bool {
+        let authenticator = &server.config.authenticator;
+        let changes = authenticator.changes();
+        if self.known_users.is_none_or(|known| known == changes) {
+            return false;
+        }
+        self.known_users = Some(changes);
+        let before = self.user.take();
+        self.user = match &before {
+            Some(user) if self.has_logged_in => authenticator.named(&user.name),
+            None if self.has_logged_in => None,
+            _ => authenticator.anonymous(),
+        };
+        if self.user == before {
+            return false;
+        }
+        // What was queued was checked by other rights.
+        self.spoil_transaction();
+        match (&before, self.user.clone()) {
+            (None, Some(user)) => self.become_user(server, user),
+            (_, user) => {
+                let is_reached =
+                    |table: &Arc<Table>| user.as_ref().is_some_and(|user| acl::reaches(user, &table.name()));
+                self.table = self.table.take().filter(is_reached);
+                self.update();
+            }
+        }
+        true
+    }
+
+    fn become_user(&mut self, server: &RedisServer, user: User) {
         self.table = match &user.default_table {
             Some(name) => server.store.table_named(name).filter(|table| table.schema().model == Model::Kv),
-            None => {
-                server.store.table_numbered(TableNumber(0)).filter(|table| user.rights.include_table(&table.name()))
-            }
+            None => server.store.table_numbered(TableNumber(0)).filter(|table| acl::reaches(&user, &table.name())),
         };
         self.user = Some(user);
         self.update();
@@ -72,8 +118,10 @@ impl Session {
 
     /// Recomputes what follows from the rest.
     pub(super) fn update(&mut self) {
-        let may_read = self.user.as_ref().is_some_and(|user| user.rights.read);
-        self.reads_freely = may_read && self.transaction.is_none() && self.choices.reads != ReadMode::Majority;
+        let table = self.table.as_ref().map(|table| table.name());
+        let allowed = self.user.as_ref().map(|user| Allowed::of(user, table.as_deref().map(|name| &**name)));
+        self.allowed = allowed.unwrap_or_default();
+        self.reads_freely = self.allowed.read && self.transaction.is_none() && self.choices.reads != ReadMode::Majority;
     }
 
     pub(super) fn show(&self, client: &Client) {
@@ -100,7 +148,7 @@ impl Session {
 
     pub(super) fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {
         let name = table.name();
-        if !self.user.as_ref().is_some_and(|user| user.rights.include_table(&name)) {
+        if !self.user.as_ref().is_some_and(|user| acl::reaches(user, &name)) {
             return Err(CommandError::Reply(format!("NOPERM this user may not use the table '{name}'").into()));
         }
         if table.schema().model == Model::Document {
@@ -109,6 +157,7 @@ impl Session {
             return Err(CommandError::Reply(message.into()));
         }
         self.table = Some(table);
+        self.update();
         Ok(())
     }
 
@@ -134,7 +183,7 @@ impl Session {
                 Err(CommandError::text("NOAUTH Authentication required."))
             };
         };
-        if !acl::allow(&user.rights, command.flags) {
+        if !self.allowed.includes(command.flags) {
             let text = format!("NOPERM User {} has no permissions to run the '{}' command", user.name, command.name);
             return Err(CommandError::Reply(Cow::Owned(text)));
         }

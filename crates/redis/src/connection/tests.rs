@@ -7,10 +7,12 @@ use crate::test_cluster::{TestNode, config, wait_for};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tessera_access::{Rights, User};
+use tessera_access::User;
 use tessera_cluster::CatalogCommand;
 use tessera_store::{Leader, Table};
-use tessera_types::{Durability, EngineKind, Model, Partitioner, RecordKey, TableSchema, TableSettings, WhenFull};
+use tessera_types::{
+    Durability, EngineKind, Model, Partitioner, RecordKey, Right, Rights, Scope, TableSchema, TableSettings, WhenFull,
+};
 
 /// A connection whose replies stay in its output.
 pub(super) fn connection(node: &TestNode, table: &Arc<Table>) -> Connection {
@@ -435,9 +437,9 @@ async fn only_who_may_administer_sees_and_ends_other_connections() {
     let table = node.create_table("t", EngineKind::Memory, 1).await;
     let mut connection = connection(&node, &table);
     assert_eq!(connection.given("CLIENT LIST").await, "$0\r\n\r\n");
-    let rights = Rights { administer: false, ..Rights::all() };
-    let reader = User { name: "reader".into(), rights, ..User::everybody() };
-    connection.session.user = Some(reader);
+    let mut rights = Rights::all();
+    rights.set(&Scope::Global, rights.at(&Scope::Global).with(Right::Config, None));
+    connection.session.log_in(&node.server, User { name: "reader".into(), rights, ..User::everybody() });
     for refused in ["CLIENT LIST", "CLIENT KILL ID 1", "CLIENT KILL 1.2.3.4:5", "ACL LIST", "ACL USERS"] {
         assert!(connection.given(refused).await.starts_with("-NOPERM "), "{refused}");
     }

@@ -1,6 +1,7 @@
 //! Databases and tables in memory: the plainest source there can be. Tests of the evaluator run on it, and it is the
 //! model that other sources are compared with.
 
+mod accounts;
 mod changes;
 mod subscribers;
 mod table;
@@ -8,9 +9,11 @@ mod table;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use accounts::Accounts;
 use changes::MemoryChanges;
 use table::TableData;
 
+use crate::account::{Account, AccountChange};
 use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{
     Process, ReplicaState, Server, ServerStatus, Shape, ShardConfig, ShardStatus, TableChange, TableConfig,
@@ -32,6 +35,7 @@ struct Database {
 /// Databases in memory.
 pub struct MemorySource {
     databases: Mutex<BTreeMap<String, Database>>,
+    accounts: Mutex<Accounts>,
     /// The name of the only server, which `config` and `status` name.
     server: String,
 }
@@ -47,7 +51,7 @@ fn no_database(name: &str) -> Error {
 impl MemorySource {
     /// A source without databases.
     pub fn new(server: &str) -> Self {
-        Self { databases: Mutex::default(), server: server.into() }
+        Self { databases: Mutex::default(), accounts: Mutex::default(), server: server.into() }
     }
 
     fn server(&self) -> Server {
@@ -86,6 +90,7 @@ impl Source for MemorySource {
     fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
         let dropped = lock(&self.databases).remove(name).ok_or_else(|| no_database(name))?;
         dropped.tables.values().for_each(|table| lock(table).subscribers.end());
+        lock(&self.accounts).database_was_dropped(name);
         Ok((DatabaseInfo { id: dropped.id, name: name.into() }, dropped.tables.len()))
     }
 
@@ -127,6 +132,7 @@ impl Source for MemorySource {
             .ok_or_else(|| Error::failed(format!("Table `{}.{name}` does not exist.", database.name)))?;
         let mut dropped = lock(&dropped);
         dropped.subscribers.end();
+        lock(&self.accounts).table_was_renamed(&dropped.info.full_name(), None);
         Ok(dropped.info.clone())
     }
 
@@ -173,6 +179,14 @@ impl Source for MemorySource {
         }])
     }
 
+    fn accounts(&self) -> Result<Vec<Account>> {
+        Ok(lock(&self.accounts).all())
+    }
+
+    fn change_account(&self, name: &str, change: AccountChange) -> Result<()> {
+        lock(&self.accounts).change(name, change)
+    }
+
     fn reconfigure(&self, _env: &Env, table: &TableInfo, shape: &Shape) -> Result<()> {
         let data = self.find(table)?;
         lock(&data).options.shards = shape.shards;
@@ -190,6 +204,7 @@ impl Source for MemorySource {
         };
         let mut databases = lock(&self.databases);
         let id = databases.get(database).ok_or_else(|| no_database(database))?.id.clone();
+        lock(&self.accounts).table_was_renamed(&table.full_name(), Some(&format!("{database}.{name}")));
         if let Some(old) = databases.get_mut(&table.database.name) {
             old.tables.remove(&table.name);
         }

@@ -390,7 +390,10 @@ impl Rows for EqualityJoinRows {
 
     fn next(&mut self, env: &Env, limit: usize) -> Result<Vec<Lazy>> {
         while self.ready.len() < limit {
-            let Later::Row(row) = env.row_or_later(self.left.next(env), !self.ready.is_empty())? else { break };
+            let Later::Row(row) = env.row_or_later(self.left.next(env).at(self.left.frame), !self.ready.is_empty())?
+            else {
+                break;
+            };
             if row.is_null() {
                 continue;
             }

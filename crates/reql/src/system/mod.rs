@@ -1,25 +1,31 @@
 //! The database `rethinkdb`: tables whose rows tell how the cluster is, and some of which change it when they are written to.
 
 mod changes;
+mod permissions;
 mod rows;
+mod users;
 mod write;
 
 use std::ops::RangeBounds as _;
 use std::sync::Arc;
 
+pub(crate) use permissions::grant;
 pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
 
+pub(crate) use users::permissions_table;
+
+use crate::account::{Account, AccountChange};
 use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gathered::{Replacement, Together};
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
 use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
 use crate::stream::Pipeline;
 use crate::uuid;
-use crate::value::Value;
+use crate::value::{Value, ValueExt as _};
 
 /// The database of the system tables.
 pub use crate::scan::SYSTEM_DATABASE as DATABASE;
@@ -31,20 +37,24 @@ const ID: &str = "b99b9572-8e53-5fef-9a2b-5e6aba3edf1c";
 pub(crate) enum SystemTable {
     CurrentIssues,
     DbConfig,
+    Permissions,
     ServerConfig,
     ServerStatus,
     TableConfig,
     TableStatus,
+    Users,
 }
 
 impl SystemTable {
-    const ALL: [(&str, Self); 6] = [
+    const ALL: [(&str, Self); 8] = [
         ("current_issues", Self::CurrentIssues),
         ("db_config", Self::DbConfig),
+        ("permissions", Self::Permissions),
         ("server_config", Self::ServerConfig),
         ("server_status", Self::ServerStatus),
         ("table_config", Self::TableConfig),
         ("table_status", Self::TableStatus),
+        ("users", Self::Users),
     ];
 
     fn named(name: &str) -> Option<Self> {
@@ -83,6 +93,14 @@ pub(crate) fn special(what: &str) -> Error {
     Error::failed(format!("Database `{DATABASE}` is special; {what}"))
 }
 
+/// Why a row is refused whose key nobody gave, if the table needs one.
+pub(crate) fn without_key(table: &TableInfo, key: &Value) -> Option<Result<Error>> {
+    if !table.is_system() {
+        return None;
+    }
+    SystemTable::named(&table.name).and_then(|table| users::without_key(table, key))
+}
+
 /// A source with the system tables beside its own.
 pub struct WithSystemTables(Arc<dyn Source>);
 
@@ -94,7 +112,7 @@ impl WithSystemTables {
 
     fn rows(&self, table: SystemTable) -> Result<Vec<(Value, Value)>> {
         self.0.learn();
-        let rows = rows::of(&*self.0, table)?;
+        let rows = rows::of(self, table)?;
         let keyed = rows.into_iter().map(|row| (row.get_field("id").unwrap_or(Value::Null), row));
         let mut keyed: Vec<(Value, Value)> = keyed.collect();
         keyed.sort();
@@ -182,6 +200,14 @@ impl Source for WithSystemTables {
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         self.0.servers()
+    }
+
+    fn accounts(&self) -> Result<Vec<Account>> {
+        self.0.accounts()
+    }
+
+    fn change_account(&self, name: &str, change: AccountChange) -> Result<()> {
+        self.0.change_account(name, change)
     }
 
     fn reconfigure(&self, env: &Env, table: &TableInfo, shape: &Shape) -> Result<()> {
@@ -286,13 +312,16 @@ impl Source for WithSystemTables {
         let carry_out = |write: Write| -> Result<Written> {
             let old = self.row(system, &write.key)?.unwrap_or(Value::Null);
             let new = write.change.apply(env, "id", &write.key, &old);
-            let changed = new.and_then(|new| match new == old {
-                true => Ok(new),
-                false => write::carry_out(self, system, &old, &new).map(|()| new),
+            let changed = new.and_then(|new| match system {
+                // To drop a user who is not there is an error.
+                SystemTable::Users if new.is_null() || new != old => users::carry_out(self, &write.key, &old, &new),
+                _ if new == old => Ok(new),
+                SystemTable::Permissions => permissions::carry_out(self, &write.key, &old, &new).map(|()| new),
+                _ => write::carry_out(self, system, &old, &new).map(|()| new),
             });
             match changed {
                 Ok(new) => Ok(Written { old, new, error: None }),
-                Err(error) if error.kind() == crate::ErrorKind::Interrupted => Err(error),
+                Err(error) if [ErrorKind::Interrupted, ErrorKind::Internal].contains(&error.kind()) => Err(error),
                 Err(error) => Ok(Written { old, new: Value::Null, error: Some(error) }),
             }
         };

@@ -1,6 +1,6 @@
 //! What the rows of the system tables hold, in RethinkDB's shapes.
 
-use super::SystemTable;
+use super::{SystemTable, WithSystemTables, permissions, users};
 use crate::cluster::{Process, Readiness, Server, ServerStatus, ShardConfig, ShardStatus, TableConfig, readiness};
 use crate::error::Result;
 use crate::scan::TableInfo;
@@ -12,7 +12,9 @@ use tessera_document::Timezone;
 /// The tag that every server has. Tessera keeps replicas apart by zones, and has no other tags.
 pub(crate) const DEFAULT_TAG: &str = "default";
 
-pub(super) fn of(source: &dyn Source, table: SystemTable) -> Result<Vec<Value>> {
+pub(super) fn of(all: &WithSystemTables, table: SystemTable) -> Result<Vec<Value>> {
+    // What the system's tables tell is not about themselves.
+    let source = &*all.0;
     match table {
         SystemTable::CurrentIssues => issues(source),
         SystemTable::DbConfig => {
@@ -21,6 +23,7 @@ pub(super) fn of(source: &dyn Source, table: SystemTable) -> Result<Vec<Value>> 
             };
             source.databases()?.into_iter().map(describe).collect()
         }
+        SystemTable::Permissions => permissions::rows(all),
         SystemTable::ServerConfig => source.servers()?.iter().map(|status| server_config(&status.server)).collect(),
         SystemTable::ServerStatus => {
             let servers = source.servers()?;
@@ -32,6 +35,7 @@ pub(super) fn of(source: &dyn Source, table: SystemTable) -> Result<Vec<Value>> 
         SystemTable::TableStatus => {
             tables(source)?.iter().map(|info| status_row(info, &source.table_status(info)?)).collect()
         }
+        SystemTable::Users => users::rows(source),
     }
 }
 

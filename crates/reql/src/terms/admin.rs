@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::tables::{Replicas, check_shards, spread};
+use crate::account::{Place, unexpected};
 use crate::call::Call;
 use crate::cluster::{Readiness, Shape, ShardConfig, TableConfig, readiness};
 use crate::env::Env;
@@ -14,6 +15,7 @@ use crate::source::{ReadMode, TableInfo};
 use crate::system::{self, SystemTable, config_row, special, status_row};
 use crate::val::{Kind, Val};
 use crate::value::{self, Value, ValueExt as _};
+use tessera_types::Right;
 
 pub const TERMS: &[Definition] = &[
     Definition::new(174, 1, 1, config).nondeterministic(),
@@ -29,12 +31,13 @@ pub const TERMS: &[Definition] = &[
     Definition::new(177, 0, 1, wait).nondeterministic().optargs(&["timeout", "wait_for"]),
     Definition::new(179, 0, 1, rebalance).nondeterministic(),
     Definition::new(138, 1, 1, sync).nondeterministic(),
-    Definition::new(188, 2, 3, refuse).nondeterministic(),
-    Definition::new(189, 2, 2, refuse).nondeterministic(),
+    Definition::new(189, 2, 2, set_write_hook).nondeterministic(),
     Definition::new(190, 1, 1, get_write_hook).nondeterministic(),
 ];
 
-fn refuse(_call: &mut Call<'_>, _env: &Env) -> Result<Val> {
+fn set_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    let table = call.arg(env, 0)?.into_table()?;
+    env.source()?.require(Right::Config, Place::Table(&table.info)).map_err(unexpected)?;
     Err(Error::logic("This term is not available on this server yet."))
 }
 
@@ -52,6 +55,7 @@ fn config(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             return Err(special("you can't configure it."));
         }
         Kind::Database(database) => {
+            env.source()?.require(Right::Config, Place::Database(&database.name))?;
             let row = value::object([("id", Value::from(database.id)), ("name", Value::from(database.name))])?;
             row_of(call.frame(), SystemTable::DbConfig, row)?
         }
@@ -247,6 +251,7 @@ fn rebalance(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let tables = target.tables(env, "you can't rebalance the tables in it.")?;
     let mut statuses = Vec::new();
     for table in &tables {
+        env.source()?.require(Right::Config, Place::Table(table))?;
         let status = status_row(table, &env.source()?.table_status(table)?)?;
         statuses.push(change(status.clone(), status)?);
     }
@@ -263,6 +268,7 @@ fn sync(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 }
 
 fn get_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    call.arg(env, 0)?.into_table()?;
+    let table = call.arg(env, 0)?.into_table()?;
+    env.source()?.require(Right::Config, Place::Table(&table.info))?;
     call.value(Value::Null)
 }

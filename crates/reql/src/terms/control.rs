@@ -1,5 +1,6 @@
 //! Calling functions, errors and what catches them.
 
+use crate::account::Place;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -8,6 +9,7 @@ use crate::term::code;
 use crate::together::OPTARG;
 use crate::val::{Groups, Kind, Shortcut, Val};
 use crate::value::{Value, ValueExt as _};
+use tessera_types::Right;
 
 /// Set by `update` on the call of its function: what comes out may have markers of `r.literal`. No client can send it.
 pub const LITERALS_OPTARG: &str = "\0literals";
@@ -111,6 +113,7 @@ fn javascript(_call: &mut Call<'_>, _env: &Env) -> Result<Val> {
     Err(Error::logic("JavaScript is not available on this server; write the function in ReQL."))
 }
 
-fn http(_call: &mut Call<'_>, _env: &Env) -> Result<Val> {
+fn http(_call: &mut Call<'_>, env: &Env) -> Result<Val> {
+    env.source()?.require(Right::Connect, Place::Global)?;
     Err(Error::logic("HTTP requests out of queries are not available on this server."))
 }

@@ -9,6 +9,7 @@ mod control;
 pub(crate) mod fields;
 mod geo_search;
 mod geometry;
+mod grant;
 mod indexes;
 mod joins;
 mod literals;
@@ -46,6 +47,7 @@ const FAMILIES: &[&[Definition]] = &[
     fields::TERMS,
     geo_search::TERMS,
     geometry::TERMS,
+    grant::TERMS,
     indexes::TERMS,
     joins::TERMS,
     literals::TERMS,

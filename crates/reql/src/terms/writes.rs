@@ -1,17 +1,20 @@
 //! Writing documents.
 
+use crate::account::{Place, unexpected};
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{At as _, Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::selection::Table;
 use crate::source::{Change, Conflict, Durability, Write, Written};
 use crate::stream::BATCH_ROWS;
+use crate::system;
 use crate::term::code;
 use crate::together::OPTARG;
 use crate::uuid;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
+use tessera_types::Right;
 
 pub const REPLACE_OPTARGS: &[&str] =
     &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
@@ -203,12 +206,20 @@ fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write
     Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() } })
 }
 
+/// Passing by the write hook of a table is for those who may change it.
+fn check_hook(call: &Call<'_>, env: &Env, table: &Table) -> Result<()> {
+    match call.optarg_bool(env, "ignore_write_hook")? {
+        Some(true) => env.source()?.require(Right::Config, Place::Table(&table.info)).map_err(unexpected),
+        _ => Ok(()),
+    }
+}
+
 fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let changes = return_changes(call, env)?;
     let conflict = conflict(call, env)?;
     let durability = durability(call, env)?;
-    let _hook = call.optarg_bool(env, "ignore_write_hook")?;
+    check_hook(call, env, &table)?;
     let documents = call.arg(env, 1)?;
     let mut stream = match documents.peek() {
         Some(object) if object.is_object() => {
@@ -225,7 +236,14 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         }
         let mut writes = Vec::with_capacity(batch.len());
         for document in batch {
+            let given = counts.generated_keys.len();
             let document = with_key(&table, document, &mut counts.generated_keys)?;
+            if let Some(key) = counts.generated_keys.get(given)
+                && let Some(error) = system::without_key(&table.info, key)
+            {
+                counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error?) }, changes)?;
+                continue;
+            }
             match write_of(&table, document, &conflict) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
@@ -247,7 +265,6 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let non_atomic = call.optarg_bool(env, "non_atomic")?.unwrap_or(false);
     let changes = return_changes(call, env)?;
     let durability = durability(call, env)?;
-    let _hook = call.optarg_bool(env, "ignore_write_hook")?;
     let unproven = "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?";
     if !non_atomic && !call.is_deterministic(1) {
         return Err(Error::logic(unproven));
@@ -256,7 +273,13 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     if !non_atomic && !function.is_deterministic() {
         return Err(Error::logic(unproven));
     }
-    let selection = call.arg(env, 0)?;
+    let mut selection = call.arg_unread(env, 0)?;
+    // Who may not read a document may not write it either, which is to be told of a write.
+    if let Kind::Row(row) = &mut selection.kind
+        && let Some(error) = row.error.take_if(|error| error.kind() != ErrorKind::Permission)
+    {
+        return Err(error);
+    }
     let mut counts = Counts::default();
     let change_of = |row: &Value| -> Result<Change> {
         if function.is_deterministic() {
@@ -267,6 +290,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let frame = selection.frame;
     if let Kind::Row(row) = selection.kind {
+        check_hook(call, env, &row.table)?;
         match change_of(&row.value) {
             Ok(change) => {
                 let write = Write { key: row.key, change };
@@ -282,6 +306,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return call.value(counts.finish(changes)?);
     }
     let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
+    check_hook(call, env, &table)?;
     loop {
         let batch = stream.next_batch(env, BATCH_ROWS)?;
         if batch.is_empty() {
@@ -331,7 +356,7 @@ fn for_each(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let function = call.function(env, 1, Shortcut::Constant)?;
     stream.check_finite()?;
     let mut total = Value::empty_object();
-    while let Some(row) = stream.next(env)? {
+    while let Some(row) = stream.next(env).at(stream.frame)? {
         let result = function.call(env, &[row], false)?;
         let frame = result.frame;
         let added = result.into_datum().and_then(|result| match &result {

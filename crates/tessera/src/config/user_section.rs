@@ -1,6 +1,7 @@
 use super::Config;
 use serde::{Deserialize, Serialize};
-use tessera_access::{Password, Rights, User, Users};
+use tessera_access::{Password, User, Users};
+use tessera_types::{Permissions, Right, Rights, SYSTEM_DATABASE, Scope};
 
 /// A user, as the configuration says one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ impl UserSection {
     /// What is wrong with the section.
     pub fn user(&self) -> Result<User, String> {
         let name = &self.name;
-        let rights = Rights::from_words(&self.access, self.tables.as_deref())
+        let rights = rights(&self.access, self.tables.as_deref())
             .map_err(|word| format!("redis.users: '{word}' is no access of '{name}'; known: read, write, admin"))?;
         let password = self.password()?;
         Ok(User { name: name.clone(), password, rights, default_table: self.default_table.clone() })
@@ -56,6 +57,38 @@ impl UserSection {
     }
 }
 
+/// What the words `read`, `write` and `admin` mean, for some tables or all.
+///
+/// # Errors
+/// A word that is none of these.
+fn rights<'a>(words: &'a [String], tables: Option<&[String]>) -> Result<Rights, &'a str> {
+    let (mut records, mut everywhere) = (Permissions::NONE, Permissions::NONE);
+    let mut rights = Rights::default();
+    for word in words {
+        match word.as_str() {
+            "read" => records = records.with(Right::Read, Some(true)),
+            "write" => records = records.with(Right::Write, Some(true)),
+            "admin" => {
+                everywhere = everywhere.with(Right::Config, Some(true)).with(Right::Connect, Some(true));
+                let given = Permissions::NONE.with(Right::Config, Some(true));
+                let given = given.with(Right::Read, Some(true)).with(Right::Write, Some(true));
+                rights.set(&Scope::Database(SYSTEM_DATABASE.into()), given);
+            }
+            other => return Err(other),
+        }
+    }
+    match tables {
+        None => {
+            for (right, is_given) in records.decided() {
+                everywhere = everywhere.with(right, Some(is_given));
+            }
+        }
+        Some(tables) => tables.iter().for_each(|table| rights.set(&Scope::Table(table.clone()), records)),
+    }
+    rights.set(&Scope::Global, everywhere);
+    Ok(rights)
+}
+
 impl Config {
     /// The users of the node.
     ///
@@ -64,5 +97,27 @@ impl Config {
     pub fn users(&self) -> Result<Users, String> {
         let users: Result<Vec<User>, String> = self.redis.users.iter().map(UserSection::user).collect();
         users.map(Users::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_said_in_words() {
+        let read = |words: &[&str], tables: Option<&[String]>| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            rights(&words, tables).map_err(str::to_string)
+        };
+        let reader = read(&["read"], Some(&["one".into()])).unwrap();
+        assert!(reader.may_in_table(Right::Read, "one") && !reader.may_in_table(Right::Write, "one"));
+        assert!(!reader.may_in_table(Right::Read, "two") && !reader.may(Right::Config));
+        let all = read(&["admin", "write", "read"], None).unwrap();
+        assert!(all.are_all() && all.may_in_table(Right::Write, "two"));
+        let limited = read(&["admin", "write", "read"], Some(&[])).unwrap();
+        assert!(limited.may(Right::Config) && !limited.may_in_table(Right::Read, "one"));
+        assert!(!read(&["read", "write"], None).unwrap().may_in_table(Right::Read, "rethinkdb.users"));
+        assert_eq!(read(&["read", "Write"], None), Err("Write".into()));
     }
 }

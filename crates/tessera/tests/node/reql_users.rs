@@ -33,7 +33,7 @@ fn answer(stream: &mut TcpStream) -> Value {
 }
 
 /// A V1_0 handshake. Returns the connection, or what the server says in the end.
-fn log_in(port: u16, user: &str, password: &str) -> Result<Client, Value> {
+pub fn log_in(port: u16, user: &str, password: &str) -> Result<Client, Value> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(&0x34c2_bdc3_u32.to_le_bytes()).unwrap();
@@ -86,6 +86,8 @@ fn start(data: &std::path::Path, port: u16, users: &[String]) -> Node {
     node
 }
 
+const NO_CONFIG: &str = "User `reader` does not have the required `config` permission.";
+
 const ALL: &str = "\"read\", \"write\", \"admin\"";
 
 #[test]
@@ -116,8 +118,11 @@ fn users_come_in_with_the_right_password_only() {
     assert_eq!(refused(port, "", "secret"), (18, "Empty username".into()));
     // Its password does not tell more than it is to know.
     assert_eq!(refused(port, "reader", "wrong"), wrong);
-    let (code, text) = refused(port, "reader", "secret");
-    assert!(code == 20 && text.contains("redis.users"), "{text}");
+    // What it may do is what the configuration says.
+    let mut reader = log_in(port, "reader", "secret").ok().unwrap();
+    assert_eq!(reader.ask(&json!([24, [1, 2]])), 3);
+    let answer = reader.ask(&json!([57, ["mine"]]));
+    assert_eq!((&answer["e"], &answer["r"][0]), (&json!(6_000_000), &json!(NO_CONFIG)), "{answer}");
     // The key of the old handshakes is the password of admin.
     assert_eq!(show_key(port, "secret"), "SUCCESS");
     for key in ["", "wrong", "päss"] {
@@ -147,7 +152,7 @@ fn a_node_whose_users_have_no_password_for_it_says_how_to_make_one() {
     let (code, text) = refused(port, "admin", "secret");
     assert!(code == 20 && text.contains("hash-password --scram"), "{text}");
     assert!(show_key(port, "secret").contains("hash-password --scram"));
-    assert!(node.cli("status").contains("the ReQL port lets nobody in"));
+    assert!(node.cli("status").contains("the ReQL port lets no user of the configuration in"));
 }
 
 #[test]

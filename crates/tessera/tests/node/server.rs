@@ -163,13 +163,22 @@ impl Node {
 
     /// Runs the CLI against this node and returns what it printed.
     pub fn cli(&self, arguments: &str) -> String {
-        let output = tessera()
-            .args(arguments.split(' '))
-            .args(["--admin", &format!("http://127.0.0.1:{}", self.admin_port)])
-            .output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+        self.try_cli(arguments, "").unwrap_or_else(|error| panic!("{arguments}: {error}"))
+    }
+
+    /// Runs the CLI against this node with something on its standard input.
+    ///
+    /// # Errors
+    /// What it complains about.
+    pub fn try_cli(&self, arguments: &str, input: &str) -> Result<String, String> {
+        let mut command = tessera();
+        command.args(arguments.split(' ')).args(["--admin", &format!("http://127.0.0.1:{}", self.admin_port)]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A command that reads nothing has perhaps ended already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        if output.status.success() { Ok(out) } else { Err(error) }
     }
 }
 

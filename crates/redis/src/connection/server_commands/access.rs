@@ -7,7 +7,7 @@ use crate::acl;
 use crate::commands::CommandError;
 use crate::number::parse_integer;
 use crate::resp::Protocol;
-use tessera_access::NotLetIn;
+use tessera_access::{NotLetIn, User};
 
 impl Connection {
     async fn log_in(&mut self, name: &str, password: &[u8]) -> Result<(), CommandError> {
@@ -16,7 +16,7 @@ impl Connection {
             NotLetIn::Wrong => CommandError::text("WRONGPASS invalid username-password pair or user is disabled."),
             NotLetIn::Busy => CommandError::text("TRYAGAIN too many passwords are being checked at this moment"),
         })?;
-        self.session.become_user(&self.server, user);
+        self.session.log_in(&self.server, user);
         self.session.show(&self.client);
         Ok(())
     }
@@ -24,7 +24,7 @@ impl Connection {
     pub(super) async fn auth(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         match args {
             [_, password] => {
-                if !self.server.config.authenticator.users().default_has_password() {
+                if !self.server.config.authenticator.default_has_password() {
                     return Err(CommandError::text(
                         "ERR AUTH <password> called without any password configured for the default user. Are you sure \
                          your configuration is correct?",
@@ -98,19 +98,40 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn acl(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
+    /// Those whom the node knows, and the one that clients are who have not said who they are.
+    fn users(&self) -> Vec<User> {
+        let authenticator = &self.server.config.authenticator;
+        let mut users: Vec<User> = authenticator.names().iter().filter_map(|name| authenticator.named(name)).collect();
+        let anonymous = authenticator.anonymous().filter(|user| users.iter().all(|own| own.name != user.name));
+        users.extend(anonymous);
+        users
+    }
+
+    pub(super) async fn acl(&mut self, args: &[&[u8]]) -> Result<(), CommandError> {
         let user = self.session.user.clone();
         match &args[1].to_ascii_uppercase()[..] {
             b"WHOAMI" => self.reply().bulk(user.map(|user| user.name).unwrap_or_default().as_bytes()),
             b"USERS" | b"LIST" => {
                 let names_only = args[1].eq_ignore_ascii_case(b"USERS");
                 self.check_admin(if names_only { "acl|users" } else { "acl|list" })?;
-                let users = self.server.config.authenticator.users().all().to_vec();
+                let users = self.users();
                 let mut reply = self.reply();
                 reply.array(users.len());
                 for user in users {
                     reply.bulk(if names_only { user.name } else { acl::describe(&user) }.as_bytes());
                 }
+            }
+            b"GETUSER" if args.len() == 3 => {
+                self.check_admin("acl|getuser")?;
+                self.get_user(args[2]);
+            }
+            b"SETUSER" if args.len() >= 3 => {
+                self.check_admin("acl|setuser")?;
+                self.set_user(args[2], &args[3..]).await?;
+            }
+            b"DELUSER" if args.len() >= 3 => {
+                self.check_admin("acl|deluser")?;
+                self.drop_users(&args[2..]).await?;
             }
             b"CAT" => {
                 let mut reply = self.reply();

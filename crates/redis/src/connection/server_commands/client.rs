@@ -58,7 +58,7 @@ impl Connection {
     /// Refuses a subcommand that concerns others than the connection itself to users who may not administer the server.
     pub(super) fn check_admin(&self, subcommand: &str) -> Result<(), CommandError> {
         match &self.session.user {
-            Some(user) if user.rights.administer => Ok(()),
+            Some(_) if self.session.allowed.administer => Ok(()),
             user => {
                 let name = user.as_ref().map_or("", |user| &user.name);
                 let text = format!("NOPERM User {name} has no permissions to run the '{subcommand}' command");

@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod info;
 mod slow_log;
+mod users;
 
 use super::frame::OwnedFrame;
 use super::replies::Replies;
@@ -32,7 +33,7 @@ impl Connection {
     ) -> io::Result<()> {
         let args = frame.arguments();
         let outcome = match which {
-            S::Acl => self.acl(&args),
+            S::Acl => self.acl(&args).await,
             S::Auth => self.auth(&args).await,
             S::Client => self.client_command(&args),
             S::Cluster => self.cluster(&args),

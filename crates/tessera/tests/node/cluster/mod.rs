@@ -23,6 +23,7 @@ mod slow_disk;
 mod split;
 mod traffic;
 mod transactions;
+mod users;
 
 use crate::disk::DiskWithPower;
 use crate::resp_client::Client;
@@ -385,7 +386,7 @@ impl Cluster {
         self.wait_for("nothing moves", WHOLE, || self.status(0).is_some_and(|it| is_settled(&it) && shares(&it)));
     }
 
-    fn node(&self, at: usize) -> &Node {
+    pub(crate) fn node(&self, at: usize) -> &Node {
         self.nodes[at].as_ref().expect("it runs")
     }
 

@@ -35,3 +35,19 @@ fn beside_redis_users_only_what_was_opened_can_be_used() {
     let _node = Node::start(data.path(), &[USERS, &pegasus, "pegasus.open_addresses=[\"127.0.0.0/8\"]"]);
     assert_eq!(Connection::to(port).call(&v0(2, 0, &put())).code(), 0);
 }
+
+#[test]
+fn the_first_password_of_admin_closes_connections_that_are_open() {
+    let data = TempDir::new().unwrap();
+    let port = free_port();
+    let node = Node::start(data.path(), &[&format!("pegasus.port={port}"), "pegasus.open_tables=[\"one\"]"]);
+    node.cli("table create one --engine memory --partitions 1 --durability soft");
+    node.cli("table create two --engine memory --partitions 1 --durability soft");
+    let mut connection = Connection::to(port);
+    assert_eq!([1, 2].map(|table| connection.call(&v0(table, 0, &put())).code()), [0, 0]);
+    node.try_cli("user alter admin", "secret\n").unwrap();
+    for mut connection in [connection, Connection::to(port)] {
+        assert_eq!(connection.call(&v0(1, 0, &put())).code(), 0);
+        assert_eq!(connection.call(&v0(2, 0, &put())).error, "ERR_ACL_DENY");
+    }
+}

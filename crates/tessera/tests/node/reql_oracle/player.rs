@@ -38,6 +38,9 @@ const ERRORS: [(i64, &str); 8] = [
 
 const NOTES: [&str; 5] = ["SEQUENCE_FEED", "ATOM_FEED", "ORDER_BY_LIMIT_FEED", "UNIONED_FEED", "INCLUDES_STATES"];
 
+/// The greeting of drivers that give no key: the version, the length of the key, and that queries are JSON.
+const V0_4_WITHOUT_KEY: [u32; 3] = [0x400c_2d20, 0, 0x7e69_70c7];
+
 /// The term that gives the time, as queries have it.
 const NOW: &str = "[103,[]]";
 
@@ -187,6 +190,7 @@ impl Player for WirePlayer {
             "text" => self.query(number, text(step, "text")?),
             "open" | "read" | "drain" | "stop" => self.feed(number, step),
             "handshake" => Ok(self.handshake(step)),
+            "login" => self.login(number, step),
             "scram" => self.scram(step),
             "frames" => self.frames(step),
             _ => return None,
@@ -222,14 +226,17 @@ impl WirePlayer {
         self.ports[self.at]
     }
 
-    /// Drops everything and makes the database again. `false` if the node did not know yet what another one had made.
+    /// Drops everything and makes the database again, with no user but `admin`. `false` if the node did not know yet what another one had
+    /// made.
     fn is_empty_again(&mut self) -> bool {
         let databases = self.query(0, "[1,[59,[]]]").unwrap();
         let Some(Json::Array(names)) = items(&databases, "r").first() else { panic!("{}", write(&databases)) };
         let others = names.iter().filter(|name| **name != string("rethinkdb"));
         let drops: Vec<String> = others.map(|name| format!("[1,[58,[{}]]]", write(name))).collect();
         let is_done = |reply: Json| reply.get("e").is_none();
-        drops.iter().all(|drop| is_done(self.query(0, drop).unwrap()))
+        let forget = r#"[1,[54,[[39,[[15,[[14,["rethinkdb"]],"users"]],[69,[[2,[1]],[18,[[170,[[10,[1]],"id"]],"admin"]]]]]]]]]"#;
+        is_done(self.query(0, forget).unwrap())
+            && drops.iter().all(|drop| is_done(self.query(0, drop).unwrap()))
             && is_done(self.query(0, "[1,[57,[\"test\"]]]").unwrap())
     }
 
@@ -301,18 +308,30 @@ impl WirePlayer {
         object([("t", string("HANDSHAKE")), ("r", Json::Array(answers)), ("closed", Json::Bool(is_closed))])
     }
 
-    /// A whole handshake of today's drivers, with a flaw perhaps.
-    fn scram(&self, step: &Json) -> Result<Json, Nothing> {
-        let client = ScramClient::new(text(step, "user").unwrap(), text(step, "password").unwrap());
-        let flaw = match text(step, "tweak") {
-            None => Flaw::None,
-            Some("proof") => Flaw::Proof,
-            Some("nonce") => Flaw::Nonce,
-            Some("binding") => Flaw::Binding,
-            Some("no_proof") => Flaw::NoProof,
-            Some(other) => panic!("no flaw {other}"),
-        };
+    /// Logs in on a connection. `admin` without a password comes as old drivers do.
+    fn login(&mut self, number: i64, step: &Json) -> Result<Json, Nothing> {
+        self.connections.remove(&number);
+        let (user, password) = (text(step, "user").unwrap(), text(step, "password").unwrap());
         let mut socket = Socket::to(self.port());
+        let refused = if user == "admin" && password.is_empty() {
+            socket.send(&V0_4_WITHOUT_KEY.map(u32::to_le_bytes).concat())?;
+            Some(socket.until_nul(PATIENCE)?).filter(|answer| answer != "SUCCESS")
+        } else {
+            let answers = Self::prove(&mut socket, user, password, Flaw::None)?;
+            answers.into_iter().next_back().filter(|answer| !answer.contains("\"authentication\":\"v="))
+        };
+        Ok(match refused {
+            Some(answer) => object([("t", string("REFUSED")), ("r", Json::Array(vec![greeting(&answer)]))]),
+            None => {
+                self.connections.insert(number, socket);
+                object([("t", string("CONNECTED"))])
+            }
+        })
+    }
+
+    /// What a node answers to a whole handshake of today's drivers.
+    fn prove(socket: &mut Socket, user: &str, password: &str, flaw: Flaw) -> Result<Vec<String>, Nothing> {
+        let client = ScramClient::new(user, password);
         socket.send(&0x34c2_bdc3_u32.to_le_bytes())?;
         socket.send(format!("{}\0", client.first()).as_bytes())?;
         let mut answers = vec![socket.until_nul(PATIENCE)?, socket.until_nul(PATIENCE)?];
@@ -321,6 +340,21 @@ impl WirePlayer {
             socket.send(format!("{}\0", client.last(challenge, flaw).0).as_bytes())?;
             answers.push(socket.until_nul(PATIENCE)?);
         }
+        Ok(answers)
+    }
+
+    /// A whole handshake of today's drivers, with a flaw perhaps.
+    fn scram(&self, step: &Json) -> Result<Json, Nothing> {
+        let (user, password) = (text(step, "user").unwrap(), text(step, "password").unwrap());
+        let flaw = match text(step, "tweak") {
+            None => Flaw::None,
+            Some("proof") => Flaw::Proof,
+            Some("nonce") => Flaw::Nonce,
+            Some("binding") => Flaw::Binding,
+            Some("no_proof") => Flaw::NoProof,
+            Some(other) => panic!("no flaw {other}"),
+        };
+        let answers = Self::prove(&mut Socket::to(self.port()), user, password, flaw)?;
         let answers = answers.iter().map(|answer| greeting(answer)).collect();
         Ok(object([("t", string("HANDSHAKE")), ("r", Json::Array(answers))]))
     }

@@ -1,0 +1,67 @@
+//! Who may use the API: whoever has the token, or logs in as a user who may administer the cluster.
+
+use crate::failure::Failure;
+use crate::server::AdminServer;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tessera_access::NotLetIn;
+use tessera_types::{Outcome, Right};
+
+/// What a request shows of who sends it.
+enum Shown {
+    Token(String),
+    Password { name: String, password: Vec<u8> },
+    Nothing,
+}
+
+fn shown(request: &Request) -> Shown {
+    let header = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some((scheme, rest)) = header.and_then(|header| header.split_once(' ')) else { return Shown::Nothing };
+    if scheme == "Bearer" {
+        return Shown::Token(rest.into());
+    }
+    let pair = STANDARD.decode(rest.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("Basic"));
+    let parts = pair.as_ref().and_then(|pair| {
+        let colon = pair.iter().position(|byte| *byte == b':')?;
+        Some((std::str::from_utf8(&pair[..colon]).ok()?.to_string(), pair[colon + 1..].to_vec()))
+    });
+    parts.map_or(Shown::Nothing, |(name, password)| Shown::Password { name, password })
+}
+
+/// Without a token in the configuration and a password of `admin`, everybody may use the API.
+pub(crate) async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
+    match refusal(&server, shown(&request)).await {
+        None => next.run(request).await,
+        Some(refusal) => refusal,
+    }
+}
+
+async fn refusal(server: &AdminServer, shown: Shown) -> Option<Response> {
+    let refuse = |status, reason: &str| Failure(status, reason.into(), Outcome::NotDone).into_response();
+    let is_token = matches!((&shown, &server.token), (Shown::Token(token), Some(right)) if right.is(token));
+    if is_token || server.token.is_none() && !server.authenticator.is_closed_by_admin() {
+        return None;
+    }
+    let wrong = || {
+        let message = "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`, or `Authorization: \
+                       Basic ...` with the name and the password of a user with the right `config` (`access` of `admin` under redis.users)";
+        let mut response = refuse(StatusCode::UNAUTHORIZED, message);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"tessera\""));
+        response
+    };
+    let Shown::Password { name, password } = shown else { return Some(wrong()) };
+    match server.authenticator.log_in(&name, &password).await {
+        // A name alone is not enough here, whatever it is elsewhere.
+        Ok(user) if user.password.is_none() => Some(wrong()),
+        Ok(user) if user.rights.may(Right::Config) => None,
+        Ok(_) => Some(refuse(StatusCode::FORBIDDEN, "this user has not the right `config`")),
+        Err(NotLetIn::Wrong) => Some(wrong()),
+        Err(NotLetIn::Busy) => {
+            Some(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked at this moment"))
+        }
+    }
+}
