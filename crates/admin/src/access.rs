@@ -32,18 +32,25 @@ fn shown(request: &Request) -> Shown {
     parts.map_or(Shown::Nothing, |(name, password)| Shown::Password { name, password })
 }
 
-/// Without a token in the configuration and a password of `admin`, everybody may use the API.
+/// Without a token in the configuration and a password of `admin`, everybody may use the API, but for what is about users where the
+/// configuration names some.
 pub(crate) async fn authenticate(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
-    match refusal(&server, shown(&request)).await {
+    let is_about_users = request.uri().path().starts_with("/v1/users");
+    match refusal(&server, shown(&request), is_about_users).await {
         None => next.run(request).await,
         Some(refusal) => refusal,
     }
 }
 
-async fn refusal(server: &AdminServer, shown: Shown) -> Option<Response> {
+async fn refusal(server: &AdminServer, shown: Shown, is_about_users: bool) -> Option<Response> {
     let refuse = |status, reason: &str| Failure(status, reason.into(), Outcome::NotDone).into_response();
     let is_token = matches!((&shown, &server.token), (Shown::Token(token), Some(right)) if right.is(token));
-    if is_token || server.token.is_none() && !server.authenticator.is_closed_by_admin() {
+    let is_closed = match is_about_users {
+        // Who may give rights has all of them, also to the records that users in the configuration are to protect.
+        true => !server.authenticator.is_open(),
+        false => server.authenticator.is_closed_by_admin(),
+    };
+    if is_token || server.token.is_none() && !is_closed {
         return None;
     }
     let wrong = || {

@@ -308,7 +308,7 @@ impl Catalog {
                 Ok(Changed::Other)
             }
             CatalogCommand::CreateUser { name, password, rights } => {
-                self.users.create(name, password.as_ref(), rights).map(|()| Changed::Other)
+                self.create_user(name, password.as_ref(), rights).map(|()| Changed::Other)
             }
             CatalogCommand::AlterUser { name, password } => {
                 self.users.set_password(name, password.as_ref()).map(|()| Changed::Other)

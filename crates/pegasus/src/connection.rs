@@ -45,10 +45,9 @@ impl Connection {
     pub(crate) fn new(
         server: Arc<PegasusServer>,
         stream: Stream,
-        (address, access): (SocketAddr, Access),
+        (address, access, known_users): (SocketAddr, Access, u64),
         memory: Arc<ClientShare>,
     ) -> Self {
-        let known_users = server.store.user_changes();
         let (input, output, outbox) = (BytesMut::new(), Vec::new(), Arc::default());
         Self { server, stream, address, access, known_users, memory, input, unwanted: 0, output, outbox }
     }

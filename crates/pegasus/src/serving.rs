@@ -30,6 +30,8 @@ impl PegasusServer {
     pub async fn handle(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
         // Replies are written whole; waiting to fill packets would only delay them.
         let _ = stream.set_nodelay(true);
+        // Read first: what changes afterwards is noticed by the connection.
+        let known_users = self.store.user_changes();
         let Some(access) = self.access(address) else {
             tracing::debug!(%address, "the Pegasus face is closed to a client");
             return;
@@ -39,7 +41,7 @@ impl PegasusServer {
             // The clients know no TLS.
             let stream = Stream::Plain(stream);
             tokio::select! {
-                outcome = Connection::new(self.clone(), stream, (address, access), memory.clone()).run() => {
+                outcome = Connection::new(self.clone(), stream, (address, access, known_users), memory.clone()).run() => {
                     if let Err(error) = outcome {
                         tracing::debug!(%address, %error, "a connection of a Pegasus client ended");
                     }

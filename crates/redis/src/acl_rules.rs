@@ -76,11 +76,13 @@ impl Rules {
     }
 
     fn change(&mut self, scope: Scope, rule: &str) -> Result<(), String> {
-        let rights = category(&rule[1..].to_ascii_lowercase()).ok_or_else(|| {
+        let is_given = rule.starts_with('+');
+        let name = rule.strip_prefix(['+', '-']).map(str::to_ascii_lowercase);
+        let rights = name.and_then(|name| category(&name)).ok_or_else(|| {
             format!("'{rule}': commands are allowed by category here: +@read, +@write, +@admin, +@all, or with - in the place of +")
         })?;
         // What is not given everywhere is not given: nothing has to deny it.
-        let decision = if rule.starts_with('+') { Some(true) } else { (scope != Scope::Global).then_some(false) };
+        let decision = if is_given { Some(true) } else { (scope != Scope::Global).then_some(false) };
         self.changes.entry(scope).or_default().extend(rights.iter().map(|right| (*right, decision)));
         Ok(())
     }
@@ -139,6 +141,9 @@ mod tests {
     #[test]
     fn what_users_here_cannot_be_is_refused() {
         for rule in [
+            "(table:t read)",
+            "(table:t \u{e9}read)",
+            "(table:t ~@read)",
             "off",
             "~user:*",
             "%R~x",

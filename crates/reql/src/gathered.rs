@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key;
 use crate::scan::{Durability, TableInfo};
 use crate::value::Value;
@@ -33,10 +33,17 @@ pub enum Together {
 /// The table's identifier and the bytes of the primary key.
 pub(crate) type Name = (String, Vec<u8>);
 
+/// The most that a query may gather, in bytes of encoded documents, as they were and as they become.
+const MOST_BYTES: usize = 64 << 20;
+/// What a document takes besides.
+const BYTES_OF_ONE: usize = 256;
+
 /// What was gathered so far.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) documents: BTreeMap<Name, Replacement>,
+    /// What they take.
+    bytes: usize,
     /// Those of which nobody has looked whether they are there.
     pub(crate) assumed: BTreeSet<Name>,
     /// What an earlier evaluation was told that documents are.
@@ -46,19 +53,45 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
+    /// Nothing yet, where an earlier evaluation was told that documents are what was `found`.
+    pub(crate) fn with(found: BTreeMap<Name, Value>) -> Self {
+        Self { found, ..Self::default() }
+    }
+
     /// What a document is for the query by now, if that is known.
     pub(crate) fn known(&self, name: &Name) -> Option<&Value> {
         self.documents.get(name).map(|document| &document.new).or_else(|| self.found.get(name))
     }
 
     /// Notes what becomes of a document that the query has taken for `old`.
-    pub(crate) fn note(&mut self, name: Name, table: &TableInfo, key: &Value, old: Value, new: Value) {
+    ///
+    /// # Errors
+    /// If that is more than a query may gather.
+    pub(crate) fn note(&mut self, name: Name, table: &TableInfo, key: &Value, old: Value, new: Value) -> Result<()> {
+        self.bytes += new.encoded_len();
         match self.documents.entry(name) {
-            Entry::Occupied(mut known) => known.get_mut().new = new,
+            Entry::Occupied(mut known) => {
+                self.bytes -= known.get().new.encoded_len();
+                known.get_mut().new = new;
+            }
             Entry::Vacant(unknown) => {
+                self.bytes += old.encoded_len() + BYTES_OF_ONE;
                 unknown.insert(Replacement { table: table.clone(), key: key.clone(), old, new });
             }
         }
+        if self.bytes <= MOST_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "Nothing was written, since the query is atomic: its documents, as they were and as they become, have more than {MOST_BYTES} \
+             bytes, where each counts {BYTES_OF_ONE} bytes besides."
+        );
+        Err(Error::limit(message))
+    }
+
+    /// Whether nothing that was gathered is to be another document.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.documents.values().all(|document| document.old == document.new)
     }
 
     /// The strongest of all that was asked for.

@@ -68,8 +68,12 @@ impl<S: Source> Source for Permitted<S> {
 
     fn drop_database(&self, name: &str) -> Result<(DatabaseInfo, usize)> {
         // That there is none of this name, or that it cannot be dropped, is told to everybody.
-        if name != SYSTEM_DATABASE && self.source.database(name)?.is_some() {
+        if name != SYSTEM_DATABASE
+            && let Some(database) = self.source.database(name)?
+        {
             self.require(Right::Config, Place::Database(name))?;
+            // What is decided for a table holds for it, whatever holds in its database.
+            self.source.tables(&database)?.iter().try_for_each(|table| self.config(table))?;
         }
         self.source.drop_database(name)
     }

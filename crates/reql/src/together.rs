@@ -1,23 +1,24 @@
 //! Queries whose writes take effect together or not at all.
 //!
-//! Such a query is evaluated without writing anything. One that only reads documents by their keys sees all of them at one instant. What it makes of documents is gathered, and so is what it got by primary keys. At
-//! the end the source compares all of these documents with what the query has found, and writes, at one instant. If one of them is another by
-//! then, the query is evaluated again, with what was found. If a document refuses its write, nothing is written.
+//! Such a query is evaluated without writing anything. What it makes of documents is gathered, and so is what it got by primary keys. At
+//! the end the source compares all of these documents with what the query has found, and writes, at one instant. If one of them is
+//! another by then, the query is evaluated again, with what was found. If a document refuses its write, nothing is written. A query
+//! that only reads documents by their keys sees all of them at one instant, and so does one that fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gathered::{Gathered, Name, Replacement, Together, name_of};
 use crate::scan::{Durability, ReadMode, TableInfo};
 use crate::source::{Change, Source, Write, Written};
-use crate::val::Val;
+use crate::val::{Kind, Val};
 use crate::value::{self, ObjectBuilder, Value, ValueExt as _};
 
 /// The option that asks for it: of a write, of an array of writes, of `r.do`, or of the whole query.
 pub const OPTARG: &str = "atomic";
 
-/// How often a query is evaluated anew because others were faster. One of all those who try succeeds each time.
+/// How often a query is evaluated because others were faster. One of all atomic queries that try succeeds each time.
 const TRIES: usize = 1000;
 
 impl Env {
@@ -76,13 +77,13 @@ impl Env {
                 && let Some(gathered) = &mut *self.gathered.borrow_mut()
             {
                 gathered.assumed.insert(name.clone());
-                gathered.note(name.clone(), table, &write.key, Value::Null, Value::Null);
+                gathered.note(name.clone(), table, &write.key, Value::Null, Value::Null)?;
             }
             let old = old.unwrap_or(Value::Null);
             match write.change.apply(self, &table.primary_key, &write.key, &old) {
                 Ok(new) => {
                     if let Some(gathered) = &mut *self.gathered.borrow_mut() {
-                        gathered.note(name, table, &write.key, old.clone(), new.clone());
+                        gathered.note(name, table, &write.key, old.clone(), new.clone())?;
                         gathered.note_durability(durability);
                     }
                     written.push(Written { old, new, error: None });
@@ -111,16 +112,13 @@ impl Env {
             unknown.insert(name_of(table, key)?, key.clone());
         }
         if let Some(gathered) = &mut *self.gathered.borrow_mut() {
-            unknown.retain(|name, key| {
-                match (gathered.documents.contains_key(name), gathered.found.get(name).cloned()) {
-                    (true, _) => false,
-                    (false, Some(found)) => {
-                        gathered.note(name.clone(), table, key, found.clone(), found);
-                        false
-                    }
-                    (false, None) => true,
+            unknown.retain(|name, _| !gathered.documents.contains_key(name));
+            let found: Vec<Name> = unknown.keys().filter(|name| gathered.found.contains_key(name)).cloned().collect();
+            for name in found {
+                if let (Some(key), Some(found)) = (unknown.remove(&name), gathered.found.get(&name).cloned()) {
+                    gathered.note(name, table, &key, found.clone(), found)?;
                 }
-            });
+            }
         }
         if unknown.is_empty() {
             return Ok(());
@@ -130,7 +128,7 @@ impl Env {
         if let Some(gathered) = &mut *self.gathered.borrow_mut() {
             for ((name, key), value) in unknown.into_iter().zip(values) {
                 let value = value.unwrap_or(Value::Null);
-                gathered.note(name, table, &key, value.clone(), value);
+                gathered.note(name, table, &key, value.clone(), value)?;
             }
         }
         Ok(())
@@ -143,38 +141,77 @@ impl Env {
 /// What the evaluation complains about; nothing was written then. And what the source reports.
 pub(crate) fn evaluate(env: &Env, evaluate: impl Fn() -> Result<Val>) -> Result<Val> {
     let (mut found, mut has_looked) = (BTreeMap::new(), false);
+    // The documents of which `found` has what they were at one instant.
+    let mut seen_together = BTreeSet::new();
     for _ in 0..TRIES {
-        *env.gathered.borrow_mut() = Some(Gathered { found, ..Gathered::default() });
-        let result = evaluate();
-        let gathered = env.gathered.borrow_mut().take().unwrap_or_default();
-        let result = result?;
-        if let Some(message) = &gathered.first_error {
-            if gathered.assumed.is_empty() || has_looked {
-                return undone(result, message);
-            }
+        *env.gathered.borrow_mut() = Some(Gathered::with(found));
+        let result = evaluate().and_then(|result| collected(env, result));
+        let mut gathered = env.gathered.borrow_mut().take().unwrap_or_default();
+        // These are not about what documents are.
+        let is_final = |error: &Error| matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ResourceLimit);
+        if result.as_ref().is_err_and(is_final) {
+            return result;
+        }
+        if result.is_ok() && gathered.first_error.is_some() && !gathered.assumed.is_empty() && !has_looked {
             // The answer is to tell of all documents that refuse their writes. Those whose keys are made anew each time refuse none.
             has_looked = true;
             found = look(gathered, env)?;
             continue;
         }
-        let documents: Vec<Replacement> = gathered.documents.values().cloned().collect();
-        if documents.len() < 2 && documents.iter().all(|document| document.old == document.new) {
-            return Ok(result);
+        let fails = result.is_err() || gathered.first_error.is_some();
+        if fails {
+            // It writes nothing, and complains of documents only if they were like this at one instant.
+            let Gathered { documents, assumed, .. } = &mut gathered;
+            documents.retain(|name, _| !assumed.contains(name));
+            documents.values_mut().for_each(|document| document.new = document.old.clone());
         }
-        let durability = gathered.durability.unwrap_or(Durability::Default);
-        match env.source()?.write_together(env, &documents, durability)? {
-            Together::Done => return Ok(result),
-            Together::Changed(changed) => {
-                let names: Vec<&Name> = gathered.documents.keys().collect();
-                let changed: Vec<_> =
-                    changed.into_iter().filter_map(|(at, now)| Some(((*names.get(at)?).clone(), now))).collect();
+        let only_reads = gathered.only_reads();
+        let is_seen = only_reads && gathered.documents.keys().all(|name| seen_together.contains(name));
+        match if is_seen { None } else { carry_out(env, &gathered)? } {
+            Some(changed) => {
                 found = gathered.found;
+                if only_reads {
+                    seen_together = gathered.documents.keys().cloned().collect();
+                    found.extend(gathered.documents.into_iter().map(|(name, document)| (name, document.old)));
+                }
                 found.extend(changed);
+            }
+            None => {
+                return match &gathered.first_error {
+                    Some(message) => undone(result?, message),
+                    None => result,
+                };
             }
         }
         env.check()?;
     }
-    Err(Error::failed("Cannot perform write: others change the documents all the time."))
+    Err(Error::failed(format!(
+        "Nothing was written, since the query is atomic: others have changed its documents in each of {TRIES} evaluations."
+    )))
+}
+
+/// A stream that goes on would be read when the query has taken effect; so all that it has is read now.
+fn collected(env: &Env, result: Val) -> Result<Val> {
+    let frame = result.frame;
+    match result.kind {
+        Kind::Stream(stream) if !stream.is_grouped() => Ok(Val::datum(frame, env.array(stream.collect(env)?)?)),
+        kind => Ok(Val { frame, kind }),
+    }
+}
+
+/// Has all documents compared and written, or tells what those are that are others by now.
+fn carry_out(env: &Env, gathered: &Gathered) -> Result<Option<BTreeMap<Name, Value>>> {
+    let durability = gathered.durability.unwrap_or(Durability::Default);
+    let documents: Vec<Replacement> = gathered.documents.values().cloned().collect();
+    // One document that is only looked at was so at one instant.
+    if documents.len() < 2 && gathered.only_reads() {
+        return Ok(None);
+    }
+    let Together::Changed(changed) = env.source()?.write_together(env, &documents, durability)? else {
+        return Ok(None);
+    };
+    let names: Vec<&Name> = gathered.documents.keys().collect();
+    Ok(Some(changed.into_iter().filter_map(|(at, now)| Some(((*names.get(at)?).clone(), now))).collect()))
 }
 
 /// Looks at the documents of which nobody has. Returns what is known then.

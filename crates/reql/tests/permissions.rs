@@ -121,3 +121,18 @@ fn an_atomic_query_needs_the_rights_to_what_it_reads_and_writes() {
     let Ok(Answer::Value(count)) = databases.do_all("[1,[43,[[15,[\"t\"]]]]]") else { panic!("a value") };
     assert_eq!(count.to_json().unwrap(), "2", "nothing was written");
 }
+
+#[test]
+fn who_may_not_drop_a_table_may_not_drop_its_database() {
+    let databases = Databases::new();
+    let grant = |scope, is_given| {
+        let changes = PermissionChanges::from([(Right::Config, Some(is_given))]);
+        databases.0.change_account("bob", AccountChange::Grant(scope, changes)).unwrap();
+    };
+    grant(Scope::Database("test".into()), true);
+    grant(Scope::Table("test.t".into()), false);
+    for term in ["[61,[\"t\"]]", "[58,[\"test\"]]"] {
+        let failure = databases.run(Arc::new(Bob(databases.0.clone())), &format!("[1,{term}]")).err().unwrap();
+        assert_eq!(failure.kind, ErrorKind::Permission, "{term}");
+    }
+}

@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tessera_document::{Time, Timezone};
-use tessera_reql::{Answer, Failure, MemorySource, Request, Source, Stop};
+use tessera_reql::{Answer, Failure, MemorySource, Pacer, Request, Source, Stop};
 
 struct Tables(Arc<dyn Source>);
 
@@ -24,9 +25,13 @@ impl Tables {
     }
 
     fn ask(&self, term: &Value, options: &Value) -> Result<Value, Failure> {
+        self.ask_while(Arc::new(Stop::default()), term, options)
+    }
+
+    fn ask_while(&self, pacer: Arc<dyn Pacer>, term: &Value, options: &Value) -> Result<Value, Failure> {
         let Request::Start(query) = Request::read(&json!([1, term, options]).to_string())? else { panic!("a query") };
         let prepared = query.prepare(Time::new(0.0, Timezone::UTC).unwrap().into())?;
-        match prepared.run(self.0.clone(), Arc::new(Stop::default()))? {
+        match prepared.run(self.0.clone(), pacer)? {
             Answer::Value(value) => Ok(serde_json::from_str(&value.to_json().unwrap()).unwrap()),
             Answer::Cursor(_) => panic!("a value"),
         }
@@ -132,10 +137,98 @@ fn a_field_of_this_name_is_a_field() {
     assert_eq!((&made["atomic"], &made["made"]["tables_created"], &made["sum"]), (&json!(true), &json!(1), &json!(3)));
 }
 
+/// Moves five from the first document to the second one, as another client would, when it is asked for the nth time.
+struct Meanwhile {
+    tables: Arc<dyn Source>,
+    left: AtomicUsize,
+}
+
+impl Pacer for Meanwhile {
+    fn goes_on(&self) -> bool {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let tables = Tables(self.tables.clone());
+            tables.ask(&json!([2, [add(&t(), 1, -5), add(&t(), 2, 5)]]), &atomic()).unwrap();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_query_that_fails_has_seen_one_instant_too() {
+    let n = |id: i32| json!([170, [[16, [t(), id]], "n"]]);
+    let is_whole = json!([17, [[24, [n(1), n(2)]], 30]]);
+    let refuse = json!([65, [is_whole, "whole", [12, ["broken"]]]]);
+    let update = json!([53, [[16, [t(), 3]], [69, [[2, [1]], {"n": refuse}]]], {"non_atomic": true}]);
+    for term in [refuse, json!([2, [update]])] {
+        for nth in 1..60 {
+            let tables = Tables::new();
+            let pacer = Arc::new(Meanwhile { tables: tables.0.clone(), left: AtomicUsize::new(nth) });
+            let outcome = tables.ask_while(pacer, &term, &atomic());
+            assert!(outcome.is_ok(), "{nth}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_read_before_the_query_takes_effect() {
+    for nth in 1..30 {
+        let tables = Tables::new();
+        let pacer = Arc::new(Meanwhile { tables: tables.0.clone(), left: AtomicUsize::new(nth) });
+        // The range has 1 and 2.
+        let got = json!([38, [[173, [1, 3]], [69, [[2, [1]], [170, [[16, [t(), [10, [1]]]], "n"]]]]]]);
+        let seen = tables.ask_while(pacer, &got, &atomic()).unwrap();
+        assert!(seen == json!([10, 20]) || seen == json!([5, 25]), "{nth}: {seen}");
+    }
+}
+
+#[test]
+fn what_a_query_gathers_is_bounded() {
+    let tables = Tables::new();
+    let text = "x".repeat(1_000_000);
+    let write = json!([56, [t(), {"id": [24, [100, [10, [1]]]], "text": text}]]);
+    for (count, is_refused) in [(60, false), (70, true)] {
+        let for_each = json!([68, [[173, [count]], [69, [[2, [1]], write]]]]);
+        let outcome = tables.ask(&for_each, &atomic());
+        match is_refused {
+            true => assert!(outcome.unwrap_err().message.contains("67108864 bytes")),
+            false => assert_eq!(outcome.unwrap()["inserted"], 60),
+        }
+    }
+    // However small they are.
+    let write = json!([56, [u(), {"id": [10, [1]]}]]);
+    let failure = tables.ask(&json!([68, [[173, [1_000_000]], [69, [[2, [1]], write]]]]), &atomic()).unwrap_err();
+    assert!(failure.message.contains("67108864 bytes"), "{failure:?}");
+    assert_eq!(tables.numbers("u"), json!([]));
+}
+
+/// Adds one to both documents each time that it is asked.
+struct Busy(Arc<dyn Source>);
+
+impl Pacer for Busy {
+    fn goes_on(&self) -> bool {
+        Tables(self.0.clone()).ask(&json!([2, [add(&t(), 1, 1), add(&t(), 2, 1)]]), &atomic()).unwrap();
+        true
+    }
+}
+
+#[test]
+fn a_query_that_only_reads_does_not_wait_for_others_to_stop() {
+    let tables = Tables::new();
+    let n = |id: i32| json!([170, [[16, [t(), id]], "n"]]);
+    let seen = tables.ask_while(Arc::new(Busy(tables.0.clone())), &json!([2, [n(1), n(2)]]), &atomic()).unwrap();
+    assert_eq!(seen[1].as_f64().unwrap() - seen[0].as_f64().unwrap(), 10.0, "{seen}");
+}
+
 #[test]
 fn what_is_done_at_once_is_refused() {
     let tables = Tables::new();
-    for term in [json!([60, ["v"]]), json!([61, ["u"]]), json!([75, [t(), "n"]]), json!([138, [t()]])] {
+    for term in [
+        json!([60, ["v"]]),
+        json!([61, ["u"]]),
+        json!([75, [t(), "n"]]),
+        json!([138, [t()]]),
+        json!([188, [t(), "bob", {"read": true}]]),
+    ] {
         let failure = tables.ask(&json!([2, [add(&t(), 1, 5), term]]), &atomic()).unwrap_err();
         assert!(failure.message.starts_with("An atomic query writes documents"), "{failure:?}");
     }

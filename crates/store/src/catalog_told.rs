@@ -21,9 +21,11 @@ const FOLLOWS: &[u8] = b"follows";
 /// Whether nodes that do not know of a change serve what they may not serve any more: a table under a name that it has lost, or
 /// somebody who may do less by now.
 pub(crate) fn takes_something_away(command: &CatalogCommand) -> bool {
-    use CatalogCommand::{AlterUser, Drop, DropDatabase, DropUser, Grant, Rename};
+    use CatalogCommand::{AlterUser, CreateUser, Drop, DropDatabase, DropUser, Grant, Rename};
     match command {
         Drop { .. } | Rename { .. } | DropDatabase { .. } | DropUser { .. } | AlterUser { .. } => true,
+        // Clients that have not logged in are this user, who could do everything as long as there was none of this name.
+        CreateUser { name, .. } => name == "default",
         Grant { changes, .. } => changes.values().any(|decision| *decision != Some(true)),
         _ => false,
     }

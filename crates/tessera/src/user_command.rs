@@ -41,8 +41,8 @@ too; its first password closes all ports of all nodes to those who do not log in
     },
     /// Give a user rights, or deny them: everywhere, in a database, or in a table
     #[command(after_help = "\
-read and write are about records, config about tables and indexes and, if it holds everywhere, about databases, nodes and
-settings; connect lets queries reach other servers. The most specific place where something is decided decides.
+read and write are about records, config about tables and indexes and, if it holds everywhere, about databases, nodes,
+settings and users, so that who has it can take all other rights; connect lets queries reach other servers. The most specific place where something is decided decides.
 
 Examples:
   tessera user grant shop read                        in all tables

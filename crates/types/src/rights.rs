@@ -13,7 +13,8 @@ pub const ADMIN: &str = "admin";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
-    /// Make, change and drop tables and indexes; and, where it holds everywhere, databases, nodes and settings.
+    /// Make, change and drop tables and indexes; and, where it holds everywhere, databases, nodes, settings and users, and by these all
+    /// other rights.
     Config,
     /// Have the node connect to other servers. It holds everywhere or nowhere.
     Connect,

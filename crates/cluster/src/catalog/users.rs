@@ -201,18 +201,33 @@ impl Catalog {
         &self.users
     }
 
+    pub(super) fn create_user(
+        &mut self,
+        name: &str,
+        password: Option<&PasswordHash>,
+        rights: &Rights,
+    ) -> Result<(), CatalogError> {
+        rights.places().try_for_each(|(scope, _)| self.check_scope(&scope))?;
+        self.users.create(name, password, rights)
+    }
+
     pub(super) fn grant(&mut self, name: &str, scope: &Scope, changes: &PermissionChanges) -> Result<(), CatalogError> {
+        self.check_scope(scope)?;
+        self.users.grant(name, scope, changes)
+    }
+
+    /// Refuses rights to what is not there: whoever made it later would not know of them.
+    fn check_scope(&self, scope: &Scope) -> Result<(), CatalogError> {
         let system = format!("{SYSTEM_DATABASE}.");
         match scope {
             Scope::Database(database) if database != SYSTEM_DATABASE && !self.databases().contains(database) => {
-                return Err(CatalogError::NoSuchDatabase(database.clone()));
+                Err(CatalogError::NoSuchDatabase(database.clone()))
             }
             Scope::Table(table) if !table.starts_with(&system) && self.by_name(table).is_none() => {
-                return Err(CatalogError::NoSuchTable(table.clone()));
+                Err(CatalogError::NoSuchTable(table.clone()))
             }
-            _ => {}
+            _ => Ok(()),
         }
-        self.users.grant(name, scope, changes)
     }
 }
 
@@ -220,7 +235,7 @@ impl Catalog {
 mod tests {
     use super::super::{CatalogCommand, Changed, Site};
     use super::*;
-    use tessera_types::{Limits, UnixMillis};
+    use tessera_types::{Limits, Permissions, UnixMillis};
 
     fn hash(text: &str) -> Option<PasswordHash> {
         Some(PasswordHash(text.into()))
@@ -310,5 +325,14 @@ mod tests {
     fn a_hash_is_not_shown_where_commands_are() {
         let command = CatalogCommand::AlterUser { name: "bob".into(), password: hash("SCRAM-SHA-256$1:a$b:c") };
         assert!(!format!("{command:?}").contains("SCRAM"));
+    }
+
+    #[test]
+    fn nobody_has_rights_to_what_is_not_there() {
+        let mut catalog = Catalog::default();
+        let mut rights = Rights::default();
+        rights.set(&Scope::Table("payroll".into()), Permissions::NONE.with(Right::Read, Some(true)));
+        let create = CatalogCommand::CreateUser { name: "bob".into(), password: hash("x"), rights };
+        assert_eq!(apply(&mut catalog, create), Err(CatalogError::NoSuchTable("payroll".into())));
     }
 }

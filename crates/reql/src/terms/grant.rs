@@ -26,7 +26,7 @@ fn grant(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let name = call.string(env, usize::from(has_place))?;
     let wanted = call.datum(env, usize::from(has_place) + 1)?;
-    let source = env.source()?;
+    let source = env.source_alone()?;
     let permissions = system::permissions_table();
     for right in [Right::Read, Right::Write] {
         source.require(right, Place::Table(&permissions))?;

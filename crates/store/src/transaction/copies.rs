@@ -18,7 +18,8 @@ impl<'a> Transaction<'a> {
     /// A transaction that finds [copies](Self::put_copy) of records of whatever partitions, and what it has written itself. It need not be
     /// evaluated by who leads any of them, and its writes go nowhere: whoever evaluates reads what has come of the records.
     pub fn on_copies(table: &'a Table, now: UnixMillis, copies: &'a mut Copies) -> Self {
-        let times = Times::of_leader(now, now, true);
+        // Their partitions have left out what has expired. This node's clock may be ahead of theirs, and takes nothing away.
+        let times = Times { now, seen_at: UnixMillis::new(0), told: now };
         let transaction = Self::new(table, 0, times, &copies.overlay, &mut copies.payload);
         Self { is_on_copies: true, has_locks: false, ..transaction }
     }

@@ -45,6 +45,23 @@ fn pages_in_a_browser_do_not_reach_the_admin_api() {
     assert_eq!(ask(truncate, "Host: localhost\r\nContent-Type: application/json\r\n", "{}"), "200");
 }
 
+/// Who may give rights has all of them, so users in the configuration would protect nothing.
+#[test]
+fn users_in_the_configuration_keep_strangers_from_the_users_of_the_cluster() {
+    let data = TempDir::new().unwrap();
+    let hash = crate::reql_users::hash_password("secret", &[]);
+    let user = format!("redis.users=[{{name=\"ann\", password_hash=\"{hash}\", access=[\"read\", \"admin\"]}}]");
+    let node = Node::start(data.path(), &[&user]);
+    let (json, body) = ("Host: localhost\r\nContent-Type: application/json\r\n", "{\"name\": \"eve\"}");
+    let as_ann = format!("{json}Authorization: Basic YW5uOnNlY3JldA==\r\n"); // ann:secret
+    let ask = |request: &str, headers: &str, body: &str| http(node.admin_port, request, headers, body);
+    assert_eq!(ask("POST /v1/users", json, body), "401");
+    assert_eq!(ask("GET /v1/users", json, ""), "401");
+    assert_eq!(ask("PATCH /v1/users/admin", json, "{\"password\": \"mine\"}"), "401");
+    assert_eq!(ask("GET /v1/tables", json, ""), "200");
+    assert_eq!(ask("GET /v1/users", &as_ann, ""), "200");
+}
+
 #[test]
 fn what_the_admin_api_refuses_it_refuses_in_json() {
     let data = TempDir::new().unwrap();

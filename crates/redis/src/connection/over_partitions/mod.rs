@@ -299,13 +299,17 @@ impl Connection {
     }
 }
 
+/// The reply to a command that is evaluated away from its keys, if these have changed each time until its patience was over.
+const OVERTAKEN: CommandError = CommandError::text(
+    "TRYAGAIN others have changed the keys each time that this was tried, or a partition of them does not answer; nothing was done; try again",
+);
+
 /// The error that a refusal is, where it is nothing else.
 fn error_of(refusal: Refusal) -> CommandError {
     match refusal {
         Refusal::Error(line) => CommandError::Reply(String::from_utf8_lossy(&line).into_owned().into()),
         // Keys that nobody asked about.
         Refusal::Changed | Refusal::Present => RequestError::NotReady.into(),
-        // Others write the keys all the time.
-        Refusal::Outdated => RequestError::Busy.into(),
+        Refusal::Outdated => OVERTAKEN,
     }
 }

@@ -5,7 +5,7 @@
 
 use super::plan::Plan;
 use super::step::{Refusal, Step};
-use super::{Carried, error_of};
+use super::{Carried, OVERTAKEN, error_of};
 use crate::commands::{self, Command, CommandError, CopyOptions};
 use crate::connection::Connection;
 use crate::connection::frame::OwnedFrame;
@@ -68,7 +68,7 @@ impl Connection {
             }
             return Ok(());
         }
-        Err(RequestError::Busy.into())
+        Err(OVERTAKEN)
     }
 
     /// Whether there is something under both keys at one instant.

@@ -5,6 +5,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Hosts of one test.
 pub struct Net {
@@ -26,7 +27,10 @@ fn run(program: &str, arguments: &str) -> bool {
 impl Net {
     /// `None` if this process may not make namespaces here.
     pub fn new(hosts: usize) -> Option<Self> {
-        let net = Self { prefix: format!("tessera{}", std::process::id()), hosts };
+        // Several tests of one process may each have a network.
+        static NETS: AtomicUsize = AtomicUsize::new(0);
+        let number = NETS.fetch_add(1, Ordering::Relaxed);
+        let net = Self { prefix: format!("tessera{}-{number}", std::process::id()), hosts };
         let hub = net.hub();
         let make_hub = [
             format!("netns add {hub}"),
