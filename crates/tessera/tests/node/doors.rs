@@ -1,9 +1,10 @@
 //! Who is kept out, by real processes.
 
 use crate::resp_client::Value;
-use crate::server::Node;
+use crate::server::{Node, free_port, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Sends a request to an admin port and returns the answer.
@@ -51,7 +52,13 @@ fn users_in_the_configuration_keep_strangers_from_the_users_of_the_cluster() {
     let data = TempDir::new().unwrap();
     let hash = crate::reql_users::hash_password("secret", &[]);
     let user = format!("redis.users=[{{name=\"ann\", password_hash=\"{hash}\", access=[\"read\", \"admin\"]}}]");
-    let node = Node::start(data.path(), &[&user]);
+    let node = Node::spawn(data.path(), free_port(), free_port(), &[&user]);
+    // Redis clients without a password are no way to see whether it serves.
+    let serves = || {
+        let _ = TcpStream::connect(("127.0.0.1", node.admin_port)).ok()?;
+        (http(node.admin_port, "GET /readyz", "Host: localhost\r\n", "") == "200").then_some(())
+    };
+    wait_for("the node serves", Duration::from_secs(60), serves);
     let (json, body) = ("Host: localhost\r\nContent-Type: application/json\r\n", "{\"name\": \"eve\"}");
     let as_ann = format!("{json}Authorization: Basic YW5uOnNlY3JldA==\r\n"); // ann:secret
     let ask = |request: &str, headers: &str, body: &str| http(node.admin_port, request, headers, body);
