@@ -4,12 +4,6 @@
 //! [`WAITING`] others wait; more are told to come again. A password that was right once is remembered as a digest under a random
 //! key that only this process has: clients that connect again and again cost one slow check in all. Wrong ones are slow each time.
 
-//! Who logs in with which password, without others waiting for it.
-//!
-//! A password hash that is slow to guess is slow to check, so checks run on threads of their own, [`AT_ONCE`] at a time, while
-//! [`WAITING`] others wait; more are told to come again. A password that was right once is remembered as a digest under a random
-//! key that only this process has: clients that connect again and again cost one slow check in all. Wrong ones are slow each time.
-
 use crate::directory::Directory;
 use crate::password::Password;
 use crate::scram::ScramPassword;
@@ -254,7 +248,7 @@ impl Authenticator {
         Ok(is_right)
     }
 
-    /// Of a password that was right for a user as long as that one had this hash.
+    /// The digest by which a right password is remembered, for as long as the user has this hash.
     fn digest(&self, name: &str, hash: &Password, password: &[u8]) -> [u8; 32] {
         let mut digest = Sha256::new_with_prefix(self.key);
         for text in [name, &hash.to_string()] {

@@ -8,7 +8,7 @@ use tessera_types::Rights;
 pub struct Login {
     authenticator: Arc<Authenticator>,
     name: String,
-    /// As of which change of users.
+    /// What the user may do, and the number of the change of users at which that was looked up.
     known: Mutex<(u64, Arc<Rights>)>,
 }
 
@@ -19,13 +19,13 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// Of the user of this name, who has shown who it is.
+    /// The login of the user of this name, who has shown who it is.
     pub fn new(authenticator: Arc<Authenticator>, name: String) -> Self {
         let known = Mutex::new((authenticator.changes(), Self::find(&authenticator, &name)));
         Self { authenticator, name, known }
     }
 
-    /// None, if there is no such user any more.
+    /// The rights of the user; no right if there is no such user any more.
     fn find(authenticator: &Authenticator, name: &str) -> Arc<Rights> {
         Arc::new(authenticator.named(name).map(|user| user.rights).unwrap_or_default())
     }

@@ -24,7 +24,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// As configurations have it.
+/// The text that configurations have.
 impl fmt::Display for Password {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -40,7 +40,7 @@ impl User {
 pub struct Users(Vec<User>);
 
 impl Users {
-    /// Of several with one name the first counts.
+    /// The users of a configuration. If several have one name, the first counts.
     pub fn new(users: Vec<User>) -> Self {
         Self(users)
     }

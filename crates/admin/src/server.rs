@@ -29,10 +29,9 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// With `token`, requests other than health checks need it as bearer token; with it, and once `admin` has a password, they may come from a
-    /// user who may administer the cluster instead. They come under an address, as `localhost`, or
-    /// under one of the names in `hosts`.
-    /// `doors` says which doors of the node are open to whom.
+    /// If there is a `token`, or `admin` has a password, requests other than health checks need the token as bearer token, or the name and
+    /// the password of a user who may administer the cluster. All requests must name an address, `localhost`, or one of the names in
+    /// `hosts` as their host. `doors` says which doors of the node are open to whom.
     pub fn new(
         node: Node,
         token: Option<Token>,

@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     stream: Stream,
     address: SocketAddr,
     access: Access,
-    /// As of which change of users.
+    /// The number of the change of users at which the access was looked up.
     known_users: u64,
     memory: Arc<ClientShare>,
     input: BytesMut,

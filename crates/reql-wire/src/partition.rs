@@ -341,7 +341,7 @@ impl WriteWork {
         Ok((Reply::Written, self.write(transaction, list)?))
     }
 
-    /// What the write is answered that cannot be carried out.
+    /// The answer to the write, if it cannot be carried out.
     pub(crate) fn hindrance(&self, transaction: &Transaction<'_>, list: &Bytes) -> Result<Option<Reply>, RequestError> {
         if stamp_of(list) != self.entries.stamp {
             return Ok(Some(Reply::List(list.clone())));
@@ -369,7 +369,7 @@ impl WriteWork {
             && feeds::append(transaction, list, &self.key, self.old.as_ref(), self.new.as_ref())?)
     }
 
-    /// As [`Self::write`], of what was promised: locks and limits do not hold. A log of changes that has no room for it ends.
+    /// Writes what was promised, as [`Self::write`] does, but locks and limits do not hold. A log of changes that has no room for it ends.
     pub(crate) fn write_promised(&self, transaction: &mut Transaction<'_>, list: Bytes) -> Result<(), RequestError> {
         match &self.new {
             Some(new) => transaction.put_in_unchecked(Space::DOCUMENTS, &self.key, new),

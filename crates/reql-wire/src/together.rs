@@ -138,7 +138,7 @@ impl Tables {
         Ok(plan)
     }
 
-    /// What a refusal says that documents are; nothing if it says that partitions have other indexes, which is hereby known.
+    /// What a refusal says that documents are; nothing if it says that partitions have other indexes, which this node then knows.
     fn changed(&self, documents: &[Replacement], mut refusal: Bytes) -> Result<Vec<(usize, Value)>> {
         let mut changed = Vec::new();
         while !refusal.is_empty() {

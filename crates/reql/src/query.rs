@@ -341,7 +341,7 @@ impl Prepared {
         self.run_for(Arc::new(Administrator), source, pacer)
     }
 
-    /// The same for somebody who may not do everything.
+    /// Runs the query, as [`Self::run`] does, for somebody who may not do everything.
     ///
     /// # Errors
     /// What RethinkDB calls a runtime error.

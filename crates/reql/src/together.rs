@@ -138,7 +138,7 @@ impl Env {
 /// Evaluates a query, or a part of one, so that all of its writes take effect together or not at all.
 ///
 /// # Errors
-/// What the evaluation complains about; nothing was written then. And what the source reports.
+/// What the evaluation complains about; nothing was written then. Also what the source reports.
 pub(crate) fn evaluate(env: &Env, evaluate: impl Fn() -> Result<Val>) -> Result<Val> {
     let (mut found, mut has_looked) = (BTreeMap::new(), false);
     // The documents of which `found` has what they were at one instant.

@@ -101,7 +101,7 @@ impl Store {
         Ok(self.change_catalog_and_tell(command).await?.map(|(changed, _)| changed))
     }
 
-    /// The same. Also returns which nodes have not said that they know the change, if it takes something away: they may still serve
+    /// Changes the catalog, as [`Self::change_catalog`] does, and also returns which nodes have not said that they know the change, if it takes something away: they may still serve
     /// a table under a name that it had, or let a user do what that one could.
     ///
     /// # Errors

@@ -80,7 +80,7 @@ impl Permissions {
         *copy.slot(right)
     }
 
-    /// The same with one right decided otherwise.
+    /// These decisions, with one right decided otherwise.
     #[must_use]
     pub fn with(mut self, right: Right, decision: Option<bool>) -> Self {
         *self.slot(right) = decision;

@@ -30,7 +30,7 @@ pub(super) struct Session {
     pub(super) reads_freely: bool,
     /// What the user may do with the chosen table.
     pub(super) allowed: Allowed,
-    /// As of which change of users that is known. `None` for commands of another node, which looks after that.
+    /// The number of the change of users at which that was looked up. `None` for commands of another node, which checks them itself.
     known_users: Option<u64>,
     /// Whether the client has said who it is.
     has_logged_in: bool,

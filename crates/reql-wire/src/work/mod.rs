@@ -76,7 +76,7 @@ pub(crate) struct WriteWork {
 }
 
 impl WriteWork {
-    /// One that only looks whether the document is still this.
+    /// A write that changes nothing, and only looks whether the document is still this one.
     pub(crate) fn comparison(key: Bytes, document: Option<Bytes>) -> Self {
         Self {
             key,

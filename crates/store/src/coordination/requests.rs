@@ -18,7 +18,7 @@ use tessera_types::{Acks, Durability, RequestError, TableId};
 /// The way of requests to one table.
 pub(super) struct ToPartitions {
     pub(super) coordination: Arc<Coordination>,
-    /// That of the transaction in this table; `None` for the table's.
+    /// The durability of the transaction in this table; `None` for the table's own.
     pub(super) durability: Option<Durability>,
 }
 
