@@ -73,9 +73,9 @@ pub(crate) fn scan(
     if let Some(reply) = table.read_instant(partition, reads, store.now(), page)? {
         return Ok(reply);
     }
-    let (read, receiver) = LoopRead::of(Work::Scan(scan.clone()));
-    store.write(table, WriteOptions::default(), &read, [partition]);
-    receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
+    LoopRead::begin(store, table, partition, Work::Scan(scan.clone()))
+        .blocking_recv()
+        .unwrap_or(Err(RequestError::NotReady))
 }
 
 /// As [`scan`], with the last change that the page shows.
@@ -91,9 +91,9 @@ pub(crate) fn stamped_scan(
     if let Some(reply) = table.read_instant(partition, ReadMode::Single, store.now(), page)? {
         return Ok(reply);
     }
-    let (read, receiver) = LoopRead::of(Work::StampedScan(scan.clone()));
-    store.write(table, WriteOptions::default(), &read, [partition]);
-    receiver.blocking_recv().unwrap_or(Err(RequestError::NotReady))
+    LoopRead::begin(store, table, partition, Work::StampedScan(scan.clone()))
+        .blocking_recv()
+        .unwrap_or(Err(RequestError::NotReady))
 }
 
 /// Has a partition's loop read, which waits until no transaction holds what is read.
@@ -103,9 +103,7 @@ pub(crate) async fn read_in_loop(
     partition: u32,
     work: Work,
 ) -> Result<Reply, RequestError> {
-    let (read, receiver) = LoopRead::of(work);
-    store.write(table, WriteOptions::default(), &read, [partition]);
-    receiver.await.unwrap_or(Err(RequestError::NotReady))
+    LoopRead::begin(store, table, partition, work).await.unwrap_or(Err(RequestError::NotReady))
 }
 
 /// Has a partition's loop read, confirmed by a majority of its replicas.
@@ -263,6 +261,18 @@ impl LoopRead {
     fn of(work: Work) -> (Arc<dyn Operation>, oneshot::Receiver<Result<Reply, RequestError>>) {
         let (sender, receiver) = oneshot::channel();
         (Arc::new(Self { work, found: Mutex::new(None), sender: Mutex::new(Some(sender)) }), receiver)
+    }
+
+    /// Hands a read to a partition's loop.
+    fn begin(
+        store: &Store,
+        table: &Table,
+        partition: u32,
+        work: Work,
+    ) -> oneshot::Receiver<Result<Reply, RequestError>> {
+        let (read, receiver) = Self::of(work);
+        store.write(table, WriteOptions::default(), &read, [partition]);
+        receiver
     }
 
     fn read(&self, transaction: &Transaction<'_>) -> Result<Reply, RequestError> {

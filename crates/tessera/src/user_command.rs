@@ -52,7 +52,7 @@ Examples:
   tessera user grant shop write --table test.orders --unset    as it is elsewhere")]
     Grant {
         name: String,
-        /// Of read, write, config, connect
+        /// The rights: read, write, config, connect
         #[arg(required = true, value_name = "RIGHT", value_parser = right)]
         rights: Vec<Right>,
         /// In the tables of documents of a database; `rethinkdb` for the tables that tell how the cluster is

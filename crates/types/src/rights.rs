@@ -109,11 +109,11 @@ impl Permissions {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// In all databases and tables but those of [`SYSTEM_DATABASE`].
+    /// It holds in all databases and tables but those of [`SYSTEM_DATABASE`].
     Global,
-    /// In a database.
+    /// It holds in a database.
     Database(String),
-    /// In a table, by its whole name: that of a table of documents begins with its database and a dot.
+    /// It holds in a table, given by its whole name: that of a table of documents begins with its database and a dot.
     Table(String),
 }
 

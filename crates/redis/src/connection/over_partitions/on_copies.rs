@@ -49,11 +49,10 @@ impl Connection {
         let reply = Reply::new(&mut unread, Protocol::Resp2);
         let call = Call { args: &[], transaction: &mut transaction, reply };
         for (key, before) in keys.into_iter().zip(before) {
-            let digest = commands::digest_of(&before);
+            let digest = commands::digest_of(&before).into_bytes();
+            plan.add_condition(table, key, Step::Copied { key: key.to_vec(), digest });
             let after = call.records(key)?;
-            let is_changed = commands::digest_of(&after) != digest;
-            plan.add_condition(table, key, Step::Copied { key: key.to_vec(), digest: digest.into_bytes() });
-            if is_changed {
+            if after != before {
                 plan.add_step(table, key, Step::Put { key: key.to_vec(), records: after });
             }
         }

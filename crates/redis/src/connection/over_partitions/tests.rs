@@ -47,7 +47,7 @@ async fn commands_on(given: &mut Connection, [a, b, c]: [&str; 3]) {
     )
     .await;
     expect(given, &format!("COPY none {c}\nCOPY {a} {b} WHAT"), ":0|-ERR syntax error|").await;
-    // With the number of the table, which go-redis always sends.
+    // COPY takes the number of the table, which go-redis always sends.
     let number = given.session.table().unwrap().number().0;
     expect(
         given,
@@ -97,7 +97,7 @@ async fn commands_on(given: &mut Connection, [a, b, c]: [&str; 3]) {
     )
     .await;
     expect(given, &format!("MGET {a} {b} {c}"), "*3|$9|ohmytext!|$1|1|$9|ohmytext!|").await;
-    // Of hashes, too, and keys that end.
+    // The same holds for hashes, and for keys that end.
     expect(
         given,
         &format!(
