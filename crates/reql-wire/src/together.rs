@@ -98,14 +98,13 @@ impl Tables {
                         return Ok(Together::Changed(changed));
                     }
                 }
-                Transacted::NotDone if self.0.store.is_removed() => return Err(failed(&RequestError::Removed)),
-                Transacted::NotDone => return Err(failed(&RequestError::NotReady)),
+                Transacted::NotDone(reason) => return Err(failed(&reason)),
                 Transacted::Unknown => return Err(failed(&RequestError::Interrupted)),
                 Transacted::Split => {}
             }
             env.check()?;
         }
-        Err(failed(&RequestError::Busy))
+        Err(failed(&RequestError::Contended))
     }
 
     /// Whether documents are what they must be, all at one instant.
@@ -175,11 +174,12 @@ impl Tables {
             match self.wait(self.0.store.read_at_one_instant(SERVICE, parts, PATIENCE)) {
                 Transacted::Committed(replies) => return documents_of(count, replies).ok_or_else(damaged),
                 Transacted::Refused(refusal) => return self.changed(&[], refusal).and(Err(damaged())),
-                Transacted::NotDone | Transacted::Unknown => return Err(failed(&RequestError::NotReady)),
+                Transacted::NotDone(reason) => return Err(failed(&reason)),
+                Transacted::Unknown => return Err(failed(&RequestError::NotReady)),
                 Transacted::Split => {}
             }
         }
-        Err(failed(&RequestError::Busy))
+        Err(failed(&RequestError::Contended))
     }
 }
 
