@@ -1,8 +1,11 @@
 //! What the connections, and the work that they and other nodes ask for, have in common: the store, the settings, turns, and counts.
 
+use crate::clients::Clients;
 use crate::feeds::Waiters;
 use crate::indexes::ListCache;
+use crate::log_book::LogBook;
 use crate::logins::Logins;
+use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +43,8 @@ pub struct ReqlConfig {
     pub cursor_timeout: Duration,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
+    /// The last lines of the node's log, for those who may read them.
+    pub log_book: Arc<LogBook>,
 }
 
 pub(crate) struct Shared {
@@ -54,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Tls>,
     pub(crate) logins: Logins,
     pub(crate) counts: Counts,
+    /// The connections, to tell what they have under way.
+    pub(crate) clients: Clients,
+    /// How many documents were read and written here.
+    pub(crate) meter: DocumentMeter,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
     /// Polls of feeds that wait here for changes.
@@ -97,6 +106,8 @@ impl Shared {
             runtime,
             tls,
             counts: Counts::default(),
+            clients: Clients::default(),
+            meter: DocumentMeter::default(),
             lists: ListCache::default(),
             waiters: Waiters::default(),
             stopping: Notify::new(),

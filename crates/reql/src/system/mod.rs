@@ -1,8 +1,12 @@
 //! The database `rethinkdb`: tables whose rows tell how the cluster is, and some of which change it when they are written to.
 
 mod changes;
+mod cluster_config;
+mod jobs;
+mod logs;
 mod permissions;
 mod rows;
+mod stats;
 mod users;
 mod write;
 
@@ -35,23 +39,31 @@ const ID: &str = "b99b9572-8e53-5fef-9a2b-5e6aba3edf1c";
 /// A table of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SystemTable {
+    ClusterConfig,
     CurrentIssues,
     DbConfig,
+    Jobs,
+    Logs,
     Permissions,
     ServerConfig,
     ServerStatus,
+    Stats,
     TableConfig,
     TableStatus,
     Users,
 }
 
 impl SystemTable {
-    const ALL: [(&str, Self); 8] = [
+    const ALL: [(&str, Self); 12] = [
+        ("cluster_config", Self::ClusterConfig),
         ("current_issues", Self::CurrentIssues),
         ("db_config", Self::DbConfig),
+        ("jobs", Self::Jobs),
+        ("logs", Self::Logs),
         ("permissions", Self::Permissions),
         ("server_config", Self::ServerConfig),
         ("server_status", Self::ServerStatus),
+        ("stats", Self::Stats),
         ("table_config", Self::TableConfig),
         ("table_status", Self::TableStatus),
         ("users", Self::Users),

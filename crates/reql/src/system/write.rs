@@ -1,6 +1,6 @@
 //! What is written to a system table is carried out by the cluster, or refused.
 
-use super::{DATABASE, SystemTable, WithSystemTables};
+use super::{DATABASE, SystemTable, WithSystemTables, cluster_config, jobs};
 use crate::cluster::TableChange;
 use crate::error::{Error, Result};
 use crate::scan::TableInfo;
@@ -38,6 +38,9 @@ pub(super) fn carry_out(source: &WithSystemTables, table: SystemTable, old: &Val
         (SystemTable::ServerConfig, ..) => refuse(
             "Tessera names its nodes itself, has no tags, and takes the sizes of caches from each node's configuration file.",
         ),
+        (SystemTable::ClusterConfig, ..) => cluster_config::carry_out(&*source.0, old, new),
+        (SystemTable::Jobs, ..) => jobs::carry_out(&*source.0, old, new),
+        (SystemTable::Logs, ..) => refuse("It's illegal to write to the `rethinkdb.logs` system table."),
         _ => Err(Error::failed(format!("It's illegal to write to the `{DATABASE}.{name}` table."))),
     }
 }
