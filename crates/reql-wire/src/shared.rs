@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes, Tls};
+use tessera_fetch::{Fetcher, Reach};
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
 use tessera_types::RequestError;
@@ -43,6 +44,8 @@ pub struct ReqlConfig {
     pub cursor_timeout: Duration,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
+    /// Where `r.http` may send requests.
+    pub http: Reach,
     /// The last lines of the node's log, for those who may read them.
     pub log_book: Arc<LogBook>,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) lists: ListCache,
     /// Polls of feeds that wait here for changes.
     pub(crate) waiters: Waiters,
+    /// Makes the requests of `r.http`.
+    pub(crate) fetcher: Fetcher,
     /// Told when the node stops.
     pub(crate) stopping: Notify,
     /// When the face was started.
@@ -100,6 +105,8 @@ impl Shared {
             turns: Arc::new(Semaphore::new(config.query_threads)),
             evaluators: Semaphore::new(scanners),
             handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),
+            // A query waits for its request, and others must go on.
+            fetcher: Fetcher::new(config.http, (config.query_threads / 2).max(1)),
             logins: Logins::new(config.authenticator.clone()),
             store,
             config,

@@ -14,6 +14,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
 use crate::monitor::Monitor;
 pub use crate::scan::{
     DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo,
@@ -244,6 +245,10 @@ pub trait Source: Send + Sync {
     fn servers(&self) -> Result<Vec<ServerStatus>>;
     /// Whoever tells what the servers do, if anybody does.
     fn monitor(&self) -> Option<&dyn Monitor> {
+        None
+    }
+    /// Whoever makes requests of HTTP for queries, if anybody does.
+    fn http(&self) -> Option<&dyn HttpClient> {
         None
     }
     /// The users of the cluster.

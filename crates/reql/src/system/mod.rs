@@ -24,6 +24,7 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
 use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
@@ -212,6 +213,10 @@ impl Source for WithSystemTables {
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         self.0.servers()
+    }
+
+    fn http(&self) -> Option<&dyn HttpClient> {
+        self.0.http()
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {
