@@ -4,6 +4,7 @@ mod changes;
 mod cluster_config;
 mod jobs;
 mod logs;
+mod made;
 mod permissions;
 mod rows;
 mod stats;
@@ -13,6 +14,7 @@ mod write;
 use std::ops::RangeBounds as _;
 use std::sync::Arc;
 
+pub(crate) use made::with_key;
 pub(crate) use permissions::grant;
 pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
 
@@ -333,6 +335,7 @@ impl Source for WithSystemTables {
                 // To drop a user who is not there is an error.
                 SystemTable::Users if new.is_null() || new != old => users::carry_out(self, &write.key, &old, &new),
                 _ if new == old => Ok(new),
+                SystemTable::DbConfig | SystemTable::TableConfig if old.is_null() => made::make(self, system, &new),
                 SystemTable::Permissions => permissions::carry_out(self, &write.key, &old, &new).map(|()| new),
                 _ => write::carry_out(self, system, &old, &new).map(|()| new),
             });

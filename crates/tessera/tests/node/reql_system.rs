@@ -213,3 +213,58 @@ fn logs_of_all_nodes_are_shown_and_followed() {
     assert!(client.ask(&change(json!(5)))["first_error"].as_str().unwrap().contains("cannot be changed"));
     assert_eq!(client.ask(&change(json!(2)))["unchanged"], 1);
 }
+
+#[test]
+fn rows_that_are_inserted_make_databases_and_tables() {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}")]);
+    let mut client = Client::to(port);
+    let insert = |name: &str, row: Value| json!([56, [system(name), row], {"return_changes": true}]);
+    let made = client.ask(&insert("db_config", json!({"name": "made"})));
+    assert_eq!((&made["inserted"], &made["errors"]), (&json!(1), &json!(0)), "{made}");
+    // What is told of the key is true.
+    let row = |client: &mut Client, table: &str, made: &Value| {
+        client.ask(&json!([16, [system(table), made["generated_keys"][0]]]))
+    };
+    assert_eq!(row(&mut client, "db_config", &made), made["changes"][0]["new_val"]);
+    assert_eq!(client.ask(&json!([59, []])), json!(["made", "rethinkdb", "test"]));
+    let options =
+        json!({"name": "t", "db": "made", "primary_key": "key", "durability": "soft", "write_acks": "single"});
+    let made = client.ask(&insert("table_config", options));
+    assert_eq!(made["inserted"], 1, "{made}");
+    let config = row(&mut client, "table_config", &made);
+    assert_eq!(config, made["changes"][0]["new_val"]);
+    let is = |field: &str, value: &str| assert_eq!(config[field], value, "{config}");
+    [("db", "made"), ("name", "t"), ("primary_key", "key"), ("durability", "soft"), ("write_acks", "single")]
+        .into_iter()
+        .for_each(|(field, value)| is(field, value));
+    let t = json!([15, [[14, ["made"]], "t"]]);
+    assert_eq!(client.ask(&json!([56, [&t, {"key": 1}]]))["inserted"], 1);
+
+    let wrong = |what: &str, table: &str| {
+        format!("The change you're trying to make to `rethinkdb.{table}` has the wrong format. {what}")
+    };
+    let given = |what: &str| {
+        format!(
+            "There is no existing {what} with the given ID. To create a new {what} by inserting into `rethinkdb.{}_config`, you \
+             must let the database generate the primary key automatically.",
+            if what == "table" { "table" } else { "db" }
+        )
+    };
+    for (table, row, text) in [
+        ("db_config", json!({"name": "made"}), "Database `made` already exists.".to_string()),
+        ("db_config", json!({}), wrong("Expected a field named `name`.", "db_config")),
+        ("db_config", json!({"id": "zz"}), wrong("Expected a field named `name`.", "db_config")),
+        ("db_config", json!({"id": "zz", "name": "x"}), given("database")),
+        ("db_config", json!({"name": "x", "bogus": 1}), wrong("Unexpected key(s): bogus", "db_config")),
+        ("table_config", json!({"id": "zz"}), given("table")),
+        ("table_config", json!({"name": "x"}), wrong("Expected a field named `db`.", "table_config")),
+        ("table_config", json!({"name": "x", "db": "nope"}), wrong("Database `nope` does not exist.", "table_config")),
+        ("table_config", json!({"name": "t", "db": "made"}), "Table `made.t` already exists.".to_string()),
+    ] {
+        let refused = client.ask(&insert(table, row.clone()));
+        assert_eq!((&refused["first_error"], &refused["inserted"]), (&json!(text), &json!(0)), "{table} {row}");
+    }
+    assert_eq!(client.ask(&json!([54, [[39, [system("db_config"), {"name": "made"}]]]]))["deleted"], 1);
+    assert_eq!(client.ask(&json!([59, []])), json!(["rethinkdb", "test"]));
+}
