@@ -263,8 +263,10 @@ impl Store {
             let durability = if part.table.schema.is_persistent() { Durability::Soft } else { Durability::None };
             TransactionPart { durability: Some(durability), ..part }
         };
+        let tables: Vec<_> = parts.iter().map(|part| part.table.clone()).collect();
         match self.transact(service, parts.into_iter().map(least).collect(), patience).await {
             // It has changed nothing.
+            Transacted::Unknown if tables.iter().any(|table| table.successor().is_some()) => Transacted::Split,
             Transacted::Unknown => Transacted::NotDone,
             other => other,
         }

@@ -50,6 +50,11 @@ pub trait Route {
     /// Carries out parts whose partitions are led here, or, of outdated reads, have a replica here.
     fn carry_out(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes;
 
+    /// What became of a part whose partition nobody leads any more, if that can be told without a leader.
+    fn without_leader(&self, _table: &Table, _part: &Part<Self::Work>) -> Option<PartOutcome> {
+        None
+    }
+
     /// Parts go to another node.
     fn note_forwarded(&self);
 
@@ -86,6 +91,9 @@ impl Store {
         while left > 0 {
             if let Some(successor) = table.successor() {
                 return Some(successor);
+            }
+            for part in parts.iter_mut().filter(|part| part.outcome.is_none()) {
+                part.outcome = route.without_leader(table, part);
             }
             let place_of = |partition, reads| match reads {
                 ReadMode::Outdated => self.outdated_reader_of(table, partition),
