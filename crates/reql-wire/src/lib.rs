@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod clients;
 mod cluster;
 mod connection;
 mod evaluation;
@@ -14,10 +15,14 @@ mod feeds;
 mod frame;
 pub mod fuzzing;
 mod handshake;
+mod http;
 mod identity;
 mod indexes;
+mod log_book;
 mod logins;
 mod memory;
+mod meter;
+mod monitor;
 mod partition;
 mod point;
 mod pushdown;
@@ -27,6 +32,7 @@ mod route;
 mod rows;
 mod scan;
 mod server;
+mod sessions;
 mod shared;
 mod source;
 mod tables;
@@ -34,5 +40,8 @@ mod together;
 mod work;
 mod write;
 
+pub use log_book::LogBook;
 pub use server::{ReqlServer, ReqlStatistics};
+pub use sessions::{AnswerBytes, NotAsked, NotOpened, Sessions};
 pub use shared::ReqlConfig;
+pub use tessera_fetch::Reach;

@@ -238,6 +238,7 @@ impl Evaluator for Shared {
             match work {
                 Work::Get { .. } => {
                     let reply = get(work, transaction).map_err(failed)?;
+                    self.meter.note_read(transaction.table().id(), 1);
                     put_reply(&mut replies, *at, &reply);
                 }
                 Work::Write(write) => {
@@ -287,6 +288,7 @@ impl Evaluator for Shared {
 
     fn has_taken_effect(&self, table: TableId, partition: u32, operation: &Bytes) {
         for write in writes(operation).into_iter().flatten() {
+            self.meter.note_written(table);
             self.waiters.wake(table, partition, &write.key);
         }
     }

@@ -14,6 +14,8 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
+use crate::monitor::Monitor;
 pub use crate::scan::{
     DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo,
     TableOptions,
@@ -241,6 +243,14 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn servers(&self) -> Result<Vec<ServerStatus>>;
+    /// Whoever tells what the servers do, if anybody does.
+    fn monitor(&self) -> Option<&dyn Monitor> {
+        None
+    }
+    /// Whoever makes requests of HTTP for queries, if anybody does.
+    fn http(&self) -> Option<&dyn HttpClient> {
+        None
+    }
     /// The users of the cluster.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ pub use meter::{CAPACITY_UNIT_BYTES, Counts};
 pub use operation::{Operation, Verdict, WriteOptions};
 pub use router::{Envelope, Outcomes, PATIENCE, Part, PartOutcome, READ_TRIES, Route};
 pub use statistics::{StoreStatistics, TableStatistics};
-pub use store::Store;
+pub use store::{QUIET, Store};
 pub use table::{InstantScope, KEYS_AT_ONCE, Leader, Table};
 pub use tessera_transaction::Access;
 pub use transaction::{Copies, Record, SpaceScan, Transaction};

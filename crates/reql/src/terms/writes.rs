@@ -88,6 +88,15 @@ impl Counts {
         Ok(())
     }
 
+    /// Notes under which key a row of a system table is that was given a generated one: what is made there has its own.
+    fn note_key(&mut self, table: &Table, generated: &Value, row: &Value) {
+        let key = row.get_field(table.primary_key());
+        let place = self.generated_keys.iter_mut().find(|own| *own == generated);
+        if let (Some(key), Some(place)) = (key, place) {
+            *place = key;
+        }
+    }
+
     fn finish(self, wanted: Changes) -> Result<Value> {
         let mut builder = ObjectBuilder::default();
         for (name, count) in [
@@ -244,6 +253,13 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error?) }, changes)?;
                 continue;
             }
+            if table.info.is_system()
+                && counts.generated_keys.len() == given
+                && let Some(error) = system::with_key(env.source()?, &table.info, &document)?
+            {
+                counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
+                continue;
+            }
             match write_of(&table, document, &conflict) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
@@ -254,7 +270,14 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 }
             }
         }
-        for written in env.write(&table.info, writes, durability)? {
+        let keys: Vec<Value> = match table.info.is_system() {
+            true => writes.iter().map(|write| write.key.clone()).collect(),
+            false => Vec::new(),
+        };
+        for (at, written) in env.write(&table.info, writes, durability)?.into_iter().enumerate() {
+            if let Some(key) = keys.get(at) {
+                counts.note_key(&table, key, &written.new);
+            }
             counts.take(written, changes)?;
         }
     }

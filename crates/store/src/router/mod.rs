@@ -137,8 +137,17 @@ impl Store {
         None
     }
 
-    /// Has another node carry out parts of a request that a client made here.
-    async fn ask_face(&self, service: u8, node: NodeId, request: &[u8]) -> Result<Vec<PartOutcome>, RequestFailure> {
+    /// Has the face of another node that serves this number carry out parts of a request that a client made here. No outcomes mean
+    /// that it could not read the request, or has no such service.
+    ///
+    /// # Errors
+    /// If no answer has come.
+    pub async fn ask_face(
+        &self,
+        service: u8,
+        node: NodeId,
+        request: &[u8],
+    ) -> Result<Vec<PartOutcome>, RequestFailure> {
         let answer: Bytes = self.transport().request(node, service, request).await?;
         // What cannot be read says nothing about what was done.
         envelope::decode(answer).ok_or(RequestFailure::Lost)

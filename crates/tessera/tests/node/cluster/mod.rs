@@ -84,6 +84,12 @@ impl Cluster {
         Self { reql_ports, ..Self::planned(TempDir::new().unwrap(), count) }.started()
     }
 
+    /// The same, with nodes that log what they do.
+    pub(crate) fn start_with_reql_and_logs(count: usize) -> Self {
+        let (data, reql_ports) = (TempDir::new().unwrap(), (0..count).map(|_| free_port()).collect());
+        Self { logs: Some(data.path().to_path_buf()), reql_ports, ..Self::planned(data, count) }.started()
+    }
+
     /// Starts a cluster that only these users may use: the setting `redis.users`.
     pub(crate) fn start_with_users(count: usize, users: &str) -> Self {
         let users = Some(format!("redis.users={users}"));
