@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod claims;
 mod cluster;
 mod connection;
 mod evaluation;
@@ -16,9 +17,11 @@ pub mod fuzzing;
 mod handshake;
 mod identity;
 mod indexes;
+mod intent;
 mod logins;
 mod memory;
 mod partition;
+mod plan;
 mod point;
 mod pushdown;
 mod queries;
@@ -31,6 +34,8 @@ mod shared;
 mod source;
 mod tables;
 mod together;
+mod transact;
+mod unique;
 mod work;
 mod write;
 

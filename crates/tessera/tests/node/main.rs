@@ -23,6 +23,7 @@ mod reql_oracle;
 mod reql_pushdown;
 mod reql_tables;
 mod reql_together;
+mod reql_unique;
 mod reql_users;
 mod resp_client;
 mod scram;
