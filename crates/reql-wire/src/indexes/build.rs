@@ -136,6 +136,7 @@ impl Building {
         let place = Place { store: &self.shared.store, table, partition, ending: &self.ending };
         let mut list = place.list()?;
         let mut known: Vec<Space> = list.indexes().map(|index| index.space).chain(place.claimed()?).collect();
+        known.sort_unstable();
         known.dedup();
         for space in known.into_iter().filter(|space| indexes.is_dropped(*space)) {
             list = place.step(Step::Drop(space))?;

@@ -113,8 +113,12 @@ fn a_second_document_with_the_same_key_is_refused_by_every_way_of_writing() {
     assert!(first_error(&answer).contains("the key belongs to the document with primary key `800`"), "{answer}");
     // A renamed index goes on; a dropped one refuses nothing.
     assert_eq!(client.ask(&json!([156, [table("t"), "email", "mail"]]))["renamed"], 1);
-    let refused = clients[2].ask(&insert("t", &[person(3, "e10")]));
-    assert!(first_error(&refused).starts_with("Duplicate key of unique index `mail`"), "{refused}");
+    wait_for("the node knows the new name", PATIENCE, || {
+        let refused = clients[2].ask(&insert("t", &[person(3, "e10")]));
+        let error = first_error(&refused).to_string();
+        assert!(error.starts_with("Duplicate key of unique index"), "{error}");
+        error.starts_with("Duplicate key of unique index `mail`").then_some(())
+    });
     let function = status[0]["function"].clone();
     assert_eq!(clients[2].ask(&json!([76, [table("t"), "mail"]]))["dropped"], 1);
     wait_for("partitions know that the index is gone", PATIENCE, || {
