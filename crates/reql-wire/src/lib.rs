@@ -8,6 +8,7 @@
 
 mod accounts;
 mod clients;
+mod claims;
 mod cluster;
 mod connection;
 mod evaluation;
@@ -19,11 +20,13 @@ mod http;
 mod identity;
 mod indexes;
 mod log_book;
+mod intent;
 mod logins;
 mod memory;
 mod meter;
 mod monitor;
 mod partition;
+mod plan;
 mod point;
 mod pushdown;
 mod queries;
@@ -37,6 +40,8 @@ mod shared;
 mod source;
 mod tables;
 mod together;
+mod transact;
+mod unique;
 mod work;
 mod write;
 

@@ -210,8 +210,9 @@ impl Computed {
         if new == old {
             return None;
         }
-        let work = work_of(shared, table, &env, key, (&before, old), (&after, new), durability).ok()?;
-        Some(Self { work, before, after })
+        let write = work_of(shared, table, &env, key, (&before, old), (&after, new), durability).ok()?;
+        // What changes unique keys is a transaction.
+        write.claims.is_empty().then_some(Self { work: write.work, before, after })
     }
 }
 

@@ -204,11 +204,16 @@ impl Source for Tables {
         let info = |(name, index): (&str, &IndexEntry)| {
             let has_it = |list: &&IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
             let built = lists.iter().filter(has_it).count();
+            let hindrance = |list: &IndexList| {
+                let hindrance = list.get(Space(index.space))?.hindrance.as_ref()?;
+                Some(String::from_utf8_lossy(hindrance).into_owned())
+            };
             Ok(IndexInfo {
                 name: name.into(),
                 definition: read_definition(&index.definition).ok_or_else(damaged)?,
                 is_ready: built == lists.len(),
                 progress: built as f64 / f64::from(partitions),
+                hindrance: lists.iter().find_map(hindrance),
             })
         };
         indexes.iter().map(info).collect()
@@ -230,6 +235,9 @@ impl Source for Tables {
 
     fn create_index(&self, _env: &Env, info: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
         let table = self.open(info)?.number();
+        if definition.unique && !self.0.store.may_transact() {
+            return Err(Error::failed("Cannot create index: unique indexes need all nodes to be of this version."));
+        }
         let text = definition_of(&definition.source, &definition.query);
         let create = CatalogCommand::CreateIndex { table, name: name.into(), definition: text };
         self.change_index(create, |error| {

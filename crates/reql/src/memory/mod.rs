@@ -226,8 +226,9 @@ impl Source for MemorySource {
             .map(|(name, index)| IndexInfo {
                 name: name.clone(),
                 definition: index.definition.clone(),
-                is_ready: true,
+                is_ready: index.hindrance.is_none(),
                 progress: 1.0,
+                hindrance: index.hindrance.clone(),
             })
             .collect())
     }
@@ -314,6 +315,9 @@ impl Source for MemorySource {
                     };
                     let mut data = lock(&data);
                     if *data.documents.get(&key).unwrap_or(&Value::Null) == old {
+                        if let Err(error) = data.check_unique(env, &BTreeMap::from([(key.clone(), new.clone())])) {
+                            return Ok(Written { old, new: Value::Null, error: Some(error) });
+                        }
                         data.store(env, key, &old, &new);
                         return Ok(Written { old, new, error: None });
                     }
@@ -340,6 +344,11 @@ impl Source for MemorySource {
         }
         if !changed.is_empty() {
             return Ok(Together::Changed(changed));
+        }
+        for (id, table) in &locked {
+            let of_table = documents.iter().filter(|document| document.table.id == **id);
+            let change = |document: &Replacement| Ok((crate::key::primary_key(&document.key)?, document.new.clone()));
+            table.check_unique(env, &of_table.map(change).collect::<Result<_>>()?)?;
         }
         for document in documents.iter().filter(|document| document.old != document.new) {
             if let Some(table) = locked.get_mut(&document.table.id) {

@@ -11,6 +11,7 @@
 
 mod comings;
 mod document_accounts;
+mod document_names;
 mod documents;
 mod faults;
 mod load;
