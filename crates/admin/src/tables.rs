@@ -3,10 +3,11 @@
 use crate::body::Body;
 use crate::cluster::SplitInfo;
 use crate::doors::Nothing;
-use crate::failure::Reply;
+use crate::failure::{Failure, Reply};
 use crate::server::AdminServer;
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
@@ -14,8 +15,8 @@ use tessera_cluster::{CatalogCommand, TableEntry};
 use tessera_engine::{EngineStatistics, RocksStatistics};
 use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
-    Acks, Denial, Durability, EngineKind, Model, Partitioner, Rate, RequestError, Rule, TableNumber, TableSchema,
-    TableSettings, UsageScenario, WhenFull,
+    Acks, Denial, Durability, EngineKind, Model, Outcome, Partitioner, Rate, RequestError, Rule, TableNumber,
+    TableSchema, TableSettings, UsageScenario, WhenFull,
 };
 
 /// A table to create; what is left out gets its default.
@@ -239,12 +240,19 @@ pub(crate) async fn rename(
     Ok(Json(answer))
 }
 
+const TRUNCATES_NO_UNIQUE_KEYS: &str = "the table has a unique index, so its partitions cannot be emptied one after the other; \
+     delete the documents with `r.table(...).delete()`, or drop the index first";
+
 pub(crate) async fn truncate(
     State(server): State<AdminServer>,
     Path(name): Path<String>,
     Body(Nothing {}): Body<Nothing>,
 ) -> Reply<serde_json::Value> {
     let table = server.store().table_named(&name).ok_or(RequestError::NoSuchTable(name))?;
+    if table.indexes().has_unique() {
+        // Claims to unique keys are in other partitions than their documents, and these are emptied one after the other.
+        return Err(Failure(StatusCode::UNPROCESSABLE_ENTITY, TRUNCATES_NO_UNIQUE_KEYS.into(), Outcome::NotDone));
+    }
     server.store().truncate(&table).await?;
     Ok(Json(json!({})))
 }

@@ -315,8 +315,8 @@ impl Catalog {
             }
             CatalogCommand::DropUser { name } => self.users.drop(name).map(|()| Changed::Other),
             CatalogCommand::Grant { user, scope, changes } => self.grant(user, scope, changes).map(|()| Changed::Other),
-            CatalogCommand::CreateIndex { table, name, definition } => {
-                self.change_indexes(*table, |indexes| indexes.create(name, definition))
+            CatalogCommand::CreateIndex { table, name, definition, is_unique } => {
+                self.change_indexes(*table, |indexes| indexes.create(name, definition, *is_unique))
             }
             CatalogCommand::DropIndex { table, name } => self.change_indexes(*table, |indexes| indexes.drop(name)),
             CatalogCommand::RenameIndex { table, name, to, overwrites } => {

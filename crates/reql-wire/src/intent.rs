@@ -8,7 +8,7 @@ use crate::claims;
 use crate::partition::list_of;
 use crate::shared::Shared;
 use crate::tables::damaged;
-use crate::work::{Reply, Work, WriteWork, put, take};
+use crate::work::{Reply, Work, put, take};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use std::collections::BTreeMap;
 use tessera_reql::Result;
@@ -89,6 +89,9 @@ impl Evaluator for Shared {
             let hindrance = match work {
                 Work::Get { .. } | Work::Holder { .. } => {
                     let reply = get(work, transaction).map_err(|error| refused(*at, error))?;
+                    if let Work::Get { .. } = work {
+                        self.meter.note_read(transaction.table().id(), 1);
+                    }
                     put_reply(&mut replies, *at, &reply);
                     Ok(None)
                 }
@@ -140,8 +143,11 @@ impl Evaluator for Shared {
 
     fn has_taken_effect(&self, table: TableId, partition: u32, operation: &Bytes) {
         for (_, work) in intended(operation).into_iter().flatten() {
-            if let Work::Write(WriteWork { key, .. }) = work {
-                self.waiters.wake(table, partition, &key);
+            if let Work::Write(write) = work
+                && !write.only_compares()
+            {
+                self.meter.note_written(table);
+                self.waiters.wake(table, partition, &write.key);
             }
         }
     }

@@ -112,6 +112,9 @@ impl Plan {
     }
 
     pub(crate) fn into_parts(mut self, durability: Durability) -> Vec<TransactionPart> {
+        // A claim must survive as its document does, in whichever partitions they are.
+        let is_too_soft = durability == Durability::Soft && !self.claims.is_empty();
+        let durability = if is_too_soft { Durability::Default } else { durability };
         for ((_, space, key), PlannedClaim { table, at, work }) in std::mem::take(&mut self.claims) {
             self.add(&table, at, (&key, claim_lock(space, &key)), &Work::Claim(work));
         }

@@ -6,12 +6,12 @@ use crate::tables::{Tables, damaged, failed};
 use crate::transact::{Carried, Complaint};
 use crate::work::{Reply, Taken, Work};
 use crate::write::DocumentWrite;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tessera_document::{MAX_SECONDARY_KEY_BYTES, decode_key};
 use tessera_reql::{Durability, Error, Result, TableInfo};
 use tessera_store::Table;
-use tessera_types::{Outcome, RequestError};
+use tessera_types::RequestError;
 
 /// Most writes in a transaction, and their bytes unless one has more.
 const MOST_WRITES: usize = 200;
@@ -26,21 +26,21 @@ impl Tables {
         durability: Durability,
         replies: &mut Vec<(usize, Reply)>,
     ) -> Result<()> {
-        if !self.0.store.may_transact() {
-            return Err(Error::failed("Cannot perform write: unique indexes need all nodes to be of this version."));
-        }
-        for writes in batches(writes) {
-            match self.wait(self.write_batch(table, &writes, durability)) {
-                Ok(more) => replies.extend(more),
-                // That nothing was done would not be true.
-                Err(error)
-                    if error.outcome() == Outcome::Unknown
-                        || replies.iter().any(|(_, reply)| matches!(reply, Reply::Written)) =>
-                {
-                    return Err(failed(&RequestError::Interrupted));
-                }
-                Err(error) => return Err(failed(&error)),
+        let mut left: VecDeque<_> = batches(writes).into();
+        while let Some(mut batch) = left.pop_front() {
+            let more = self.wait(self.write_batch(table, &batch, durability)).map_err(|error| failed(&error))?;
+            if batch.len() > 1 && more.iter().any(|(_, reply)| matches!(reply, Reply::Refused(_))) {
+                // All of them may be too much for one transaction.
+                left.push_front(batch.split_off(batch.len() / 2));
+                left.push_front(batch);
+                continue;
             }
+            // One that is hindered does not keep the others from being written.
+            batch.retain(|(at, _)| !more.iter().any(|(replied, _)| replied == at));
+            if !more.is_empty() && !batch.is_empty() {
+                left.push_front(batch);
+            }
+            replies.extend(more);
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ impl Tables {
         let table = self.open(info)?;
         let indexes = table.indexes();
         let name = indexes.iter().find(|(_, index)| index.space == taken.space.0).map_or("", |(name, _)| name);
-        // A longer one was cut.
+        // A longer key was cut, and cannot be shown.
         let key = (taken.key.len() <= MAX_SECONDARY_KEY_BYTES).then(|| decode_key(&taken.key));
         let key = key.transpose().map_err(|_| damaged())?;
         let holder = decode_key(&taken.holder).map_err(|_| damaged())?;
@@ -93,7 +93,8 @@ impl Tables {
     }
 }
 
-/// Puts writes into batches. Of those that change the same unique key only the first one is taken: what becomes of the others depends on it.
+/// Puts writes into batches. Of those that change the same unique key only the first one is taken: what becomes of the others depends on
+/// it, and so does what becomes of those that change keys of the others.
 fn batches(writes: Vec<(usize, DocumentWrite)>) -> Vec<Vec<(usize, DocumentWrite)>> {
     let (mut batches, mut bytes, mut changed) = (Vec::<Vec<_>>::new(), 0, BTreeSet::new());
     for (at, write) in writes {
@@ -104,10 +105,12 @@ fn batches(writes: Vec<(usize, DocumentWrite)>) -> Vec<Vec<(usize, DocumentWrite
             };
             write.claims.iter().flat_map(of_index)
         };
-        if keys().any(|key| changed.contains(&key)) {
+        // A write that waits keeps those behind it from the keys that it changes.
+        let must_wait = keys().any(|key| changed.contains(&key));
+        changed.extend(keys());
+        if must_wait {
             continue;
         }
-        changed.extend(keys());
         let size = write.work.old.as_ref().map_or(0, bytes::Bytes::len)
             + write.work.new.as_ref().map_or(0, bytes::Bytes::len)
             + keys().map(|(_, key)| 2 * key.len()).sum::<usize>();
@@ -151,7 +154,9 @@ mod tests {
             write(2, 9, &["a"], &[]),
             write(3, 9, &["b"], &[]),
         ];
-        assert_eq!(places(some), [[0, 3]]);
+        assert_eq!(places(some), [[0]], "what the second one waits for, the last one waits for too");
+        let moved_down = vec![write(0, 9, &["b"], &["a"]), write(1, 9, &["c"], &["b"]), write(2, 9, &["d"], &["c"])];
+        assert_eq!(places(moved_down), [[0]]);
         let large = vec![write(0, 9, &[], &["a"]), write(1, MOST_BYTES, &[], &["b"]), write(2, 9, &[], &["c"])];
         assert_eq!(places(large), [[0], [1], [2]]);
         let many = (0..MOST_WRITES + 1).map(|at| write(at, 9, &[], &[&at.to_string()])).collect();

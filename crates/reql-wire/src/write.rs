@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tessera_document::{Document, EntryChanges, Value};
 use tessera_reql::{Durability, Env, Error, ErrorKind, Result, TableInfo, Write, Written};
 use tessera_store::Table;
-use tessera_types::{ReadMode, RecordKey, Space};
+use tessera_types::{ReadMode, RecordKey, RequestError, Space};
 
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
 const WRITE_TRIES: usize = 1000;
@@ -52,7 +52,7 @@ impl Tables {
                     continue;
                 }
                 let old = decoded(there[at].as_ref())?;
-                let new = match write.change.apply(env, &info.primary_key, &write.key, &old) {
+                let new = match write.apply(env, &info.primary_key, &old) {
                     Ok(new) => new,
                     Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
                     // Only what was read counts: an assumption is looked at first.
@@ -80,7 +80,15 @@ impl Tables {
                 }
                 under_way.insert(at, (old, new));
             }
-            let replies = self.send(&mut table, info, work, claiming, durability)?;
+            let sent = self.send(&mut table, info, work, claiming, durability);
+            let replies = sent.map_err(|error| {
+                let is_written = |written: &Written| written.error.is_none() && written.old != written.new;
+                // Others of the batch are written, so it must not be said that nothing was done.
+                match written.iter().flatten().any(is_written) {
+                    true => failed(&RequestError::Interrupted),
+                    false => error,
+                }
+            })?;
             for (at, reply) in replies {
                 let Some((old, new)) = under_way.remove(&at) else { continue };
                 match reply {
@@ -125,14 +133,23 @@ impl Tables {
         claiming: Vec<(usize, DocumentWrite)>,
         durability: Durability,
     ) -> Result<Vec<(usize, Reply)>> {
+        if !claiming.is_empty() && !self.0.store.may_transact() {
+            return Err(Error::failed("Cannot perform write: unique indexes need all nodes to be of this version."));
+        }
         let (places, work): (Vec<_>, Vec<_>) =
             work.into_iter().map(|(at, write)| (at, (Place::Key(write.key.clone()), Work::Write(write)))).unzip();
         let sent = self.wait(reach(&self.0, table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
         let mut replies: Vec<_> = places.into_iter().zip(sent).collect();
         if !claiming.is_empty() {
             // The parts of a transaction are not taken to the table that takes the place of one that was split.
-            *table = self.open(info)?;
-            self.write_claiming(table, claiming, durability, &mut replies)?;
+            let claimed = self.open(info).and_then(|open| {
+                *table = open;
+                self.write_claiming(table, claiming, durability, &mut replies)
+            });
+            claimed.map_err(|error| match replies.iter().any(|(_, reply)| matches!(reply, Reply::Written)) {
+                true => failed(&RequestError::Interrupted),
+                false => error,
+            })?;
         }
         Ok(replies)
     }
@@ -165,7 +182,12 @@ pub(crate) fn work_of(
     durability: Durability,
 ) -> Result<DocumentWrite> {
     let keeper = shared.lists.keeper(table.id(), table.partition_of(&RecordKey::new(key, b"")));
-    let IndexChanges { entries, claims } = keeper.changes(env, old, new, key)?;
+    let IndexChanges { entries, mut claims } = keeper.changes(env, old, new, key)?;
+    if !claims.is_empty() {
+        // The partition may keep an index for a while that the catalog has dropped: it hinders nobody any more.
+        let indexes = table.indexes();
+        claims.retain(|(space, _)| !indexes.is_dropped(*space));
+    }
     let work = WriteWork {
         entries,
         key: key.clone(),

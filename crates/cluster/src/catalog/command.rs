@@ -138,6 +138,9 @@ pub enum CatalogCommand {
         name: String,
         /// See [`IndexEntry::definition`](super::IndexEntry::definition).
         definition: String,
+        /// Whether no two documents may have the same key.
+        #[serde(default)]
+        is_unique: bool,
     },
     /// Removes an index and its entries.
     DropIndex {

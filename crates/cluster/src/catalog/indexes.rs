@@ -29,6 +29,9 @@ pub struct IndexEntry {
     pub space: u32,
     /// What the index holds of a document, in the form of the code that evaluates it.
     pub definition: String,
+    /// Whether no two documents may have the same key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unique: bool,
 }
 
 impl Indexes {
@@ -47,13 +50,18 @@ impl Indexes {
         self.by_name.iter().map(|(name, index)| (name.as_str(), index))
     }
 
+    /// Whether there is a unique index.
+    pub fn has_unique(&self) -> bool {
+        self.by_name.values().any(|index| index.is_unique)
+    }
+
     /// Whether the index with this space is known to have been dropped. An index that this copy of the catalog does not
     /// know yet is not.
     pub fn is_dropped(&self, space: Space) -> bool {
         space.0 < Space::FIRST_INDEX.0 + self.made && !self.by_name.values().any(|index| index.space == space.0)
     }
 
-    pub(super) fn create(&mut self, name: &str, definition: &str) -> Result<(), CatalogError> {
+    pub(super) fn create(&mut self, name: &str, definition: &str, is_unique: bool) -> Result<(), CatalogError> {
         if self.by_name.contains_key(name) {
             return Err(CatalogError::IndexExists(name.into()));
         }
@@ -62,7 +70,7 @@ impl Indexes {
         }
         let space = Space::FIRST_INDEX.0 + self.made;
         self.made += 1;
-        self.by_name.insert(name.into(), IndexEntry { space, definition: definition.into() });
+        self.by_name.insert(name.into(), IndexEntry { space, definition: definition.into(), is_unique });
         Ok(())
     }
 
@@ -92,12 +100,12 @@ mod tests {
     fn no_index_gets_the_space_of_another_one() {
         let mut indexes = Indexes::default();
         assert!(indexes.is_unused());
-        indexes.create("a", "1").unwrap();
-        indexes.create("b", "2").unwrap();
-        assert_eq!(indexes.create("a", "3"), Err(CatalogError::IndexExists("a".into())));
+        indexes.create("a", "1", false).unwrap();
+        indexes.create("b", "2", false).unwrap();
+        assert_eq!(indexes.create("a", "3", false), Err(CatalogError::IndexExists("a".into())));
         indexes.drop("a").unwrap();
         assert_eq!(indexes.drop("a"), Err(CatalogError::NoSuchIndex("a".into())));
-        indexes.create("a", "4").unwrap();
+        indexes.create("a", "4", false).unwrap();
         let spaces: Vec<_> = indexes.iter().map(|(name, index)| (name.to_string(), index.space)).collect();
         assert_eq!(spaces, [("a".to_string(), 18), ("b".to_string(), 17)]);
         let dropped: Vec<u32> = (16..20).filter(|space| indexes.is_dropped(Space(*space))).collect();
@@ -107,8 +115,8 @@ mod tests {
     #[test]
     fn renaming_takes_a_name_only_if_asked_to() {
         let mut indexes = Indexes::default();
-        indexes.create("a", "1").unwrap();
-        indexes.create("b", "2").unwrap();
+        indexes.create("a", "1", false).unwrap();
+        indexes.create("b", "2", false).unwrap();
         assert_eq!(indexes.rename("a", "b", false), Err(CatalogError::IndexExists("b".into())));
         assert_eq!(indexes.rename("c", "b", true), Err(CatalogError::NoSuchIndex("c".into())));
         indexes.rename("a", "a", false).unwrap();

@@ -9,9 +9,9 @@
 use super::build_error::{BuildError, EVALUATION};
 use super::cache::indexed;
 use super::claiming::{ClaimedDocument, Claiming};
-use super::definition::source_of;
 use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, claims_key, progress_key};
 use super::{LIST_KEY, stamp_of};
+use crate::definition::source_of;
 use crate::partition;
 use crate::shared::Shared;
 use bytes::Bytes;
@@ -102,7 +102,7 @@ impl Building {
                 if is_due {
                     let pause = match self.follow(&table, &indexes) {
                         Ok(()) => SETTLED_PAUSE,
-                        // That is told by the partition's list.
+                        // No warning each time: the list says what hinders the index.
                         Err(BuildError::Hindered(_)) => TROUBLE_PAUSE,
                         Err(error) => {
                             tracing::warn!(table = %table.name(), %error, "an index cannot be built now");
@@ -154,7 +154,8 @@ impl Building {
             let built = match self.build(&place, &index) {
                 Err(BuildError::Hindered(reason)) if index.hindrance.as_ref() != Some(&reason) => {
                     let index = index.space.0;
-                    tracing::warn!(table = %table.name(), index, reason = %reason.escape_ascii(), "a unique index cannot be built");
+                    // What the keys are is for those who may read the table: `index_status` tells them.
+                    tracing::warn!(table = %table.name(), index, "a unique index cannot be built, since documents have the same key");
                     place.step(Step::Hinder(Space(index), reason.clone()))?;
                     Err(BuildError::Hindered(reason))
                 }
@@ -169,7 +170,11 @@ impl Building {
     fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<(), BuildError> {
         let definition = IndexDefinition::from_source(index.definition.to_vec().into(), String::new());
         let definition = definition.ok_or(BuildError::Damaged)?;
+        let mut is_hindered = index.hindrance.is_some();
         loop {
+            if place.table.indexes().is_dropped(index.space) {
+                return Err(BuildError::Overtaken);
+            }
             let (page, is_last) = place.page(index.space)?;
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
             let env = Env::for_functions(Arc::new(deadline), Value::Null);
@@ -200,6 +205,11 @@ impl Building {
             if !documents.is_empty() {
                 claiming.claim(claimed, &self.ending)?;
                 place.step(Step::Build(index.space, documents))?;
+            }
+            if is_hindered {
+                // What hindered it was in this page, and is not any more.
+                place.step(Step::Hinder(index.space, Bytes::new()))?;
+                is_hindered = false;
             }
             if is_last {
                 return place.step(Step::Finish(index.space)).map(drop);

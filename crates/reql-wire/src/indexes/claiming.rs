@@ -50,14 +50,14 @@ impl Claiming<'_> {
         // As many at one time as are not changed by others meanwhile.
         let (mut at_once, mut tries) = (left.len(), TRIES);
         while !left.is_empty() {
-            let begin = left.len().saturating_sub(at_once.max(1));
+            let begin = left.len().saturating_sub(at_once);
             let some = left.split_off(begin);
             let (again, is_done) = self.unless_ending(ending, self.claim_some(some))??;
             left.extend(again);
             if is_done {
-                (at_once, tries) = (at_once.saturating_mul(2).min(left.len()), TRIES);
+                (at_once, tries) = (at_once.saturating_mul(2).min(left.len()).max(1), TRIES);
             } else {
-                (at_once, tries) = (at_once / 2, tries - 1);
+                (at_once, tries) = ((at_once / 2).max(1), tries - 1);
             }
             if tries == 0 {
                 return Err(BuildError::Overtaken);
@@ -87,7 +87,7 @@ impl Claiming<'_> {
             let claims = EntryChanges { removed: Vec::new(), added: document.keys.clone() };
             let claims = [(self.space, claims)];
             if plan.takes_any(self.table, &claims) {
-                // There are two documents with one key: the other one is to have it first.
+                // Another document of this transaction takes the key. This one then finds it taken, and says so.
                 left.push(document);
                 continue;
             }

@@ -114,10 +114,10 @@ impl IndexList {
         }
     }
 
-    /// Notes why an index cannot be built.
+    /// Notes why an index cannot be built; an empty reason is none.
     pub(super) fn hinder(&mut self, space: Space, hindrance: &Bytes) {
         for index in self.0.iter_mut().filter(|index| index.space == space && !index.is_built) {
-            index.hindrance = Some(hindrance.clone());
+            index.hindrance = (!hindrance.is_empty()).then(|| hindrance.clone());
         }
     }
 

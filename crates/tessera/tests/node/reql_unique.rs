@@ -437,3 +437,19 @@ fn an_index_that_is_made_while_documents_are_written_is_unique() {
         }
     }
 }
+
+/// Documents whose keys follow each other were once refused where an earlier one had to give up its key first.
+#[test]
+fn keys_can_be_moved_down_by_one_query() {
+    let (cluster, mut clients) = start(1);
+    create_unique(&mut clients[0], "n", None, false);
+    wait(&mut clients[0]);
+    let documents: Vec<Value> = (1..=40).map(|n| json!({"id": n, "n": n})).collect();
+    assert_eq!(counts(&clients[0].ask(&insert("t", &documents)))[0], 40);
+    let in_order = json!([41, [table("t")], {"index": "id"}]);
+    let moved = clients[1].ask(&json!([53, [in_order, function(json!({"n": [25, [row("n"), 1]]}))]]));
+    assert_eq!(counts(&moved), [0, 40, 0, 0], "{moved}");
+    // The partitions of claims and of documents cannot be emptied at one instant.
+    let refused = cluster.cli(0, "table truncate test.t --yes").unwrap_err();
+    assert!(refused.contains("unique index"), "{refused}");
+}
