@@ -181,6 +181,7 @@ fn check_size(
 mod tests {
     use super::*;
     use crate::indexes::NewEntries;
+    use crate::work::WriteWork;
 
     #[test]
     fn operations_and_refusals_travel() {
