@@ -23,6 +23,7 @@ mod logins;
 mod memory;
 mod meter;
 mod monitor;
+mod outgoing;
 mod partition;
 mod point;
 mod pushdown;

@@ -1,5 +1,7 @@
 //! Queries as people read them: about as JavaScript would have them, and as RethinkDB shows the queries that run.
 
+use std::sync::Arc;
+
 use crate::json::Json;
 use crate::term::code;
 
@@ -46,6 +48,9 @@ const NAMES: &[(i32, &str)] = &[
     (197, "format"),
 ];
 
+/// A field of an object, or an option of a term.
+type Field = (Arc<str>, Json);
+
 /// The text has become as long as it may.
 struct Full;
 
@@ -58,7 +63,7 @@ struct Printer {
 }
 
 /// The text of a term with its options, which is cut when it has more bytes than `limit`.
-pub(crate) fn print(term: &Json, options: &[(std::sync::Arc<str>, Json)], limit: usize) -> String {
+pub(crate) fn print(term: &Json, options: &[Field], limit: usize) -> String {
     let mut printer = Printer { out: String::new(), limit, depth: 0 };
     let printed = printer.chained(term).and_then(|()| match options.is_empty() {
         true => Ok(()),
@@ -75,7 +80,7 @@ pub(crate) fn print(term: &Json, options: &[(std::sync::Arc<str>, Json)], limit:
 }
 
 /// The number and the arguments of a term.
-fn parts(json: &Json) -> Option<(i32, &[Json], &[(std::sync::Arc<str>, Json)])> {
+fn parts(json: &Json) -> Option<(i32, &[Json], &[Field])> {
     let Json::Array(items) = json else { return None };
     let Some(Json::Number(number)) = items.first() else { return None };
     let arguments = match items.get(1) {
@@ -137,7 +142,7 @@ impl Printer {
         self.push("\"")
     }
 
-    fn object(&mut self, fields: &[(std::sync::Arc<str>, Json)]) -> Printed {
+    fn object(&mut self, fields: &[Field]) -> Printed {
         self.push("{")?;
         self.list(fields, |printer, (name, value)| {
             printer.string(name)?;
@@ -216,7 +221,7 @@ impl Printer {
         }
     }
 
-    fn named(&mut self, number: i32, arguments: &[Json], options: &[(std::sync::Arc<str>, Json)]) -> Printed {
+    fn named(&mut self, number: i32, arguments: &[Json], options: &[Field]) -> Printed {
         let name = NAMES.iter().find(|(own, _)| *own == number).map(|(_, name)| *name);
         let rest = match arguments {
             [first, rest @ ..] if !is_value(first) && !FREE.contains(&number) => {
