@@ -7,10 +7,11 @@
 #![warn(missing_docs)]
 
 mod accounts;
-mod clients;
 mod claims;
+mod clients;
 mod cluster;
 mod connection;
+mod definition;
 mod evaluation;
 mod feeds;
 mod frame;
@@ -19,8 +20,8 @@ mod handshake;
 mod http;
 mod identity;
 mod indexes;
-mod log_book;
 mod intent;
+mod log_book;
 mod logins;
 mod memory;
 mod meter;

@@ -113,6 +113,9 @@ impl Asked {
         let write = query.point_write()?;
         let (change, durability) = (write.change, write.durability);
         let table = table_of(shared, asker, Right::Write, write.database, write.table)?;
+        if table.settings().write_hook.is_some() {
+            return None;
+        }
         let value = match (&change, write.key) {
             (Change::Insert { document, .. }, None) => document.get_field(table.schema().primary_key())?,
             (_, Some(key)) => key,

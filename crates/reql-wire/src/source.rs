@@ -4,8 +4,9 @@
 //! What is done to databases, tables and indexes is here. Documents are read in [`crate::scan`], evaluated where they are in
 //! [`crate::pushdown`], and written in [`crate::write`]; how tables are spread over nodes is in [`crate::cluster`].
 
+use crate::definition::{definition_of, read_definition, write_hook_of};
 use crate::identity::{database_info, full_name, table_id};
-use crate::indexes::{IndexList, definition_of, read_definition};
+use crate::indexes::IndexList;
 use crate::route::Place;
 use crate::tables::{Tables, catalog_outcome, damaged, decoded, failed, key_of, mode};
 use crate::work::{Reply, Work};
@@ -17,7 +18,7 @@ use tessera_document::Value;
 use tessera_reql::{
     Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, HttpClient, IndexDefinition,
     IndexInfo, Interest, Monitor, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus,
-    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
+    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
 };
 use tessera_store::Table;
 use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
@@ -185,6 +186,11 @@ impl Source for Tables {
 
     fn change_table(&self, info: &TableInfo, change: &TableChange) -> Result<()> {
         self.change(info, change)
+    }
+
+    fn write_hook(&self, info: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        let table = self.open(info)?;
+        write_hook_of(&table)
     }
 
     fn indexes(&self, info: &TableInfo) -> Result<Vec<IndexInfo>> {

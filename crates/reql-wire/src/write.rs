@@ -52,7 +52,7 @@ impl Tables {
                     continue;
                 }
                 let old = decoded(there[at].as_ref())?;
-                let new = match write.change.apply(env, &info.primary_key, &write.key, &old) {
+                let new = match write.apply(env, &info.primary_key, &old) {
                     Ok(new) => new,
                     Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
                     // Only what was read counts: an assumption is looked at first.

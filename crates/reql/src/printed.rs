@@ -1,7 +1,9 @@
 //! Queries as people read them: about as JavaScript would have them, and as RethinkDB shows the queries that run.
 
+use crate::function::Function;
 use crate::json::Json;
-use crate::term::code;
+use crate::term::{Datum, Term, code};
+use crate::value::{Value, ValueExt as _};
 
 /// Deeper parts are not shown.
 const MAX_DEPTH: usize = 64;
@@ -10,7 +12,7 @@ const MAX_DEPTH: usize = 64;
 const SECRET: &[&str] = &["password", "pass", "auth"];
 
 /// Terms that are not written behind their first argument.
-const FREE: &[i32] = &[code::BRANCH, 154];
+const FREE: &[i32] = &[17, 18, 66, 67, code::BRANCH, 154];
 
 /// What terms are called in JavaScript.
 #[rustfmt::skip]
@@ -72,6 +74,44 @@ pub(crate) fn print(term: &Json, options: &[(std::sync::Arc<str>, Json)], limit:
         printer.out.push_str("...");
     }
     printer.out
+}
+
+/// The text of a function, cut in the same way.
+pub(crate) fn print_function(function: &Function, limit: usize) -> String {
+    let mut printer = Printer { out: String::new(), limit, depth: 0 };
+    if function.term().is_none_or(|term| printer.any(&json_of(&term)).is_err()) {
+        printer.out.push_str("...");
+    }
+    printer.out
+}
+
+/// A term as it would stand in a query.
+fn json_of(term: &Term) -> Json {
+    match &term.datum {
+        Some(Datum::Json(json)) => return json.clone(),
+        Some(Datum::Value(value)) => return json_of_value(value),
+        None => {}
+    }
+    let arguments = term.args.iter().map(json_of).collect();
+    let options = term.optargs.iter().map(|(name, option)| (name.clone(), json_of(option))).collect();
+    Json::Array(vec![Json::Number(f64::from(term.code)), Json::Array(arguments), Json::Object(options)])
+}
+
+fn json_of_value(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Number(number) => Json::Number(number.get()),
+        Value::String(text) => Json::String(text.clone()),
+        Value::Array(items) => {
+            let items = items.iter().map(json_of_value).collect();
+            Json::Array(vec![Json::Number(f64::from(code::MAKE_ARRAY)), Json::Array(items)])
+        }
+        Value::Object(object) => {
+            Json::Object(object.into_iter().map(|(name, value)| (name.clone(), json_of_value(value))).collect())
+        }
+        other => Json::String(other.print().unwrap_or_default().into()),
+    }
 }
 
 /// The number and the arguments of a term.
@@ -184,7 +224,7 @@ impl Printer {
             }
             (code::MAKE_OBJ, _) => self.object(options),
             (code::DATUM, [value]) => self.any(value),
-            (code::VAR, [Json::Number(variable)]) => self.push(&format!("var_{variable}")),
+            (code::VAR, [Json::Number(variable)]) => self.push(&format!("var{variable}")),
             (code::FUNC, [variables, body]) => {
                 let variables = match parts(variables) {
                     Some((code::MAKE_ARRAY, variables, _)) => variables,
@@ -192,11 +232,11 @@ impl Printer {
                 };
                 self.push("function(")?;
                 self.list(variables, |printer, variable| match variable {
-                    Json::Number(variable) => printer.push(&format!("var_{variable}")),
+                    Json::Number(variable) => printer.push(&format!("var{variable}")),
                     other => printer.any(other),
                 })?;
                 self.push(") { return ")?;
-                self.any(body)?;
+                self.chained(body)?;
                 self.push("; }")
             }
             (code::BRACKET, [of, field]) => {
@@ -263,7 +303,7 @@ mod tests {
             (r#"[1,[15,[[14,["rethinkdb"]],"jobs"]]]"#, r#"r.db("rethinkdb").table("jobs")"#),
             (
                 r#"[1,[39,[[15,["t"]],[69,[[2,[1]],[21,[[170,[[10,[1]],"n"]],5]]]]],{"default":true}],{"db":[14,["d"]]}]"#,
-                r#"r.table("t").filter(function(var_1) { return var_1("n").gt(5); }, {"default": true}).run({"db": r.db("d")})"#,
+                r#"r.table("t").filter(function(var1) { return var1("n").gt(5); }, {"default": true}).run({"db": r.db("d")})"#,
             ),
             (r#"[1,[38,[[2,[1,2]],[24,[[13,[]],1.5]]]]]"#, "r.map([1, 2], r.row.add(1.5))"),
             (
@@ -271,7 +311,7 @@ mod tests {
                 r#"r.table("t").orderBy(r.desc("a"), {"index": "a"})"#,
             ),
             (r#"[1,[182,[[15,["t"]],[180,[]],"a\"\n\u0001b"]]]"#, r#"r.table("t").between(r.minval, "a\"\n\u0001b")"#),
-            (r#"[1,[64,[[69,[[2,[1]],[10,[1]]]],7]]]"#, "r.do(7, function(var_1) { return var_1; })"),
+            (r#"[1,[64,[[69,[[2,[1]],[10,[1]]]],7]]]"#, "r.do(7, function(var1) { return var1; })"),
             (r#"[1,[65,[true,1,[103,[]]]]]"#, "r.branch(true, 1, r.now())"),
             (r#"[1,{"a":[2,[null]]}]"#, r#"r.expr({"a": [null]})"#),
         ] {

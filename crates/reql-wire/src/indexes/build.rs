@@ -9,9 +9,9 @@
 use super::build_error::{BuildError, EVALUATION};
 use super::cache::indexed;
 use super::claiming::{ClaimedDocument, Claiming};
-use super::definition::source_of;
 use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, claims_key, progress_key};
 use super::{LIST_KEY, stamp_of};
+use crate::definition::source_of;
 use crate::partition;
 use crate::shared::Shared;
 use bytes::Bytes;

@@ -11,10 +11,8 @@ mod build;
 mod build_error;
 mod cache;
 mod claiming;
-mod definition;
 mod list;
 
 pub(crate) use build::IndexBuilder;
 pub(crate) use cache::{IndexChanges, ListCache, NewEntries, value_at};
-pub(crate) use definition::{definition_of, is_geospatial, read_definition};
 pub(crate) use list::{IndexList, LIST_KEY, claims_key, stamp_of};

@@ -25,6 +25,7 @@ use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan
 use crate::source::{Durability, Source, Write, Written};
 use crate::uuid;
 use crate::value::Value;
+use crate::write_hook::WriteHook;
 
 #[derive(Default)]
 struct Database {
@@ -145,6 +146,7 @@ impl Source for MemorySource {
             indexes: data.indexes.keys().cloned().collect(),
             is_hard: data.options.is_hard,
             write_acks: if data.waits_for_majority { "majority" } else { "single" },
+            write_hook: data.write_hook.clone(),
         })
     }
 
@@ -200,6 +202,10 @@ impl Source for MemorySource {
                 lock(&data).waits_for_majority = *majority;
                 return Ok(());
             }
+            TableChange::WriteHook(hook) => {
+                lock(&data).write_hook.clone_from(hook);
+                return Ok(());
+            }
             TableChange::Rename { database, name } => (database, name),
         };
         let mut databases = lock(&self.databases);
@@ -215,6 +221,12 @@ impl Source for MemorySource {
         }
         databases.get_mut(database).ok_or_else(|| no_database(database))?.tables.insert(name.clone(), data);
         Ok(())
+    }
+
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        let data = self.find(table)?;
+        let hook = lock(&data).write_hook.clone();
+        Ok(hook)
     }
 
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
@@ -308,7 +320,7 @@ impl Source for MemorySource {
                 loop {
                     let key = crate::key::primary_key(&write.key)?;
                     let old = lock(&data).documents.get(&key).cloned().unwrap_or(Value::Null);
-                    let new = match write.change.apply(env, &table.primary_key, &write.key, &old) {
+                    let new = match write.apply(env, &table.primary_key, &old) {
                         Ok(new) => new,
                         Err(error) if error.kind() == crate::ErrorKind::Interrupted => return Err(error),
                         Err(error) => return Ok(Written { old, new: Value::Null, error: Some(error) }),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use tessera_document::{Document, unique_key};
 
@@ -13,6 +14,7 @@ use crate::key;
 use crate::lazy::Lazy;
 use crate::scan::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
 use crate::value::{Value, ValueExt as _};
+use crate::write_hook::WriteHook;
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
 /// equal keys of one document it is.
@@ -29,6 +31,7 @@ pub struct TableData {
     pub info: TableInfo,
     pub options: TableOptions,
     pub waits_for_majority: bool,
+    pub write_hook: Option<Arc<WriteHook>>,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
     pub subscribers: Subscribers,
@@ -40,6 +43,7 @@ impl TableData {
             info,
             options,
             waits_for_majority: true,
+            write_hook: None,
             documents: BTreeMap::new(),
             indexes: BTreeMap::new(),
             subscribers: Subscribers::default(),
