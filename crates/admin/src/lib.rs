@@ -19,6 +19,7 @@ mod scrape;
 mod server;
 mod tables;
 mod traffic;
+mod transactions;
 mod users;
 
 pub use listener::AdminListener;

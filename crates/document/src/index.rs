@@ -3,7 +3,7 @@
 //! The function of an index is evaluated elsewhere. Here its result becomes entries, and the entries of a document before and
 //! after a write become what the write changes in the index.
 
-use crate::{EncodedValue, SecondaryKey, View, entry_key};
+use crate::{EncodedValue, SecondaryKey, View, entry_key, unique_key};
 
 /// How an index makes entries out of what its function gives for a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,18 @@ impl IndexShape {
             }
             _ => entries.extend(SecondaryKey::of_entry(indexed).map(|key| entry_key(&key, primary, None)).ok()),
         }
+    }
+
+    /// The keys that a document takes in a unique index, each of them once, in their order. `indexed` is as in [`Self::entries`].
+    pub fn unique_keys(self, indexed: Option<EncodedValue<'_>>) -> Vec<Vec<u8>> {
+        let Some(indexed) = indexed else { return Vec::new() };
+        let mut keys: Vec<Vec<u8>> = match (self, indexed.view()) {
+            (Self::Multi, View::Array(values)) => values.iter().filter_map(|value| unique_key(value).ok()).collect(),
+            _ => unique_key(indexed).into_iter().collect(),
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// The value to which an entry belongs: `indexed`, or its element at the entry's `place`. Whoever met an entry whose

@@ -30,7 +30,7 @@ pub use index::{EntryChanges, IndexShape};
 pub use json::{JSON_TRUNCATED_BYTES, write_json_string};
 pub use key::{
     EntryKey, KeyError, KeyRange, MAX_PRIMARY_KEY_BYTES, MAX_SECONDARY_KEY_BYTES, SecondaryKey, SecondaryRange,
-    decode_key, entry_key, primary_key, primary_range, secondary_range,
+    decode_key, entry_key, primary_key, primary_range, secondary_range, unique_key,
 };
 pub use number::{MAX_EXACT_INTEGER, Number};
 pub use object_builder::ObjectBuilder;

@@ -1,5 +1,6 @@
 //! The nodes of the cluster, and how tables are spread over them, as ReQL tells and changes it.
 
+use crate::definition::{definition_of, write_hook_of};
 use crate::identity::server_id;
 use crate::route::Place;
 use crate::scan::scan_work;
@@ -14,7 +15,7 @@ use tessera_reql::{
     TableConfig, TableInfo,
 };
 use tessera_store::{AlterError, Table};
-use tessera_types::{Acks, Durability, NodeId, ReadMode, ReplicaId, Space};
+use tessera_types::{Acks, Durability, NodeId, ReadMode, ReplicaId, Space, TableSettings};
 
 /// Documents that are looked at in each shard to know how many there are. Pages are bounded in bytes too.
 const COUNTED_DOCUMENTS: usize = 1000;
@@ -88,6 +89,7 @@ impl Tables {
             indexes: table.indexes().iter().map(|(name, _)| name.into()).collect(),
             is_hard: table.schema().durability == Durability::Hard,
             write_acks: table.settings().acks.as_str(),
+            write_hook: write_hook_of(&table)?,
         })
     }
 
@@ -178,23 +180,32 @@ impl Tables {
         })
     }
 
+    fn alter(&self, table: &str, change: impl Fn(&mut TableSettings)) -> Result<()> {
+        let altered = self.0.store.alter_table(table, |settings| {
+            change(settings);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        match self.wait(altered) {
+            Ok(()) => Ok(()),
+            Err(AlterError::Change(never)) => match never {},
+            Err(AlterError::Catalog(error)) => Err(Error::failed(format!("{error}."))),
+            Err(AlterError::Request(error)) => Err(failed(&error)),
+        }
+    }
+
     pub(crate) fn change(&self, info: &TableInfo, change: &TableChange) -> Result<()> {
         let table = self.open(info)?;
         let name = table.name().to_string();
         match change {
             TableChange::WriteAcks { majority } => {
                 let acks = if *majority { Acks::Majority } else { Acks::Single };
-                let altered = self.0.store.alter_table(&name, |settings| {
-                    settings.acks = acks;
-                    Ok::<(), std::convert::Infallible>(())
-                });
-                match self.wait(altered) {
-                    Ok(()) => {}
-                    Err(AlterError::Change(never)) => match never {},
-                    Err(AlterError::Catalog(error)) => return Err(Error::failed(format!("{error}."))),
-                    Err(AlterError::Request(error)) => return Err(failed(&error)),
-                }
+                self.alter(&name, |settings| settings.acks = acks)?;
                 self.known(info, |table| table.settings().acks == acks)
+            }
+            TableChange::WriteHook(hook) => {
+                let hook = hook.as_ref().map(|hook| definition_of(hook.source(), hook.query()));
+                self.alter(&name, |settings| settings.write_hook.clone_from(&hook))?;
+                self.known(info, |table| table.settings().write_hook == hook)
             }
             TableChange::Rename { database, name: to } => {
                 let to = format!("{database}.{to}");

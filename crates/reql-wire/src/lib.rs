@@ -7,9 +7,11 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod claims;
 mod clients;
 mod cluster;
 mod connection;
+mod definition;
 mod evaluation;
 mod feeds;
 mod frame;
@@ -18,6 +20,7 @@ mod handshake;
 mod http;
 mod identity;
 mod indexes;
+mod intent;
 mod log_book;
 mod logins;
 mod memory;
@@ -25,6 +28,7 @@ mod meter;
 mod monitor;
 mod outgoing;
 mod partition;
+mod plan;
 mod point;
 mod pushdown;
 mod queries;
@@ -38,6 +42,8 @@ mod shared;
 mod source;
 mod tables;
 mod together;
+mod transact;
+mod unique;
 mod work;
 mod write;
 

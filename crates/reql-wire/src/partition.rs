@@ -310,9 +310,13 @@ impl LoopRead {
             Work::Scan(scan) if scan.space == Space::DOCUMENTS => scan.page_of_documents(transaction, LOOP_PAGE_BYTES),
             Work::Scan(scan) => scan.page_of_index(transaction, LOOP_PAGE_BYTES),
             Work::StampedScan(scan) => scan.stamped(transaction, LOOP_PAGE_BYTES),
-            Work::Write(_) | Work::Sync | Work::Evaluate(_) | Work::BeginChanges | Work::Changes(_) => {
-                Err(RequestError::NotReady)
-            }
+            Work::Write(_)
+            | Work::Sync
+            | Work::Evaluate(_)
+            | Work::BeginChanges
+            | Work::Changes(_)
+            | Work::Holder { .. }
+            | Work::Claim(_) => Err(RequestError::NotReady),
         }
     }
 }

@@ -113,6 +113,9 @@ impl Asked {
         let write = query.point_write()?;
         let (change, durability) = (write.change, write.durability);
         let table = table_of(shared, asker, Right::Write, write.database, write.table)?;
+        if table.settings().write_hook.is_some() {
+            return None;
+        }
         let value = match (&change, write.key) {
             (Change::Insert { document, .. }, None) => document.get_field(table.schema().primary_key())?,
             (_, Some(key)) => key,
@@ -210,8 +213,9 @@ impl Computed {
         if new == old {
             return None;
         }
-        let work = work_of(shared, table, &env, key, (&before, old), (&after, new), durability).ok()?;
-        Some(Self { work, before, after })
+        let write = work_of(shared, table, &env, key, (&before, old), (&after, new), durability).ok()?;
+        // What changes unique keys is a transaction.
+        write.claims.is_empty().then_some(Self { work: write.work, before, after })
     }
 }
 

@@ -165,6 +165,7 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
+            Work::Holder { .. } | Work::Claim(_) => outcomes.push(PartOutcome::NotDone),
             Work::Write(write) => {
                 let durability = match () {
                     () if !table.schema().is_persistent() => None,
@@ -173,7 +174,9 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                     () => None,
                 };
                 let (mut partitions, mut writes) = (vec![partition], vec![write]);
-                while let Some((partition, _, Work::Write(write))) = parts.next_if(|(.., work)| !work.is_read()) {
+                while let Some((partition, _, Work::Write(write))) =
+                    parts.next_if(|(.., work)| matches!(work, Work::Write(_)))
+                {
                     partitions.push(partition);
                     writes.push(write);
                 }

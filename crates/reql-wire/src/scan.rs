@@ -1,6 +1,7 @@
 //! Pages of documents: of one partition after the other where their order does not matter, else merged from all partitions.
 
-use crate::indexes::{is_geospatial, read_definition, value_at};
+use crate::definition::{is_geospatial, read_definition};
+use crate::indexes::value_at;
 use crate::route::Place;
 use crate::tables::{Tables, damaged, decoded, mode};
 use crate::work::{Reply, ScanWork, Work};

@@ -74,7 +74,7 @@ impl ReqlServer {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { _builder: IndexBuilder::start(shared.store.clone())?, _running: running, shared })
+        Ok(Self { _builder: IndexBuilder::start(shared.clone())?, _running: running, shared })
     }
 
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.

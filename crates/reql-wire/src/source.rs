@@ -4,8 +4,9 @@
 //! What is done to databases, tables and indexes is here. Documents are read in [`crate::scan`], evaluated where they are in
 //! [`crate::pushdown`], and written in [`crate::write`]; how tables are spread over nodes is in [`crate::cluster`].
 
+use crate::definition::{definition_of, read_definition, write_hook_of};
 use crate::identity::{database_info, full_name, table_id};
-use crate::indexes::{IndexList, definition_of, read_definition};
+use crate::indexes::IndexList;
 use crate::route::Place;
 use crate::tables::{Tables, catalog_outcome, damaged, decoded, failed, key_of, mode};
 use crate::work::{Reply, Work};
@@ -17,7 +18,7 @@ use tessera_document::Value;
 use tessera_reql::{
     Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, HttpClient, IndexDefinition,
     IndexInfo, Interest, Monitor, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus,
-    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
+    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
 };
 use tessera_store::Table;
 use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
@@ -187,6 +188,11 @@ impl Source for Tables {
         self.change(info, change)
     }
 
+    fn write_hook(&self, info: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        let table = self.open(info)?;
+        write_hook_of(&table)
+    }
+
     fn indexes(&self, info: &TableInfo) -> Result<Vec<IndexInfo>> {
         let table = self.open(info)?;
         let indexes = table.indexes();
@@ -204,11 +210,16 @@ impl Source for Tables {
         let info = |(name, index): (&str, &IndexEntry)| {
             let has_it = |list: &&IndexList| list.get(Space(index.space)).is_some_and(|index| index.is_built);
             let built = lists.iter().filter(has_it).count();
+            let hindrance = |list: &IndexList| {
+                let hindrance = list.get(Space(index.space))?.hindrance.as_ref()?;
+                Some(String::from_utf8_lossy(hindrance).into_owned())
+            };
             Ok(IndexInfo {
                 name: name.into(),
                 definition: read_definition(&index.definition).ok_or_else(damaged)?,
                 is_ready: built == lists.len(),
                 progress: built as f64 / f64::from(partitions),
+                hindrance: lists.iter().find_map(hindrance),
             })
         };
         indexes.iter().map(info).collect()
@@ -230,6 +241,9 @@ impl Source for Tables {
 
     fn create_index(&self, _env: &Env, info: &TableInfo, name: &str, definition: IndexDefinition) -> Result<()> {
         let table = self.open(info)?.number();
+        if definition.unique && !self.0.store.may_transact() {
+            return Err(Error::failed("Cannot create index: unique indexes need all nodes to be of this version."));
+        }
         let text = definition_of(&definition.source, &definition.query);
         let create = CatalogCommand::CreateIndex { table, name: name.into(), definition: text };
         self.change_index(create, |error| {

@@ -1,15 +1,17 @@
 //! Writes: what becomes of a document is computed here from what it was, and the partition compares.
 
+use crate::indexes::IndexChanges;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{Tables, damaged, decoded, failed, key_of};
 use crate::work::{Reply, Work, WriteWork};
 use bytes::Bytes;
-use std::collections::BTreeSet;
-use tessera_document::{Document, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tessera_document::{Document, EntryChanges, Value};
 use tessera_reql::{Durability, Env, Error, ErrorKind, Result, TableInfo, Write, Written};
 use tessera_store::Table;
-use tessera_types::{ReadMode, RecordKey};
+use tessera_types::{ReadMode, RecordKey, Space};
 
 /// How often a write is computed anew because others were faster. One of all those who try succeeds each time.
 const WRITE_TRIES: usize = 1000;
@@ -23,7 +25,7 @@ impl Tables {
         writes: Vec<Write>,
         durability: Durability,
     ) -> Result<Vec<Written>> {
-        let table = self.open(info)?;
+        let mut table = self.open(info)?;
         let keys: Vec<Bytes> = writes.iter().map(|write| key_of(&write.key)).collect::<Result<_>>()?;
         let is_insert = |write: &Write| matches!(write.change, tessera_reql::Change::Insert { .. });
         // What is inserted is mostly not there; a comparison that fails tells what is.
@@ -35,8 +37,8 @@ impl Tables {
         let mut written: Vec<Option<Written>> = writes.iter().map(|_| None).collect();
         let mut tries = WRITE_TRIES;
         while tries > 0 {
-            let mut work = Vec::new();
-            let mut under_way = Vec::new();
+            let (mut work, mut claiming) = (Vec::new(), Vec::new());
+            let mut under_way = BTreeMap::new();
             let (mut in_turn, mut waiting) = (BTreeSet::new(), Vec::new());
             let left = written.iter().filter(|written| written.is_none()).count();
             for (at, write) in writes.iter().enumerate() {
@@ -50,7 +52,7 @@ impl Tables {
                     continue;
                 }
                 let old = decoded(there[at].as_ref())?;
-                let new = match write.change.apply(env, &info.primary_key, &write.key, &old) {
+                let new = match write.apply(env, &info.primary_key, &old) {
                     Ok(new) => new,
                     Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
                     // Only what was read counts: an assumption is looked at first.
@@ -62,7 +64,6 @@ impl Tables {
                         there[at] =
                             self.read(&table, ReadMode::Single, std::iter::once(keys[at].clone()))?.pop().flatten();
                         is_known[at] = true;
-                        under_way.push((at, None));
                         continue;
                     }
                 };
@@ -73,12 +74,15 @@ impl Tables {
                 }
                 let (old_bytes, key) = (there[at].clone(), &keys[at]);
                 let write = work_of(&self.0, &table, env, key, (&old, old_bytes), (&new, new_bytes), durability)?;
-                work.push((Place::Key(keys[at].clone()), Work::Write(write)));
-                under_way.push((at, Some((old, new))));
+                match write.claims.is_empty() {
+                    true => work.push((at, write.work)),
+                    false => claiming.push((at, write)),
+                }
+                under_way.insert(at, (old, new));
             }
-            let sent = under_way.into_iter().filter_map(|(at, states)| Some((at, states?)));
-            let replies = self.wait(reach(&self.0, &table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
-            for ((at, (old, new)), reply) in sent.zip(replies) {
+            let replies = self.send(&mut table, info, work, claiming, durability)?;
+            for (at, reply) in replies {
+                let Some((old, new)) = under_way.remove(&at) else { continue };
                 match reply {
                     Reply::Written => {
                         let next = waiting.iter().find(|next| keys[**next] == keys[at]);
@@ -90,6 +94,10 @@ impl Tables {
                         is_known[at] = true;
                     }
                     Reply::Refused(reason) => written[at] = Some(refused(old, &reason)),
+                    Reply::Taken(taken) => {
+                        let error = Some(self.duplicate(info, &taken)?);
+                        written[at] = Some(Written { old, new: Value::Null, error });
+                    }
                     Reply::List(list) => {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
@@ -106,6 +114,41 @@ impl Tables {
         }
         Err(Error::failed("Cannot perform write: others change the document all the time."))
     }
+
+    /// Sends writes, each one to be carried out for itself; what `claiming` has change unique keys. Returns replies with the places of the writes;
+    /// those without one are to be made again.
+    fn send(
+        &self,
+        table: &mut Arc<Table>,
+        info: &TableInfo,
+        work: Vec<(usize, WriteWork)>,
+        claiming: Vec<(usize, DocumentWrite)>,
+        durability: Durability,
+    ) -> Result<Vec<(usize, Reply)>> {
+        let (places, work): (Vec<_>, Vec<_>) =
+            work.into_iter().map(|(at, write)| (at, (Place::Key(write.key.clone()), Work::Write(write)))).unzip();
+        let sent = self.wait(reach(&self.0, table, ReadMode::Single, work)).map_err(|error| failed(&error))?;
+        let mut replies: Vec<_> = places.into_iter().zip(sent).collect();
+        if !claiming.is_empty() {
+            // The parts of a transaction are not taken to the table that takes the place of one that was split.
+            *table = self.open(info)?;
+            self.write_claiming(table, claiming, durability, &mut replies)?;
+        }
+        Ok(replies)
+    }
+}
+
+/// What a partition is asked for a document, and the unique keys that the document gives up and takes.
+#[derive(Debug)]
+pub(crate) struct DocumentWrite {
+    pub(crate) work: WriteWork,
+    pub(crate) claims: Vec<(Space, EntryChanges)>,
+}
+
+impl From<WriteWork> for DocumentWrite {
+    fn from(work: WriteWork) -> Self {
+        Self { work, claims: Vec::new() }
+    }
 }
 
 /// What a partition is asked for a document to take the place of another one; each comes as a value and as bytes.
@@ -120,16 +163,18 @@ pub(crate) fn work_of(
     (old, old_bytes): (&Value, Option<Bytes>),
     (new, new_bytes): (&Value, Option<Bytes>),
     durability: Durability,
-) -> Result<WriteWork> {
+) -> Result<DocumentWrite> {
     let keeper = shared.lists.keeper(table.id(), table.partition_of(&RecordKey::new(key, b"")));
-    Ok(WriteWork {
-        entries: keeper.changes(env, old, new, key)?,
+    let IndexChanges { entries, claims } = keeper.changes(env, old, new, key)?;
+    let work = WriteWork {
+        entries,
         key: key.clone(),
         old: old_bytes,
         new: new_bytes,
         is_soft: durability == Durability::Soft,
         is_hard: durability == Durability::Hard,
-    })
+    };
+    Ok(DocumentWrite { work, claims })
 }
 
 /// What became of a write that the partition has refused.

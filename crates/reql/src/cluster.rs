@@ -1,5 +1,8 @@
 //! The servers of a cluster, and how tables are spread over them: what `config`, `status` and the system tables tell.
 
+use crate::write_hook::WriteHook;
+use std::sync::Arc;
+
 /// A node that holds replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
@@ -59,6 +62,8 @@ pub struct TableConfig {
     pub is_hard: bool,
     /// `majority` or `single`.
     pub write_acks: &'static str,
+    /// The write hook of the table.
+    pub write_hook: Option<Arc<WriteHook>>,
 }
 
 /// What a replica can do.
@@ -143,4 +148,6 @@ pub enum TableChange {
         /// Whether a majority must have a write before it is acknowledged.
         majority: bool,
     },
+    /// Gives the table a write hook, or none. Writes that begin later, at any node, go through it.
+    WriteHook(Option<Arc<WriteHook>>),
 }

@@ -49,6 +49,7 @@ mod together;
 mod uuid;
 mod val;
 mod value;
+mod write_hook;
 
 pub use account::{Account, AccountChange, Administrator, NewPassword, Place, Requester};
 pub use cells::{Cells, cell_bounds};
@@ -77,3 +78,4 @@ pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;
 pub use terms::writes::answer_of_one;
+pub use write_hook::WriteHook;

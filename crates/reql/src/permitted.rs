@@ -20,6 +20,7 @@ use crate::scan::{
 use crate::source::{Durability, Evaluated, Source, Write, Written};
 use crate::stream::Pipeline;
 use crate::value::Value;
+use crate::write_hook::WriteHook;
 
 /// A source for one user.
 pub(crate) struct Permitted<S> {
@@ -139,6 +140,10 @@ impl<S: Source> Source for Permitted<S> {
     fn change_table(&self, table: &TableInfo, change: &TableChange) -> Result<()> {
         self.config(table)?;
         self.source.change_table(table, change)
+    }
+
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        self.source.write_hook(table)
     }
 
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {

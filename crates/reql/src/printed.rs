@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::function::Function;
 use crate::json::Json;
-use crate::term::code;
+use crate::term::{Datum, Term, code};
+use crate::value::{Value, ValueExt as _};
 
 /// Deeper parts are not shown.
 const MAX_DEPTH: usize = 64;
@@ -12,9 +14,9 @@ const MAX_DEPTH: usize = 64;
 const SECRET: &[&str] = &["password", "pass", "auth"];
 
 /// Terms that are not written behind their first argument.
-const FREE: &[i32] = &[code::BRANCH, 154];
+const FREE: &[i32] = &[17, 18, 66, 67, code::BRANCH, 154];
 
-/// What terms are called in JavaScript.
+/// What terms are called in JavaScript, by their numbers.
 #[rustfmt::skip]
 const NAMES: &[(i32, &str)] = &[
     (11, "js"), (12, "error"), (13, "row"), (14, "db"), (15, "table"), (16, "get"), (17, "eq"), (18, "ne"), (19, "lt"),
@@ -77,6 +79,44 @@ pub(crate) fn print(term: &Json, options: &[Field], limit: usize) -> String {
         printer.out.push_str("...");
     }
     printer.out
+}
+
+/// The text of a function, cut in the same way.
+pub(crate) fn print_function(function: &Function, limit: usize) -> String {
+    let mut printer = Printer { out: String::new(), limit, depth: 0 };
+    if function.term().is_none_or(|term| printer.any(&json_of(&term)).is_err()) {
+        printer.out.push_str("...");
+    }
+    printer.out
+}
+
+/// A term as it would stand in a query.
+fn json_of(term: &Term) -> Json {
+    match &term.datum {
+        Some(Datum::Json(json)) => return json.clone(),
+        Some(Datum::Value(value)) => return json_of_value(value),
+        None => {}
+    }
+    let arguments = term.args.iter().map(json_of).collect();
+    let options = term.optargs.iter().map(|(name, option)| (name.clone(), json_of(option))).collect();
+    Json::Array(vec![Json::Number(f64::from(term.code)), Json::Array(arguments), Json::Object(options)])
+}
+
+fn json_of_value(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => Json::Bool(*value),
+        Value::Number(number) => Json::Number(number.get()),
+        Value::String(text) => Json::String(text.clone()),
+        Value::Array(items) => {
+            let items = items.iter().map(json_of_value).collect();
+            Json::Array(vec![Json::Number(f64::from(code::MAKE_ARRAY)), Json::Array(items)])
+        }
+        Value::Object(object) => {
+            Json::Object(object.into_iter().map(|(name, value)| (name.clone(), json_of_value(value))).collect())
+        }
+        other => Json::String(other.print().unwrap_or_default().into()),
+    }
 }
 
 /// The number and the arguments of a term.
@@ -189,7 +229,7 @@ impl Printer {
             }
             (code::MAKE_OBJ, _) => self.object(options),
             (code::DATUM, [value]) => self.any(value),
-            (code::VAR, [Json::Number(variable)]) => self.push(&format!("var_{variable}")),
+            (code::VAR, [Json::Number(variable)]) => self.push(&format!("var{variable}")),
             (code::FUNC, [variables, body]) => {
                 let variables = match parts(variables) {
                     Some((code::MAKE_ARRAY, variables, _)) => variables,
@@ -197,11 +237,11 @@ impl Printer {
                 };
                 self.push("function(")?;
                 self.list(variables, |printer, variable| match variable {
-                    Json::Number(variable) => printer.push(&format!("var_{variable}")),
+                    Json::Number(variable) => printer.push(&format!("var{variable}")),
                     other => printer.any(other),
                 })?;
                 self.push(") { return ")?;
-                self.any(body)?;
+                self.chained(body)?;
                 self.push("; }")
             }
             (code::BRACKET, [of, field]) => {
@@ -222,7 +262,7 @@ impl Printer {
     }
 
     fn named(&mut self, number: i32, arguments: &[Json], options: &[Field]) -> Printed {
-        let name = NAMES.iter().find(|(own, _)| *own == number).map(|(_, name)| *name);
+        let name = NAMES.binary_search_by_key(&number, |(own, _)| *own).ok().map(|at| NAMES[at].1);
         let rest = match arguments {
             [first, rest @ ..] if !is_value(first) && !FREE.contains(&number) => {
                 self.any(first)?;
@@ -268,7 +308,7 @@ mod tests {
             (r#"[1,[15,[[14,["rethinkdb"]],"jobs"]]]"#, r#"r.db("rethinkdb").table("jobs")"#),
             (
                 r#"[1,[39,[[15,["t"]],[69,[[2,[1]],[21,[[170,[[10,[1]],"n"]],5]]]]],{"default":true}],{"db":[14,["d"]]}]"#,
-                r#"r.table("t").filter(function(var_1) { return var_1("n").gt(5); }, {"default": true}).run({"db": r.db("d")})"#,
+                r#"r.table("t").filter(function(var1) { return var1("n").gt(5); }, {"default": true}).run({"db": r.db("d")})"#,
             ),
             (r#"[1,[38,[[2,[1,2]],[24,[[13,[]],1.5]]]]]"#, "r.map([1, 2], r.row.add(1.5))"),
             (
@@ -276,7 +316,7 @@ mod tests {
                 r#"r.table("t").orderBy(r.desc("a"), {"index": "a"})"#,
             ),
             (r#"[1,[182,[[15,["t"]],[180,[]],"a\"\n\u0001b"]]]"#, r#"r.table("t").between(r.minval, "a\"\n\u0001b")"#),
-            (r#"[1,[64,[[69,[[2,[1]],[10,[1]]]],7]]]"#, "r.do(7, function(var_1) { return var_1; })"),
+            (r#"[1,[64,[[69,[[2,[1]],[10,[1]]]],7]]]"#, "r.do(7, function(var1) { return var1; })"),
             (r#"[1,[65,[true,1,[103,[]]]]]"#, "r.branch(true, 1, r.now())"),
             (r#"[1,{"a":[2,[null]]}]"#, r#"r.expr({"a": [null]})"#),
         ] {

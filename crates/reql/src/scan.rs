@@ -7,7 +7,7 @@ use crate::cells::Cells;
 use crate::error::{Error, until_nul};
 use crate::function::Function;
 use crate::lazy::Lazy;
-use crate::value::Value;
+use crate::value::{Value, ValueExt as _};
 pub use tessera_types::SYSTEM_DATABASE;
 
 /// A database.
@@ -66,6 +66,17 @@ impl TableInfo {
         Error::failed(format!("Index `{}` already exists on table `{}`.", until_nul(index), self.full_name()))
     }
 
+    /// The error of a document that is to get a key of a unique index which another one has; `key` is `None` if it is too long to be told.
+    pub fn duplicate_key(&self, index: &str, key: Option<&Value>, holder: &Value) -> Error {
+        let print = |value: &Value| value.print().unwrap_or_else(|_| value.type_name().into());
+        let key = key.map_or_else(|| "the key".into(), |key| format!("`{}`", print(key)));
+        Error::failed(format!(
+            "Duplicate key of unique index `{}`: {key} belongs to the document with primary key `{}`.",
+            until_nul(index),
+            print(holder)
+        ))
+    }
+
     /// The error when an index cannot get another name.
     pub fn cannot_rename_index(&self, from: &str, to: &str) -> Error {
         let (from, to) = (until_nul(from), until_nul(to));
@@ -102,6 +113,8 @@ pub struct IndexDefinition {
     pub multi: bool,
     /// Whether the keys are geometry objects.
     pub geo: bool,
+    /// Whether no two documents may have the same key.
+    pub unique: bool,
 }
 
 /// A secondary index.
@@ -115,6 +128,8 @@ pub struct IndexInfo {
     pub is_ready: bool,
     /// How much of the table it holds, from 0 to 1, until it is ready.
     pub progress: f64,
+    /// Why it cannot be built as long as documents are as they are.
+    pub hindrance: Option<String>,
 }
 
 /// Values from one to another; the ends belong to it or do not.

@@ -22,6 +22,7 @@ pub use crate::scan::{
 };
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _};
+use crate::write_hook::WriteHook;
 use tessera_types::Right;
 
 /// What a pipeline has made of the documents of a page.
@@ -80,6 +81,22 @@ pub struct Write {
     pub key: Value,
     /// What to do with the document.
     pub change: Change,
+    /// What has the last word.
+    pub hook: Option<Arc<WriteHook>>,
+}
+
+impl Write {
+    /// What the document becomes: a function of what is there.
+    ///
+    /// # Errors
+    /// What the functions of the change and of the hook complain about, or that the result cannot take the document's place.
+    pub fn apply(&self, env: &Env, primary_key: &str, old: &Value) -> Result<Value> {
+        let new = self.change.apply(env, primary_key, &self.key, old)?;
+        let Some(hook) = &self.hook else { return Ok(new) };
+        let new = hook.apply(env, &self.key, old, &new)?;
+        check_replacement(primary_key, &self.key, old, &new)?;
+        Ok(new)
+    }
 }
 
 /// What became of a write: the document before and after it, `null` where there is none.
@@ -269,6 +286,12 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the table cannot be changed so.
     fn change_table(&self, table: &TableInfo, change: &TableChange) -> Result<()>;
+
+    /// The write hook of a table.
+    ///
+    /// # Errors
+    /// If the source cannot tell.
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<WriteHook>>>;
 
     /// # Errors
     /// If the source cannot tell.

@@ -62,6 +62,16 @@ impl Function {
         if reader.rest.is_empty() { Ok(function) } else { Err(unreadable()) }
     }
 
+    /// The term that the function was made from, if it is one of a query.
+    pub(crate) fn term(&self) -> Option<Term> {
+        match &self.body {
+            Body::Query { template, .. } => {
+                Some(Term::function(template.frame, &template.parameters, term_of(&template.body)))
+            }
+            _ => None,
+        }
+    }
+
     fn put(&self, writer: &mut Writer) -> Result<()> {
         writer.put_place(self.frame);
         match &self.body {

@@ -80,7 +80,7 @@ impl Env {
                 gathered.note(name.clone(), table, &write.key, Value::Null, Value::Null)?;
             }
             let old = old.unwrap_or(Value::Null);
-            match write.change.apply(self, &table.primary_key, &write.key, &old) {
+            match write.apply(self, &table.primary_key, &old) {
                 Ok(new) => {
                     if let Some(gathered) = &mut *self.gathered.borrow_mut() {
                         gathered.note(name, table, &write.key, old.clone(), new.clone())?;

@@ -2,7 +2,7 @@
 //!
 //! A node that does not know yet that a table was dropped goes on serving it, a node that does not know yet that a table was
 //! renamed takes the old name for it, which another table may have by then, and a node that does not know yet that a user has lost a right
-//! goes on letting that user do what needs it. So whoever makes such a change is answered when the
+//! goes on letting that user do what needs it. A node that does not know yet of a write hook lets writes pass by it. So whoever makes such a change is answered when the
 //! other nodes follow it, or is told which of them have not said so.
 
 use crate::services::number;
@@ -21,9 +21,11 @@ const FOLLOWS: &[u8] = b"follows";
 /// Whether nodes that do not know of a change serve what they may not serve any more: a table under a name that it has lost, or
 /// somebody who may do less by now.
 pub(crate) fn takes_something_away(command: &CatalogCommand) -> bool {
-    use CatalogCommand::{AlterUser, CreateUser, Drop, DropDatabase, DropUser, Grant, Rename};
+    use CatalogCommand::{Alter, AlterUser, CreateUser, Drop, DropDatabase, DropUser, Grant, Rename};
     match command {
         Drop { .. } | Rename { .. } | DropDatabase { .. } | DropUser { .. } | AlterUser { .. } => true,
+        // Writes would pass by the hook.
+        Alter { settings, before, .. } => before.as_ref().is_none_or(|before| before.write_hook != settings.write_hook),
         // Clients that have not logged in are this user, who could do everything as long as there was none of this name.
         CreateUser { name, .. } => name == "default",
         Grant { changes, .. } => changes.values().any(|decision| *decision != Some(true)),

@@ -50,7 +50,7 @@ mod watch;
 pub use admission::Admissions;
 pub use catalog_changes::AlterError;
 pub use compaction_state::CompactionState;
-pub use coordination::{Transacted, TransactionPart};
+pub use coordination::{Transacted, TransactionCounts, TransactionPart};
 pub use disk_readers::DiskReaders;
 pub use hot_key_search::LONGEST as LONGEST_COUNT;
 pub use hot_keys::{HotKey, HotKeysFound};

@@ -1,6 +1,7 @@
 //! The ordered spaces of a partition, and which partition a record of one belongs to.
 
 use crate::{Partitioner, RecordKey};
+use std::borrow::Cow;
 
 /// A partition has its key-value records, ordered by hash, and beside them some ordered spaces: maps of bytes to bytes in the order of
 /// the keys' bytes. A space is known by its number and exists as long as it has records.
@@ -18,17 +19,44 @@ impl Space {
     pub const INDEXES: Self = Self(3);
     /// The first number that an index may have; those before it are reserved.
     pub const FIRST_INDEX: Self = Self(16);
+    /// Added to the number of an index's space: the space of the claims to its unique keys.
+    const CLAIMS: u32 = 1 << 31;
+    /// Begins the names under which transactions lock claims. No primary key begins with it, so that none is locked with them.
+    const LOCKED_CLAIM: u8 = 0xFF;
     /// The longest key of any space, in bytes. A log entry and RocksDB would take longer ones.
     pub const KEY_BYTES_CEILING: usize = 1 << 20;
 
-    /// The part of a record's key that says to which partition it belongs: of a document its primary key, and of a change and of an index
-    /// entry that of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
+    /// The space of the claims to the keys of a unique index: under each key, in the partition that the hash of the key gives, the primary
+    /// key of the document that has it.
+    pub const fn claims(self) -> Self {
+        Self(self.0 | Self::CLAIMS)
+    }
+
+    /// Whether it is the space of claims of some index.
+    pub const fn is_claims(self) -> bool {
+        self.0 & Self::CLAIMS != 0
+    }
+
+    /// The name under which transactions lock a record of the space; `None` if its records are not locked.
+    pub fn lock_key(self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Self::DOCUMENTS => Some(Cow::Borrowed(key)),
+            claims if claims.is_claims() => {
+                Some(Cow::Owned([&[Self::LOCKED_CLAIM][..], &claims.0.to_be_bytes(), key].concat()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The part of a record's key that says to which partition it belongs: of a document its primary key, of a claim all of it, and of a
+    /// change and of an index entry that of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
     /// key, and a byte of flags. `None` if the record is about the partition that it is in, and belongs to no other; also for an
     /// index entry that is none.
     pub fn placing_key(self, key: &[u8]) -> Option<&[u8]> {
         const HAS_PLACE: u8 = 2;
         match self {
             Self::DOCUMENTS => Some(key),
+            claims if claims.is_claims() => Some(key),
             Self::CHANGES => key.get(8..),
             index if index >= Self::FIRST_INDEX => {
                 let (rest, [secondary, flags]) = key.split_last_chunk::<2>()?;
@@ -72,5 +100,16 @@ mod tests {
             (Space::CHANGES.placing_key(b"12345678key"), Space::CHANGES.placing_key(b"short")),
             (Some(&b"key"[..]), None)
         );
+    }
+
+    #[test]
+    fn a_claim_is_where_its_key_is_and_is_locked_under_a_name_of_its_own() {
+        let index = Space(Space::FIRST_INDEX.0 + 3);
+        let claims = index.claims();
+        assert!(claims.is_claims() && !index.is_claims() && claims != Space(Space::FIRST_INDEX.0 + 4).claims());
+        assert_eq!(claims.placing_key(b"key"), Some(&b"key"[..]));
+        assert_eq!(Space::DOCUMENTS.lock_key(b"key").as_deref(), Some(&b"key"[..]));
+        assert_eq!(claims.lock_key(b"key").as_deref(), Some(&b"\xff\x80\0\0\x13key"[..]));
+        assert_eq!((index.lock_key(b"key"), Space::INDEXES.lock_key(b"key")), (None, None));
     }
 }

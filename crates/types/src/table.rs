@@ -118,6 +118,9 @@ pub struct TableSettings {
     /// How long changes are kept for changefeeds, of a table of documents that has some.
     #[serde(flatten)]
     pub feed_retention: FeedRetention,
+    /// Tables of documents only: the function through which writes go, in the form that the ReQL face understands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_hook: Option<String>,
     /// RocksDB tables only: every node that runs then compacts the table at this time, and at these minutes of each day, in
     /// UTC.
     pub compact_at: Option<UnixMillis>,

@@ -31,6 +31,7 @@ mod primary;
 mod range;
 mod read;
 mod secondary;
+mod unique;
 mod write;
 
 pub use entry::{EntryKey, entry_key};
@@ -39,6 +40,7 @@ pub use primary::primary_key;
 pub use range::{KeyRange, SecondaryRange, primary_range, secondary_range};
 pub use read::decode_key;
 pub use secondary::{MAX_SECONDARY_KEY_BYTES, SecondaryKey};
+pub use unique::unique_key;
 
 /// How many bytes a primary key may have in RethinkDB's form, which has one more than a string has.
 pub const MAX_PRIMARY_KEY_BYTES: usize = 128;

@@ -3,13 +3,17 @@
 //! An index begins as one that writes keep and nobody reads. Then the partition's documents are looked at in the order of their keys:
 //! the entries of a page go to the log together with the page's last key, so a new leader goes on where the old one stopped. A document
 //! that changed since the page was read is left out, since the write that changed it has put its entries. Behind the last page
-//! the index is built.
+//! the index is built. The keys of a unique index are [claimed](super::claiming) before; two documents with one key hinder it until one of
+//! them has changed.
 
-use super::cache::entries;
-use super::definition::source_of;
-use super::list::{IndexList, ListedIndex, progress_key};
+use super::build_error::{BuildError, EVALUATION};
+use super::cache::indexed;
+use super::claiming::{ClaimedDocument, Claiming};
+use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, claims_key, progress_key};
 use super::{LIST_KEY, stamp_of};
+use crate::definition::source_of;
 use crate::partition;
+use crate::shared::Shared;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -36,8 +40,6 @@ const TROUBLE_PAUSE: Duration = Duration::from_secs(2);
 const PAGE: PageLimit = PageLimit { records: 200, bytes: 512 << 10 };
 /// Bytes of entries in one step, about: there may be many more of them than of documents.
 const STEP_BYTES: usize = 256 << 10;
-/// How long the functions of one page may take. One that takes longer is tried again later, so its index is never built.
-const EVALUATION: Duration = Duration::from_secs(10);
 
 /// The thread that builds.
 pub(crate) struct IndexBuilder {
@@ -48,9 +50,9 @@ pub(crate) struct IndexBuilder {
 impl IndexBuilder {
     /// # Errors
     /// If the thread cannot be started.
-    pub(crate) fn start(store: Store) -> std::io::Result<Self> {
+    pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
-        let work = Building { store, ending: ending.clone(), due: HashMap::new() };
+        let work = Building { shared, ending: ending.clone(), due: HashMap::new() };
         let thread = std::thread::Builder::new().name("reql-index".into()).spawn(move || work.run())?;
         Ok(Self { ending, thread: Some(thread) })
     }
@@ -79,7 +81,7 @@ impl Pacer for Deadline {
 }
 
 struct Building {
-    store: Store,
+    shared: Arc<Shared>,
     ending: Arc<AtomicBool>,
     /// When a table is to be looked at again, unless the catalog says something new of it.
     due: HashMap<TableId, (Arc<Indexes>, Instant)>,
@@ -88,7 +90,7 @@ struct Building {
 impl Building {
     fn run(mut self) {
         while !self.ending.load(Ordering::Acquire) {
-            let tables = self.store.tables();
+            let tables = self.shared.store.tables();
             self.due.retain(|id, _| tables.iter().any(|table| table.id() == *id));
             for table in tables {
                 let indexes = table.indexes();
@@ -100,6 +102,8 @@ impl Building {
                 if is_due {
                     let pause = match self.follow(&table, &indexes) {
                         Ok(()) => SETTLED_PAUSE,
+                        // That is told by the partition's list.
+                        Err(BuildError::Hindered(_)) => TROUBLE_PAUSE,
                         Err(error) => {
                             tracing::warn!(table = %table.name(), %error, "an index cannot be built now");
                             TROUBLE_PAUSE
@@ -129,12 +133,13 @@ impl Building {
     }
 
     fn follow_partition(&self, table: &Arc<Table>, indexes: &Indexes, partition: u32) -> Result<(), BuildError> {
-        let place = Place { store: &self.store, table, partition, ending: &self.ending };
+        let place = Place { store: &self.shared.store, table, partition, ending: &self.ending };
         let mut list = place.list()?;
-        for index in list.clone().indexes() {
-            if indexes.is_dropped(index.space) {
-                list = place.step(Step::Drop(index.space))?;
-            }
+        let mut known: Vec<Space> = list.indexes().map(|index| index.space).chain(place.claimed()?).collect();
+        known.sort_unstable();
+        known.dedup();
+        for space in known.into_iter().filter(|space| indexes.is_dropped(*space)) {
+            list = place.step(Step::Drop(space))?;
         }
         for (_, index) in indexes.iter() {
             let space = Space(index.space);
@@ -144,7 +149,21 @@ impl Building {
             }
         }
         let unbuilt: Vec<ListedIndex> = list.0.into_iter().filter(|index| !index.is_built).collect();
-        unbuilt.iter().try_for_each(|index| self.build(&place, index))
+        let mut outcome = Ok(());
+        for index in unbuilt {
+            let built = match self.build(&place, &index) {
+                Err(BuildError::Hindered(reason)) if index.hindrance.as_ref() != Some(&reason) => {
+                    let index = index.space.0;
+                    tracing::warn!(table = %table.name(), index, reason = %reason.escape_ascii(), "a unique index cannot be built");
+                    place.step(Step::Hinder(Space(index), reason.clone()))?;
+                    Err(BuildError::Hindered(reason))
+                }
+                built => built,
+            };
+            // The others do not wait for it.
+            outcome = outcome.and(built);
+        }
+        outcome
     }
 
     fn build(&self, place: &Place<'_>, index: &ListedIndex) -> Result<(), BuildError> {
@@ -155,18 +174,31 @@ impl Building {
             let deadline = Deadline { until: Instant::now() + EVALUATION, ending: self.ending.clone() };
             let env = Env::for_functions(Arc::new(deadline), Value::Null);
             let (mut documents, mut bytes_of_entries) = (Vec::with_capacity(page.len()), 0);
+            let claiming = Claiming {
+                shared: &self.shared,
+                table: place.table,
+                space: index.space,
+                definition: &definition,
+                env: &env,
+            };
+            let mut claimed = Vec::new();
             for (key, bytes) in page {
                 let document = EncodedValue::check(&bytes).and_then(EncodedValue::to_value);
                 let document = document.map_err(|_| BuildError::Damaged)?;
-                let entries = entries(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
-                bytes_of_entries += entries.iter().map(Vec::len).sum::<usize>();
-                documents.push(BuiltDocument { key, bytes, entries });
+                let indexed = indexed(&env, &definition, &document, &key).map_err(|_| BuildError::TooSlow)?;
+                bytes_of_entries += indexed.entries.iter().map(Vec::len).sum::<usize>();
+                if !indexed.unique_keys.is_empty() {
+                    claimed.push(ClaimedDocument { key: key.clone(), bytes: bytes.clone(), keys: indexed.unique_keys });
+                }
+                documents.push(BuiltDocument { key, bytes, entries: indexed.entries });
                 if bytes_of_entries >= STEP_BYTES {
+                    claiming.claim(std::mem::take(&mut claimed), &self.ending)?;
                     place.step(Step::Build(index.space, std::mem::take(&mut documents)))?;
                     bytes_of_entries = 0;
                 }
             }
             if !documents.is_empty() {
+                claiming.claim(claimed, &self.ending)?;
                 place.step(Step::Build(index.space, documents))?;
             }
             if is_last {
@@ -174,18 +206,6 @@ impl Building {
             }
         }
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum BuildError {
-    #[error(transparent)]
-    Request(#[from] RequestError),
-    #[error("a stored document or definition is damaged")]
-    Damaged,
-    #[error("the function of the index takes longer than {} seconds for some documents", EVALUATION.as_secs())]
-    TooSlow,
-    #[error("somebody else changes the index")]
-    Overtaken,
 }
 
 /// A partition that this node leads.
@@ -202,6 +222,16 @@ impl Place<'_> {
             transaction.get_in(Space::INDEXES, LIST_KEY)
         })?;
         IndexList::decode(bytes.unwrap_or_default()).ok_or(BuildError::Damaged)
+    }
+
+    /// The indexes to whose keys there may be claims here.
+    fn claimed(&self) -> Result<Vec<Space>, BuildError> {
+        let (first, last) = all_claims_keys();
+        let range = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+        let found = partition::read(self.store, self.table, self.partition, ReadMode::Single, |transaction| {
+            transaction.scan_in(Space::INDEXES, range, Order::Ascending, PageLimit::of_records(usize::MAX))
+        })?;
+        Ok(found.records.iter().filter_map(|(key, _)| claimed_index(key)).collect())
     }
 
     /// The next documents that an index is to hold, and whether they are the last ones.
@@ -246,6 +276,8 @@ enum Step {
     Begin(Space, Bytes),
     Build(Space, Vec<BuiltDocument>),
     Finish(Space),
+    /// Note what hinders a unique index.
+    Hinder(Space, Bytes),
     Drop(Space),
 }
 
@@ -266,7 +298,7 @@ impl Step {
         let is_unbuilt = |list: &IndexList, space| list.get(space).is_some_and(|index| !index.is_built);
         match self {
             // What transactions over partitions have here was made for the list as it is.
-            Self::Begin(..) | Self::Finish(_) | Self::Drop(_) => transaction.await_no_intents()?,
+            Self::Begin(..) | Self::Finish(_) | Self::Hinder(..) | Self::Drop(_) => transaction.await_no_intents()?,
             Self::Build(..) => {}
         }
         match self {
@@ -287,8 +319,13 @@ impl Step {
                 list.finish(*space);
                 transaction.delete_in(Space::INDEXES, &progress_key(*space));
             }
+            Self::Hinder(space, reason) => list.hinder(*space, reason),
             Self::Drop(space) => {
                 list.drop(*space);
+                if transaction.get_in(Space::INDEXES, &claims_key(*space))?.is_some() {
+                    transaction.delete_in(Space::INDEXES, &claims_key(*space));
+                    transaction.drop_space(space.claims());
+                }
                 transaction.delete_in(Space::INDEXES, &progress_key(*space));
                 transaction.drop_space(*space);
             }

@@ -35,34 +35,51 @@ pub(crate) struct NewEntries {
     pub(crate) changes: Vec<(Space, EntryChanges)>,
 }
 
+/// What a write changes in the indexes, of its partition and of others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct IndexChanges {
+    pub(crate) entries: NewEntries,
+    /// For each unique index the keys that the document gives up, and those that it takes.
+    pub(crate) claims: Vec<(Space, EntryChanges)>,
+}
+
 fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Internal, format!("A stored {what} is damaged."))
 }
 
-/// The keys of the entries that an index has of a document.
+/// What an index has of a document.
+#[derive(Default)]
+pub(super) struct Indexed {
+    /// The keys of entries.
+    pub(super) entries: Vec<Vec<u8>>,
+    /// The keys that no other document may have; none if the index is not unique.
+    pub(super) unique_keys: Vec<Vec<u8>>,
+}
+
+/// What an index has of a document.
 ///
 /// # Errors
 /// If the query was stopped. A document for which the function fails is not in the index.
-pub(super) fn entries(
-    env: &Env,
-    definition: &IndexDefinition,
-    document: &Value,
-    primary: &[u8],
-) -> Result<Vec<Vec<u8>>> {
+pub(super) fn indexed(env: &Env, definition: &IndexDefinition, document: &Value, primary: &[u8]) -> Result<Indexed> {
+    let mut indexed = Indexed::default();
     if definition.geo {
         let keys = tessera_reql::cell_keys(env, definition, document)?;
-        return Ok(keys.iter().map(|key| entry_key(&SecondaryKey::of_cells(key), primary, None)).collect());
+        indexed.entries = keys.iter().map(|key| entry_key(&SecondaryKey::of_cells(key), primary, None)).collect();
+        return Ok(indexed);
     }
-    let mut entries = Vec::new();
     match definition.function.value_of(env, document) {
         Ok(value) => {
             let value = Document::encode(&value);
-            shape(definition).entries(Some(value.value()), primary, &mut entries);
+            let shape = shape(definition);
+            shape.entries(Some(value.value()), primary, &mut indexed.entries);
+            if definition.unique {
+                indexed.unique_keys = shape.unique_keys(Some(value.value()));
+            }
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => return Err(error),
         Err(_) => {}
     }
-    Ok(entries)
+    Ok(indexed)
 }
 
 pub(crate) fn shape(definition: &IndexDefinition) -> IndexShape {
@@ -84,15 +101,21 @@ impl Keeper {
     ///
     /// # Errors
     /// If the query was stopped.
-    pub(crate) fn changes(&self, env: &Env, old: &Value, new: &Value, primary: &[u8]) -> Result<NewEntries> {
+    pub(crate) fn changes(&self, env: &Env, old: &Value, new: &Value, primary: &[u8]) -> Result<IndexChanges> {
         let env = env.without_options();
-        let mut changes = Vec::new();
+        let (mut changes, mut claims) = (Vec::new(), Vec::new());
         for index in &self.indexes {
             let of = |document: &Value| match document {
-                Value::Null => Ok(Vec::new()),
-                document => entries(&env, &index.definition, document, primary),
+                Value::Null => Ok(Indexed::default()),
+                document => indexed(&env, &index.definition, document, primary),
             };
             let (old, new) = (of(old)?, of(new)?);
+            // Also while the index is built: whoever builds claims what documents have by then.
+            let claimed = EntryChanges::between(old.unique_keys, new.unique_keys);
+            if !claimed.is_empty() {
+                claims.push((index.space, claimed));
+            }
+            let (old, new) = (old.entries, new.entries);
             // While an index is built it need not have the entries of the old document.
             let change = match index.is_built {
                 true => EntryChanges::between(old, new),
@@ -102,7 +125,7 @@ impl Keeper {
                 changes.push((index.space, change));
             }
         }
-        Ok(NewEntries { stamp: self.stamp, changes })
+        Ok(IndexChanges { entries: NewEntries { stamp: self.stamp, changes }, claims })
     }
 }
 
@@ -168,12 +191,14 @@ mod tests {
     use tessera_reql::Stop;
 
     /// A list with one index, of the field `n`.
-    fn list(is_built: bool) -> Bytes {
+    fn list(is_built: bool, is_unique: bool) -> Bytes {
         let name = Document::encode(&Value::from("n")).into_bytes();
         let length = u32::try_from(name.len()).unwrap().to_le_bytes();
         // Simple; then form 1 of a stored function, a field's name.
-        let source = [&b"$reql_index_function$\0\x01\0"[..], &length, &name].concat();
-        let index = super::super::list::ListedIndex { space: Space(16), is_built, definition: source.into() };
+        let prefix = if is_unique { "$reql_unique_index_function$" } else { "$reql_index_function$" };
+        let source = [prefix.as_bytes(), b"\0\x01\0", &length, &name].concat();
+        let definition = source.into();
+        let index = super::super::list::ListedIndex { space: Space(16), is_built, definition, hindrance: None };
         IndexList(vec![index]).encode().into()
     }
 
@@ -185,8 +210,10 @@ mod tests {
     fn a_write_relies_on_entries_only_of_an_index_that_is_built() {
         let env = Env::for_functions(Arc::new(Stop::default()), Value::Null);
         let changes = |is_built, old: &Value, new: &Value| {
-            let made = Keeper::of(&list(is_built)).unwrap().changes(&env, old, new, b"primary").unwrap();
-            assert_eq!(made.stamp, stamp_of(&list(is_built)));
+            let made = Keeper::of(&list(is_built, false)).unwrap().changes(&env, old, new, b"primary").unwrap();
+            assert_eq!(made.claims, []);
+            let made = made.entries;
+            assert_eq!(made.stamp, stamp_of(&list(is_built, false)));
             made.changes.into_iter().map(|(_, change)| (change.removed.len(), change.added.len())).collect::<Vec<_>>()
         };
         let (before, after) = (document(5, 1), document(5, 2));
@@ -196,6 +223,26 @@ mod tests {
             assert_eq!(changes(is_built, &before, &document(6, 1)), [(1, 1)]);
             assert_eq!(changes(is_built, &before, &Value::Null), [(1, 0)]);
             assert_eq!(changes(is_built, &Value::Null, &after), [(0, 1)]);
+        }
+    }
+
+    #[test]
+    fn a_write_claims_and_gives_up_the_keys_of_a_unique_index_that_it_changes() {
+        let env = Env::for_functions(Arc::new(Stop::default()), Value::Null);
+        let none = Value::Null;
+        for is_built in [true, false] {
+            let keeper = Keeper::of(&list(is_built, true)).unwrap();
+            let claims = |old: &Value, new: &Value| {
+                let claims = keeper.changes(&env, old, new, b"primary").unwrap().claims;
+                claims.into_iter().map(|(_, change)| (change.removed.len(), change.added.len())).collect::<Vec<_>>()
+            };
+            let before = document(5, 1);
+            assert_eq!(claims(&before, &document(5, 2)), [], "it keeps what it has");
+            assert_eq!(claims(&before, &document(6, 1)), [(1, 1)]);
+            assert_eq!(claims(&before, &none), [(1, 0)]);
+            assert_eq!(claims(&none, &before), [(0, 1)]);
+            let without = Value::object([("id", Value::from(1)), ("n", Value::Null)]).unwrap();
+            assert_eq!(claims(&none, &without), [], "null is not indexed");
         }
     }
 }

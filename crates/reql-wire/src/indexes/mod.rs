@@ -8,11 +8,11 @@
 //! The leader of a partition makes its list what the catalog says, and [builds](build) what is new: page by page, through the log.
 
 mod build;
+mod build_error;
 mod cache;
-mod definition;
+mod claiming;
 mod list;
 
 pub(crate) use build::IndexBuilder;
-pub(crate) use cache::{ListCache, NewEntries, value_at};
-pub(crate) use definition::{definition_of, is_geospatial, read_definition};
-pub(crate) use list::{IndexList, LIST_KEY, stamp_of};
+pub(crate) use cache::{IndexChanges, ListCache, NewEntries, value_at};
+pub(crate) use list::{IndexList, LIST_KEY, claims_key, stamp_of};

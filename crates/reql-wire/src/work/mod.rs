@@ -4,9 +4,11 @@
 //! A write is a comparison: the document becomes what the asking node has computed if it still is what that was computed from, and
 //! if the asking node knew which indexes the partition keeps. See docs/decisions/0039 and 0041.
 
+mod claim;
 mod fields;
 mod reply;
 
+pub(crate) use claim::{ClaimWork, Taken};
 pub(crate) use fields::{put, put_option, take, take_option};
 pub(crate) use reply::{Reply, Slice, SliceEnd};
 
@@ -37,6 +39,13 @@ pub(crate) enum Work {
     Changes(ChangesWork),
     /// As a scan, and tell up to which change the page shows the partition.
     StampedScan(ScanWork),
+    /// Tell which document has a key of the unique index with this space. It is done in transactions only.
+    Holder {
+        space: Space,
+        key: Bytes,
+    },
+    /// It is done in transactions only.
+    Claim(ClaimWork),
 }
 
 /// Documents by the keys of a space from `start` on, up to but without `end`; by the entries of a geospatial index only those that have
@@ -168,6 +177,15 @@ impl Work {
                 put_kind(out, 11, scan.cells.as_deref());
                 scan.encode(out);
             }
+            Self::Holder { space, key } => {
+                out.put_u8(12);
+                out.put_u32_le(space.0);
+                put(out, key);
+            }
+            Self::Claim(claim) => {
+                out.put_u8(13);
+                claim.encode(out);
+            }
             Self::Evaluate(evaluate) => {
                 put_kind(out, 5, evaluate.scan.cells.as_deref());
                 evaluate.encode(out);
@@ -194,6 +212,8 @@ impl Work {
             7 => Self::BeginChanges,
             8 => Self::Changes(ChangesWork::decode(input)?),
             11 => Self::StampedScan(ScanWork::decode(input)?),
+            12 => Self::Holder { space: Space(input.try_get_u32_le().ok()?), key: take(input)? },
+            13 => Self::Claim(ClaimWork::decode(input)?),
             16 => {
                 let cells = Some(take_cells(input)?);
                 Self::StampedScan(ScanWork { cells, ..ScanWork::decode(input)? })
@@ -214,7 +234,7 @@ impl Work {
 
     /// Whether it does no harm twice.
     pub(crate) fn is_read(&self) -> bool {
-        !matches!(self, Self::Write(_))
+        !matches!(self, Self::Write(_) | Self::Claim(_))
     }
 }
 
@@ -314,6 +334,13 @@ mod tests {
                 },
                 pipeline: key.clone(),
                 wants_keys: false,
+            }),
+            Work::Holder { space: Space(17), key: key.clone() },
+            Work::Claim(ClaimWork {
+                space: Space(17),
+                key: key.clone(),
+                leaving: vec![key.clone(), Bytes::new()],
+                taking: Some(key.clone()),
             }),
             Work::Write(WriteWork {
                 key: key.clone(),

@@ -1,6 +1,7 @@
 //! What came of work for a partition, and the form in which it comes back from another node: a byte that names the outcome, and its
 //! fields.
 
+use super::claim::Taken;
 use super::fields::{put, put_option, take, take_option};
 use crate::feeds::{LogPosition, NewChanges};
 use bytes::{Buf as _, BufMut as _, Bytes};
@@ -28,6 +29,8 @@ pub(crate) enum Reply {
     Changes(NewChanges),
     /// A page, with the last change that it shows.
     Stamped(u64, Vec<(Bytes, Bytes)>, bool),
+    /// The document cannot have what another one has.
+    Taken(Taken),
 }
 
 /// What was made of a slice.
@@ -106,6 +109,10 @@ impl Reply {
                     put(&mut out, document);
                 }
             }
+            Self::Taken(taken) => {
+                out.put_u8(12);
+                taken.encode(&mut out);
+            }
         }
         out.into()
     }
@@ -141,6 +148,7 @@ impl Reply {
                 }
                 Self::Stamped(stamp, rows, has_more)
             }
+            12 => Self::Taken(Taken::decode(input)?),
             _ => return None,
         })
     }
@@ -196,6 +204,7 @@ mod tests {
         let some = [
             Reply::Document(None),
             Reply::Document(Some(key.clone())),
+            Reply::Taken(Taken { space: tessera_types::Space(17), key: key.clone(), holder: key.clone() }),
             Reply::Page(vec![row.clone(), row.clone()], true),
             Reply::Written,
             Reply::Differs(Some(key)),

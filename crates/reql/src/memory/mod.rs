@@ -25,6 +25,7 @@ use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan
 use crate::source::{Durability, Source, Write, Written};
 use crate::uuid;
 use crate::value::Value;
+use crate::write_hook::WriteHook;
 
 #[derive(Default)]
 struct Database {
@@ -145,6 +146,7 @@ impl Source for MemorySource {
             indexes: data.indexes.keys().cloned().collect(),
             is_hard: data.options.is_hard,
             write_acks: if data.waits_for_majority { "majority" } else { "single" },
+            write_hook: data.write_hook.clone(),
         })
     }
 
@@ -200,6 +202,10 @@ impl Source for MemorySource {
                 lock(&data).waits_for_majority = *majority;
                 return Ok(());
             }
+            TableChange::WriteHook(hook) => {
+                lock(&data).write_hook.clone_from(hook);
+                return Ok(());
+            }
             TableChange::Rename { database, name } => (database, name),
         };
         let mut databases = lock(&self.databases);
@@ -217,6 +223,12 @@ impl Source for MemorySource {
         Ok(())
     }
 
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        let data = self.find(table)?;
+        let hook = lock(&data).write_hook.clone();
+        Ok(hook)
+    }
+
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
         let data = self.find(table)?;
         let data = lock(&data);
@@ -226,8 +238,9 @@ impl Source for MemorySource {
             .map(|(name, index)| IndexInfo {
                 name: name.clone(),
                 definition: index.definition.clone(),
-                is_ready: true,
+                is_ready: index.hindrance.is_none(),
                 progress: 1.0,
+                hindrance: index.hindrance.clone(),
             })
             .collect())
     }
@@ -307,13 +320,16 @@ impl Source for MemorySource {
                 loop {
                     let key = crate::key::primary_key(&write.key)?;
                     let old = lock(&data).documents.get(&key).cloned().unwrap_or(Value::Null);
-                    let new = match write.change.apply(env, &table.primary_key, &write.key, &old) {
+                    let new = match write.apply(env, &table.primary_key, &old) {
                         Ok(new) => new,
                         Err(error) if error.kind() == crate::ErrorKind::Interrupted => return Err(error),
                         Err(error) => return Ok(Written { old, new: Value::Null, error: Some(error) }),
                     };
                     let mut data = lock(&data);
                     if *data.documents.get(&key).unwrap_or(&Value::Null) == old {
+                        if let Err(error) = data.check_unique(env, &BTreeMap::from([(key.clone(), new.clone())])) {
+                            return Ok(Written { old, new: Value::Null, error: Some(error) });
+                        }
                         data.store(env, key, &old, &new);
                         return Ok(Written { old, new, error: None });
                     }
@@ -340,6 +356,11 @@ impl Source for MemorySource {
         }
         if !changed.is_empty() {
             return Ok(Together::Changed(changed));
+        }
+        for (id, table) in &locked {
+            let of_table = documents.iter().filter(|document| document.table.id == **id);
+            let change = |document: &Replacement| Ok((crate::key::primary_key(&document.key)?, document.new.clone()));
+            table.check_unique(env, &of_table.map(change).collect::<Result<_>>()?)?;
         }
         for document in documents.iter().filter(|document| document.old != document.new) {
             if let Some(table) = locked.get_mut(&document.table.id) {

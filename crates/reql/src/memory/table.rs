@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
+
+use tessera_document::{Document, unique_key};
 
 use super::subscribers::Subscribers;
 use crate::env::Env;
@@ -10,7 +13,8 @@ use crate::index;
 use crate::key;
 use crate::lazy::Lazy;
 use crate::scan::{IndexDefinition, Order, Page, Position, Scan, TableInfo, TableOptions};
-use crate::value::Value;
+use crate::value::{Value, ValueExt as _};
+use crate::write_hook::WriteHook;
 
 /// An entry of an index: the key that the index has for a document, the document's primary key, and which of several
 /// equal keys of one document it is.
@@ -19,12 +23,15 @@ type Entry = (Vec<u8>, Vec<u8>, u32);
 pub struct Index {
     pub definition: IndexDefinition,
     entries: BTreeSet<Entry>,
+    /// Why a unique index is not built.
+    pub hindrance: Option<String>,
 }
 
 pub struct TableData {
     pub info: TableInfo,
     pub options: TableOptions,
     pub waits_for_majority: bool,
+    pub write_hook: Option<Arc<WriteHook>>,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
     pub subscribers: Subscribers,
@@ -36,6 +43,7 @@ impl TableData {
             info,
             options,
             waits_for_majority: true,
+            write_hook: None,
             documents: BTreeMap::new(),
             indexes: BTreeMap::new(),
             subscribers: Subscribers::default(),
@@ -49,7 +57,32 @@ impl TableData {
                 entries.insert((encoded, primary.clone(), tag));
             }
         }
-        self.indexes.insert(name.into(), Index { definition, entries });
+        let hindrance = self.duplicate(env, &definition, self.documents.iter()).map(|(key, one, other)| {
+            let text = |value: &Value| value.print().unwrap_or_default();
+            format!(
+                "the documents with primary keys `{}` and `{}` both have the key `{}`.",
+                text(&one),
+                text(&other),
+                text(&key)
+            )
+        });
+        self.indexes.insert(name.into(), Index { definition, entries, hindrance });
+    }
+
+    /// Whether documents, `null` standing for none, may take the places of those with their primary keys, all at once: not if there were two with
+    /// a key of a unique index then.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check_unique(&self, env: &Env, changed: &BTreeMap<Vec<u8>, Value>) -> Result<()> {
+        for (name, index) in self.indexes.iter().filter(|(_, index)| index.definition.unique) {
+            let stay = self.documents.iter().filter(|(key, _)| !changed.contains_key(*key));
+            let come = changed.iter().filter(|(_, document)| !document.is_null());
+            if let Some((key, holder, _)) = self.duplicate(env, &index.definition, stay.chain(come)) {
+                return Err(self.info.duplicate_key(name, Some(&key), &holder));
+            }
+        }
+        Ok(())
     }
 
     /// Stores a document in the place of another one, `null` standing for none.
@@ -72,6 +105,27 @@ impl TableData {
         } else {
             self.documents.insert(primary, new.clone());
         }
+    }
+
+    /// A key of a unique index that two of these documents have, and their primary keys.
+    fn duplicate<'a>(
+        &self,
+        env: &Env,
+        definition: &IndexDefinition,
+        documents: impl Iterator<Item = (&'a Vec<u8>, &'a Value)>,
+    ) -> Option<(Value, Value, Value)> {
+        let mut holders: BTreeMap<Vec<u8>, (&Vec<u8>, &Value)> = BTreeMap::new();
+        for (primary, document) in documents.filter(|_| definition.unique) {
+            for key in index::keys(env, definition, document) {
+                let Ok(unique) = unique_key(Document::encode(&key).value()) else { continue };
+                let earlier = holders.insert(unique, (primary, document));
+                if let Some((_, holder)) = earlier.filter(|(holder, _)| *holder != primary) {
+                    let value = |of: &Value| of.get_field(&self.info.primary_key).unwrap_or(Value::Null);
+                    return Some((key, value(holder), value(document)));
+                }
+            }
+        }
+        None
     }
 
     pub fn page(&self, scan: &Scan) -> Result<Page> {

@@ -34,6 +34,7 @@ use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page
 use crate::stream::Pipeline;
 use crate::uuid;
 use crate::value::{Value, ValueExt as _};
+use crate::write_hook::WriteHook;
 
 /// The database of the system tables.
 pub use crate::scan::SYSTEM_DATABASE as DATABASE;
@@ -238,6 +239,10 @@ impl Source for WithSystemTables {
         self.0.change_table(table, change)
     }
 
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<WriteHook>>> {
+        if table.is_system() { Ok(None) } else { self.0.write_hook(table) }
+    }
+
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
         if table.is_system() {
             return Ok(Vec::new());
@@ -331,7 +336,7 @@ impl Source for WithSystemTables {
         let Some(system) = SystemTable::of(table)? else { return self.0.write(env, table, writes, durability) };
         let carry_out = |write: Write| -> Result<Written> {
             let old = self.row(system, &write.key)?.unwrap_or(Value::Null);
-            let new = write.change.apply(env, "id", &write.key, &old);
+            let new = write.apply(env, "id", &old);
             let changed = new.and_then(|new| match system {
                 // To drop a user who is not there is an error.
                 SystemTable::Users if new.is_null() || new != old => users::carry_out(self, &write.key, &old, &new),

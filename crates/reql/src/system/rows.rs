@@ -62,7 +62,7 @@ pub(crate) fn config_row(info: &TableInfo, config: &TableConfig) -> Result<Value
         ("primary_key", Value::String(info.primary_key.clone())),
         ("shards", array(config.shards.iter().map(shard).collect::<Result<Vec<_>>>()?)?),
         ("write_acks", Value::from(config.write_acks)),
-        ("write_hook", Value::Null),
+        ("write_hook", config.write_hook.as_ref().map_or(Ok(Value::Null), |hook| hook.row())?),
     ])
 }
 

@@ -100,6 +100,10 @@ fn unexpected(table: SystemTable, old: &Value, new: &Value, fields: &[&str]) -> 
 
 fn change_table(source: &WithSystemTables, old: &Value, new: &Value) -> Result<()> {
     const TABLE: SystemTable = SystemTable::TableConfig;
+    if old.get_field("write_hook") != new.get_field("write_hook") {
+        let what = "The `write_hook` field is read-only and can't be used to create or drop a write hook function.";
+        return Err(wrong_format(TABLE, what));
+    }
     unexpected(TABLE, old, new, &["name", "db", "write_acks"]).map_err(|error| {
         let is_shape = ["shards", "durability"].into_iter().find(|name| old.get_field(name) != new.get_field(name));
         match is_shape {

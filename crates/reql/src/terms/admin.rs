@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::tables::{Replicas, check_shards, spread};
-use crate::account::{Place, unexpected};
+use crate::account::Place;
 use crate::call::Call;
 use crate::cluster::{Readiness, Shape, ShardConfig, TableConfig, readiness};
 use crate::env::Env;
@@ -31,15 +31,7 @@ pub const TERMS: &[Definition] = &[
     Definition::new(177, 0, 1, wait).nondeterministic().optargs(&["timeout", "wait_for"]),
     Definition::new(179, 0, 1, rebalance).nondeterministic(),
     Definition::new(138, 1, 1, sync).nondeterministic(),
-    Definition::new(189, 2, 2, set_write_hook).nondeterministic(),
-    Definition::new(190, 1, 1, get_write_hook).nondeterministic(),
 ];
-
-fn set_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let table = call.arg(env, 0)?.into_table()?;
-    env.source()?.require(Right::Config, Place::Table(&table.info)).map_err(unexpected)?;
-    Err(Error::logic("This term is not available on this server yet."))
-}
 
 /// A row of a system table, which may be written to.
 fn row_of(frame: FrameId, table: SystemTable, value: Value) -> Result<Kind> {
@@ -265,10 +257,4 @@ fn sync(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     env.source_alone()?.sync(&table.info)?;
     call.value(value::object([("synced", Value::from(1))])?)
-}
-
-fn get_write_hook(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    let table = call.arg(env, 0)?.into_table()?;
-    env.source()?.require(Right::Config, Place::Table(&table.info))?;
-    call.value(Value::Null)
 }

@@ -14,7 +14,7 @@ use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value, ValueExt as _};
 
 pub const TERMS: &[Definition] = &[
-    Definition::new(75, 2, 3, index_create).nondeterministic().optargs(&["multi", "geo"]),
+    Definition::new(75, 2, 3, index_create).nondeterministic().optargs(&["multi", "geo", "unique"]),
     Definition::new(76, 2, 2, index_drop).nondeterministic(),
     Definition::new(77, 1, 1, index_list).nondeterministic(),
     Definition::variadic(139, 1, index_status).nondeterministic(),
@@ -31,16 +31,29 @@ fn is_primary_key(table: &Table, name: &str) -> Result<()> {
 
 /// What stands before the bytes of an index's function.
 const SOURCE_PREFIX: &[u8] = b"$reql_index_function$";
+/// The same for unique indexes: nodes that know none must not take one for something else.
+const UNIQUE_PREFIX: &[u8] = b"$reql_unique_index_function$";
 
-/// What `index_status` tells of a function: it makes the same index again.
-fn source(function: &Function, multi: bool, geo: bool) -> Result<Arc<[u8]>> {
-    let kind = u8::from(multi) | u8::from(geo) << 1;
-    Ok([SOURCE_PREFIX, &[kind], &function.to_bytes()?].concat().into())
+/// What an index does with what its function gives.
+#[derive(Clone, Copy, Default)]
+struct IndexKind {
+    multi: bool,
+    geo: bool,
+    unique: bool,
 }
 
-fn read_source(bytes: &[u8]) -> Option<(Function, bool, bool)> {
-    let (kind, function) = bytes.strip_prefix(SOURCE_PREFIX)?.split_first()?;
-    Some((Function::from_bytes(function).ok()?, kind & 1 != 0, kind & 2 != 0))
+/// What `index_status` tells of a function: it makes the same index again.
+fn source(function: &Function, kind: IndexKind) -> Result<Arc<[u8]>> {
+    let prefix = if kind.unique { UNIQUE_PREFIX } else { SOURCE_PREFIX };
+    let flags = u8::from(kind.multi) | u8::from(kind.geo) << 1;
+    Ok([prefix, &[flags], &function.to_bytes()?].concat().into())
+}
+
+fn read_source(bytes: &[u8]) -> Option<(Function, IndexKind)> {
+    let of_unique = bytes.strip_prefix(UNIQUE_PREFIX);
+    let (flags, function) = of_unique.or_else(|| bytes.strip_prefix(SOURCE_PREFIX))?.split_first()?;
+    let kind = IndexKind { multi: flags & 1 != 0, geo: flags & 2 != 0, unique: of_unique.is_some() };
+    Some((Function::from_bytes(function).ok()?, kind))
 }
 
 impl IndexDefinition {
@@ -51,8 +64,8 @@ impl IndexDefinition {
 
     /// The definition that has this [`source`](Self::source); `None` if the bytes are none.
     pub fn from_source(source: Arc<[u8]>, query: String) -> Option<Self> {
-        let (function, multi, geo) = read_source(&source)?;
-        Some(Self { function: Arc::new(function), source, query, multi, geo })
+        let (function, IndexKind { multi, geo, unique }) = read_source(&source)?;
+        Some(Self { function: Arc::new(function), source, query, multi, geo, unique })
     }
 }
 
@@ -61,20 +74,20 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let name = call.datum(env, 1)?;
     let name = name.to_text()?.clone();
     is_primary_key(&table, &name)?;
-    let mut stored = (false, false);
+    let mut stored = IndexKind::default();
     let function = if call.count() == 3 {
         let argument = call.arg(env, 2)?;
         let frame = argument.frame;
         match argument.kind {
             Kind::Datum(Value::Binary(bytes)) => {
-                let (function, multi, geo) = read_source(&bytes).ok_or_else(|| {
+                let (function, kind) = read_source(&bytes).ok_or_else(|| {
                     Error::logic(
                         "Cannot create an sindex except from a reql_index_function returned from `index_status` in the \
                          field `function`.",
                     )
                     .at(frame)
                 })?;
-                stored = (multi, geo);
+                stored = kind;
                 Arc::new(function)
             }
             kind => Val { frame, kind }.into_function(Shortcut::None)?,
@@ -87,14 +100,19 @@ fn index_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return Err(Error::logic("Could not prove function deterministic.  Index functions must be deterministic.")
             .at(function.frame));
     }
-    let multi = call.optarg_bool(env, "multi")?.unwrap_or(stored.0);
-    let geo = call.optarg_bool(env, "geo")?.unwrap_or(stored.1);
+    let multi = call.optarg_bool(env, "multi")?.unwrap_or(stored.multi);
+    let geo = call.optarg_bool(env, "geo")?.unwrap_or(stored.geo);
+    let unique = call.optarg_bool(env, "unique")?.unwrap_or(stored.unique);
+    if unique && geo {
+        return Err(Error::logic("A geospatial index cannot be unique."));
+    }
     let definition = IndexDefinition {
-        source: source(&function, multi, geo)?,
+        source: source(&function, IndexKind { multi, geo, unique })?,
         function,
         query: format!("indexCreate('{name}')"),
         multi,
         geo,
+        unique,
     };
     env.source_alone()?.create_index(env, &table.info, &name, definition)?;
     call.value(value::object([("created", Value::from(1))])?)
@@ -119,6 +137,9 @@ fn status(index: &IndexInfo) -> Result<Value> {
         true => None,
         false => Some(("progress", value::number(index.progress)?)),
     };
+    // What RethinkDB does not have stands only where it says something.
+    let unique = index.definition.unique.then_some(("unique", Value::TRUE));
+    let hindrance = index.hindrance.as_ref().map(|reason| ("error", Value::from(reason.clone())));
     let fields = [
         ("function", Value::Binary(index.definition.source.clone())),
         ("geo", Value::Bool(index.definition.geo)),
@@ -128,7 +149,7 @@ fn status(index: &IndexInfo) -> Result<Value> {
         ("query", Value::from(index.definition.query.clone())),
         ("ready", Value::Bool(index.is_ready)),
     ];
-    Ok(Value::object(fields.into_iter().chain(progress))?)
+    Ok(Value::object(fields.into_iter().chain(progress).chain(unique).chain(hindrance))?)
 }
 
 fn index_status(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -158,6 +179,14 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
         if !waits || indexes.iter().filter(wanted).all(|index| index.is_ready) {
             let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
             return call.value(env.array(rows)?);
+        }
+        let hindered = indexes.iter().filter(wanted).find_map(|index| Some((index, index.hindrance.as_ref()?)));
+        if let Some((index, reason)) = hindered {
+            return Err(Error::failed(format!(
+                "Index `{}` on table `{}` cannot be built: {reason}",
+                index.name,
+                table.info.full_name()
+            )));
         }
         env.source()?.pause();
         env.check()?;

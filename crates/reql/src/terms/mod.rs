@@ -10,6 +10,7 @@ pub(crate) mod fields;
 mod geo_search;
 mod geometry;
 mod grant;
+mod hooks;
 mod http;
 mod indexes;
 mod joins;
@@ -50,6 +51,7 @@ const FAMILIES: &[&[Definition]] = &[
     geo_search::TERMS,
     geometry::TERMS,
     grant::TERMS,
+    hooks::TERMS,
     indexes::TERMS,
     joins::TERMS,
     literals::TERMS,

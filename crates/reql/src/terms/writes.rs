@@ -14,6 +14,8 @@ use crate::together::OPTARG;
 use crate::uuid;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
+use crate::write_hook::WriteHook;
+use std::sync::Arc;
 use tessera_types::Right;
 
 pub const REPLACE_OPTARGS: &[&str] =
@@ -197,7 +199,7 @@ fn with_key(table: &Table, document: Value, generated: &mut Vec<Value>) -> Resul
 }
 
 /// An insert of a document, or why it cannot be one.
-fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write> {
+fn write_of(table: &Table, document: Value, conflict: &Conflict, hook: Option<&Arc<WriteHook>>) -> Result<Write> {
     if !document.is_object() {
         return Err(Error::typed(
             &document,
@@ -212,14 +214,18 @@ fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write
         )));
     };
     crate::key::primary_key(&key)?;
-    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() } })
+    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() }, hook: hook.cloned() })
 }
 
-/// Passing by the write hook of a table is for those who may change it.
-fn check_hook(call: &Call<'_>, env: &Env, table: &Table) -> Result<()> {
+/// The write hook of a table, unless the write is to pass by it, which is for those who may change the table.
+fn hook_of(call: &Call<'_>, env: &Env, table: &Table) -> Result<Option<Arc<WriteHook>>> {
+    let source = env.source()?;
     match call.optarg_bool(env, "ignore_write_hook")? {
-        Some(true) => env.source()?.require(Right::Config, Place::Table(&table.info)).map_err(unexpected),
-        _ => Ok(()),
+        Some(true) => {
+            source.require(Right::Config, Place::Table(&table.info)).map_err(unexpected)?;
+            Ok(None)
+        }
+        _ => source.write_hook(&table.info),
     }
 }
 
@@ -228,7 +234,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let changes = return_changes(call, env)?;
     let conflict = conflict(call, env)?;
     let durability = durability(call, env)?;
-    check_hook(call, env, &table)?;
+    let hook = hook_of(call, env, &table)?;
     let documents = call.arg(env, 1)?;
     let mut stream = match documents.peek() {
         Some(object) if object.is_object() => {
@@ -260,7 +266,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
                 continue;
             }
-            match write_of(&table, document, &conflict) {
+            match write_of(&table, document, &conflict, hook.as_ref()) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
                 Err(error) => {
@@ -313,10 +319,10 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     };
     let frame = selection.frame;
     if let Kind::Row(row) = selection.kind {
-        check_hook(call, env, &row.table)?;
+        let hook = hook_of(call, env, &row.table)?;
         match change_of(&row.value) {
             Ok(change) => {
-                let write = Write { key: row.key, change };
+                let write = Write { key: row.key, change, hook };
                 for written in env.write(&row.table.info, vec![write], durability)? {
                     counts.take(written, changes)?;
                 }
@@ -329,7 +335,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         return call.value(counts.finish(changes)?);
     }
     let (table, mut stream) = Val { frame, kind: selection.kind }.into_selection(env)?;
-    check_hook(call, env, &table)?;
+    let hook = hook_of(call, env, &table)?;
     loop {
         let batch = stream.next_batch(env, BATCH_ROWS)?;
         if batch.is_empty() {
@@ -339,7 +345,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         for row in batch {
             let key = row.field(table.primary_key())?;
             match change_of(&row) {
-                Ok(change) => writes.push(Write { key, change }),
+                Ok(change) => writes.push(Write { key, change, hook: hook.clone() }),
                 Err(error) => {
                     env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;

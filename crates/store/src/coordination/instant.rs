@@ -267,7 +267,7 @@ impl Store {
         match self.transact(service, parts.into_iter().map(least).collect(), patience).await {
             // It has changed nothing.
             Transacted::Unknown if tables.iter().any(|table| table.successor().is_some()) => Transacted::Split,
-            Transacted::Unknown => Transacted::NotDone,
+            Transacted::Unknown => Transacted::NotDone(RequestError::NotReady),
             other => other,
         }
     }

@@ -87,8 +87,7 @@ impl Store {
         };
         tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
         let resolve = Asked::Request(Request::Resolve(id, outcome));
-        // The next look finds what was not done.
-        let _ = self.coordination().ask_here(table, durability(table), partition, resolve).await;
+        self.finish(table, partition, resolve).await;
     }
 
     /// Tells the participants of a commit, and forgets it when all have resolved it.
@@ -100,7 +99,14 @@ impl Store {
                 return;
             }
         }
-        let _ = self.coordination().ask_here(table, durability(table), partition, Asked::Forget(id)).await;
+        self.finish(table, partition, Asked::Forget(id)).await;
+    }
+
+    async fn finish(&self, table: &Arc<Table>, partition: u32, step: Asked) {
+        // The next look finds what was not done.
+        if self.coordination().ask_here(table, durability(table), partition, step).await.is_ok() {
+            self.coordination().counters.recovered();
+        }
     }
 
     /// Has a partition answer, wherever it is led; `None` if it could not be asked.

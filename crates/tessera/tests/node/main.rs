@@ -26,6 +26,7 @@ mod reql_pushdown;
 mod reql_system;
 mod reql_tables;
 mod reql_together;
+mod reql_unique;
 mod reql_users;
 mod resp_client;
 mod scram;

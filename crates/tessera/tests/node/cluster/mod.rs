@@ -313,10 +313,11 @@ impl Cluster {
         &self.pegasus_ports
     }
 
-    /// What a metric without labels is on a node.
+    /// What a metric is on a node. `name` has its labels, if it has any.
     fn metric(&self, at: usize, name: &str) -> Option<f64> {
         let text = http_get(self.ports[at].1, "/metrics")?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} "))?;
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+        let value = values.find_map(|value| value.strip_prefix("{} ").or_else(|| value.strip_prefix(' ')))?;
         value.parse().ok()
     }
 

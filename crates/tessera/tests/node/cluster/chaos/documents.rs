@@ -3,9 +3,11 @@
 //! Every document that is written again and again is a register: two fields that always get the same value, which nobody else writes.
 //! Updates say what they have replaced, so that two of them that replaced the same value are found: one was lost. What is read, by
 //! the primary key or by the index, must have an order with what is written (`linearizability`), and never show one field of an
-//! update without the other one. Beside the registers there are [accounts](super::document_accounts), for atomic queries.
+//! update without the other one. Beside the registers there are [accounts](super::document_accounts), for atomic queries, and
+//! [names](super::document_names), for unique indexes.
 
 use super::document_accounts::Accounts;
+use super::document_names::Names;
 use super::replicas;
 use super::tables::{Promise, Table};
 use crate::cluster::Cluster;
@@ -67,6 +69,7 @@ pub struct Documents {
     gone: Mutex<BTreeSet<u64>>,
     contradictions: Mutex<Vec<String>>,
     accounts: Accounts,
+    names: Names,
 }
 
 fn row(field: &str) -> Value {
@@ -108,6 +111,7 @@ impl Documents {
             gone: Mutex::default(),
             contradictions: Mutex::default(),
             accounts: Accounts::new(&mut client),
+            names: Names::new(&mut client),
         }
     }
 
@@ -143,8 +147,9 @@ impl Documents {
     /// Does one thing. `false` if the connection has ended.
     fn step(&self, client: &mut Client, random: &mut StdRng) -> bool {
         let number = random.random_range(0..REGISTERS);
-        match random.random_range(0..26) {
-            20.. => self.accounts.step(self, client, random),
+        match random.random_range(0..30) {
+            26.. => self.names.step(self, client, random),
+            20..26 => self.accounts.step(self, client, random),
             0..5 => self.write(client, number),
             5..8 => self.compare_and_set(client, number),
             8..13 => self.read(client, number, random.random_bool(0.5)),
@@ -370,6 +375,7 @@ impl Documents {
             }
         }
         self.accounts.finish(self, cluster);
+        self.names.finish(self, &mut client);
         replicas::compare_all(cluster, TABLE);
         let mut contradictions = self.contradictions.lock().unwrap();
         contradictions.truncate(20);

@@ -11,6 +11,7 @@
 
 mod comings;
 mod document_accounts;
+mod document_names;
 mod documents;
 mod faults;
 mod load;
@@ -275,13 +276,12 @@ impl Run {
         self.be_calm(&cluster, &load);
         self.check(&load);
         self.compare(&cluster, &load);
+        wait_for("no transaction is left unfinished", PATIENCE, || {
+            (metric_of_all(&cluster, "tessera_transactions_open") == 0.0).then_some(())
+        });
+        let recovered = metric_of_all(&cluster, "tessera_transactions_recovered_total");
         if self.least_disk_reads > 0.0 {
-            let disk_reads = cluster.running().into_iter().map(|at| {
-                wait_for("the node tells how often it read from the disk", PATIENCE, || {
-                    cluster.metric(at, "tessera_disk_reads_total")
-                })
-            });
-            let disk_reads: f64 = disk_reads.sum();
+            let disk_reads = metric_of_all(&cluster, "tessera_disk_reads_total");
             assert!(disk_reads >= self.least_disk_reads, "{disk_reads} reads waited for the disk");
         }
         if cluster.clocks.is_some() && self.trust(&cluster) == Trust::MostClocks {
@@ -290,7 +290,7 @@ impl Run {
         let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (done, unknown, refused) = (count(&load.done), count(&load.unknown), count(&load.refused));
         eprintln!(
-            "{}, seed {}, {} s: {:?}, {:?}, whole after {whole_after:.1?}; {done} operations, {unknown} unknown, {refused} refused {:?}",
+            "{}, seed {}, {} s: {:?}, {:?}, whole after {whole_after:.1?}; {done} operations, {unknown} unknown, {refused} refused {:?}, {recovered} intents and commits recovered",
             self.name,
             self.seed,
             self.seconds,
@@ -478,6 +478,12 @@ impl Drop for StopAtEnd<'_> {
 /// Where clients find nodes.
 fn addresses(cluster: &Cluster) -> Vec<(String, u16)> {
     cluster.running().into_iter().map(|at| (cluster.host(at), cluster.ports[at].0)).collect()
+}
+
+/// The sum of a metric over the nodes that run.
+fn metric_of_all(cluster: &Cluster, name: &str) -> f64 {
+    let of_node = |at| wait_for("the node tells its metrics", PATIENCE, || cluster.metric(at, name));
+    cluster.running().into_iter().map(of_node).sum()
 }
 
 /// Makes sure that nodes have seen the clocks that they were given.
