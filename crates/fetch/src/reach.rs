@@ -32,20 +32,20 @@ impl Reach {
 /// Neither of the special ranges of <https://www.iana.org/assignments/iana-ipv4-special-registry>, nor of multicast.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    let is_special = match (a, b, c) {
-        (0 | 10 | 127, ..) => true,
-        (100, 64..=127, _) => true,
-        (169, 254, _) => true,
-        (172, 16..=31, _) => true,
-        (192, 0, 0 | 2) => true,
-        (192, 88, 99) => true,
-        (192, 168, _) => true,
-        (198, 18 | 19, _) => true,
-        (198, 51, 100) => true,
-        (203, 0, 113) => true,
-        (224.., ..) => true,
-        _ => false,
-    };
+    let is_special = matches!(
+        (a, b, c),
+        (0 | 10 | 127, ..)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+            | (224.., ..)
+    );
     !is_special
 }
 
@@ -54,13 +54,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let is_global_unicast = first & 0xe000 == 0x2000;
-    let is_special = match (first, second) {
-        (0x2001, 0..=0x01ff) => true,
-        (0x2001, 0x0db8) => true,
-        (0x2002, _) => true,
-        (0x3fff, 0..=0x0fff) => true,
-        _ => false,
-    };
+    let is_special =
+        matches!((first, second), (0x2001, 0..=0x01ff) | (0x2001, 0x0db8) | (0x2002, _) | (0x3fff, 0..=0x0fff));
     is_global_unicast && !is_special
 }
 

@@ -1,26 +1,26 @@
 //! The life of a connection: queries come in frames with a token, run beside each other, and are answered as they finish. A
 //! stream stays open under its token until it has ended, is stopped, or nobody has asked for more for too long.
 
-use crate::frame::{Frames, HEAD_BYTES, Incoming};
+use crate::frame::{Frames, Incoming};
 use crate::handshake;
 use crate::identity::server_id;
 use crate::logins::Asker;
 use crate::memory::{Held, Kept};
+use crate::outgoing::{Outgoing, write};
 use crate::point::{self, Asked};
 use crate::queries::{Ending, Open, Queries, Running, Work, batch, run, something_new};
 use crate::respond::{self, Reply};
 use crate::rows::Rows;
 use crate::shared::Shared;
-use bytes::{Buf, BufMut as _};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Query, Request, Stop};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -36,13 +36,6 @@ const SHORT_BYTES: usize = 64 << 10;
 /// Of the text of a query, as much as is shown of queries that run.
 const SHOWN_BYTES: usize = 2048;
 const FAULT: &str = "The query ended by a fault of the server.";
-
-/// An answer that the client has not taken yet.
-struct Outgoing {
-    token: i64,
-    text: Vec<u8>,
-    _kept: Kept,
-}
 
 /// How a connection ends whose client has not failed.
 enum End {
@@ -453,26 +446,4 @@ impl Connection {
 pub(crate) fn understand(text: Vec<u8>) -> Result<Request, Reply> {
     let buggy = |_| respond::client_error("Client is buggy (failed to deserialize query).".into());
     Request::read(&String::from_utf8(text).map_err(buggy)?).map_err(|failure| respond::failure(&failure))
-}
-
-/// Writes answers until there will be no more, and gives the stream back; fails if the client takes none of one for too long.
-async fn write<W: AsyncWrite + Unpin>(
-    mut writer: W,
-    mut waiting: mpsc::Receiver<Outgoing>,
-    patience: Duration,
-) -> io::Result<W> {
-    while let Some(answer) = waiting.recv().await {
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        head.put_i64_le(answer.token);
-        head.put_u32_le(u32::try_from(answer.text.len()).unwrap_or(u32::MAX));
-        let mut frame = Buf::chain(&head[..], &answer.text[..]);
-        while frame.has_remaining() {
-            let written = tokio::time::timeout(patience, writer.write_buf(&mut frame)).await;
-            if written.map_err(|_| tessera_face::no_longer_read())?? == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-        }
-        tessera_face::flush(&mut writer, patience).await?;
-    }
-    Ok(writer)
 }

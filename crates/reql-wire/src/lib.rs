@@ -26,6 +26,7 @@ mod logins;
 mod memory;
 mod meter;
 mod monitor;
+mod outgoing;
 mod partition;
 mod plan;
 mod point;

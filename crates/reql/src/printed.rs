@@ -1,5 +1,7 @@
 //! Queries as people read them: about as JavaScript would have them, and as RethinkDB shows the queries that run.
 
+use std::sync::Arc;
+
 use crate::function::Function;
 use crate::json::Json;
 use crate::term::{Datum, Term, code};
@@ -14,7 +16,7 @@ const SECRET: &[&str] = &["password", "pass", "auth"];
 /// Terms that are not written behind their first argument.
 const FREE: &[i32] = &[17, 18, 66, 67, code::BRANCH, 154];
 
-/// What terms are called in JavaScript.
+/// What terms are called in JavaScript, by their numbers.
 #[rustfmt::skip]
 const NAMES: &[(i32, &str)] = &[
     (11, "js"), (12, "error"), (13, "row"), (14, "db"), (15, "table"), (16, "get"), (17, "eq"), (18, "ne"), (19, "lt"),
@@ -48,6 +50,9 @@ const NAMES: &[(i32, &str)] = &[
     (197, "format"),
 ];
 
+/// A field of an object, or an option of a term.
+type Field = (Arc<str>, Json);
+
 /// The text has become as long as it may.
 struct Full;
 
@@ -60,7 +65,7 @@ struct Printer {
 }
 
 /// The text of a term with its options, which is cut when it has more bytes than `limit`.
-pub(crate) fn print(term: &Json, options: &[(std::sync::Arc<str>, Json)], limit: usize) -> String {
+pub(crate) fn print(term: &Json, options: &[Field], limit: usize) -> String {
     let mut printer = Printer { out: String::new(), limit, depth: 0 };
     let printed = printer.chained(term).and_then(|()| match options.is_empty() {
         true => Ok(()),
@@ -115,7 +120,7 @@ fn json_of_value(value: &Value) -> Json {
 }
 
 /// The number and the arguments of a term.
-fn parts(json: &Json) -> Option<(i32, &[Json], &[(std::sync::Arc<str>, Json)])> {
+fn parts(json: &Json) -> Option<(i32, &[Json], &[Field])> {
     let Json::Array(items) = json else { return None };
     let Some(Json::Number(number)) = items.first() else { return None };
     let arguments = match items.get(1) {
@@ -177,7 +182,7 @@ impl Printer {
         self.push("\"")
     }
 
-    fn object(&mut self, fields: &[(std::sync::Arc<str>, Json)]) -> Printed {
+    fn object(&mut self, fields: &[Field]) -> Printed {
         self.push("{")?;
         self.list(fields, |printer, (name, value)| {
             printer.string(name)?;
@@ -256,8 +261,8 @@ impl Printer {
         }
     }
 
-    fn named(&mut self, number: i32, arguments: &[Json], options: &[(std::sync::Arc<str>, Json)]) -> Printed {
-        let name = NAMES.iter().find(|(own, _)| *own == number).map(|(_, name)| *name);
+    fn named(&mut self, number: i32, arguments: &[Json], options: &[Field]) -> Printed {
+        let name = NAMES.binary_search_by_key(&number, |(own, _)| *own).ok().map(|at| NAMES[at].1);
         let rest = match arguments {
             [first, rest @ ..] if !is_value(first) && !FREE.contains(&number) => {
                 self.any(first)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{array, name, names, tables};
+use super::parts::{array, name, names, tables};
 use crate::cluster::{Readiness, ReplicaState, Server, ShardStatus, readiness};
 use crate::error::{Error, Result};
 use crate::monitor::QueryJob;

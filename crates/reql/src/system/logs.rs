@@ -1,6 +1,6 @@
 //! The table `logs`: the last lines of the logs of all nodes.
 
-use super::rows::{array, name};
+use super::parts::{array, name};
 use crate::cluster::Server;
 use crate::error::Result;
 use crate::monitor::LogLine;

@@ -5,6 +5,7 @@ mod cluster_config;
 mod jobs;
 mod logs;
 mod made;
+mod parts;
 mod permissions;
 mod rows;
 mod stats;

@@ -1,5 +1,6 @@
 //! What the rows of the system tables hold, in RethinkDB's shapes.
 
+use super::parts::{array, name, names, tables};
 use super::{SystemTable, WithSystemTables, cluster_config, jobs, logs, permissions, stats, users};
 use crate::cluster::{Process, Readiness, Server, ServerStatus, ShardConfig, ShardStatus, TableConfig, readiness};
 use crate::error::Result;
@@ -41,26 +42,6 @@ pub(super) fn of(all: &WithSystemTables, table: SystemTable) -> Result<Vec<Value
         }
         SystemTable::Users => users::rows(source),
     }
-}
-
-pub(super) fn tables(source: &dyn Source) -> Result<Vec<TableInfo>> {
-    let mut tables = Vec::new();
-    for database in source.databases()? {
-        tables.extend(source.tables(&database)?);
-    }
-    Ok(tables)
-}
-
-pub(super) fn array(items: impl IntoIterator<Item = Value>) -> Result<Value> {
-    Ok(Value::array(items.into_iter().collect())?)
-}
-
-pub(super) fn name(server: &Server) -> Value {
-    Value::from(server.name.clone())
-}
-
-pub(super) fn names<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Result<Value> {
-    array(servers.into_iter().map(name))
 }
 
 /// The row of `table_config` of a table.

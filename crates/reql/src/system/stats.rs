@@ -1,6 +1,6 @@
 //! The table `stats`: what the nodes have been asked, and hold. What Tessera does not count is `null`.
 
-use super::rows::{array, name, tables};
+use super::parts::{array, name, tables};
 use crate::cluster::Server;
 use crate::error::Result;
 use crate::monitor::{NodeStatistics, Rate, TableStatistics};
