@@ -98,6 +98,8 @@ pub struct TableOptions {
     pub replicas: Option<usize>,
     /// Whether a write is fsynced before it is acknowledged.
     pub is_hard: bool,
+    /// For how many seconds documents are there that are inserted without saying for how long; `None` if they do not end.
+    pub ttl_seconds: Option<u64>,
 }
 
 /// How an index derives keys from a document.

@@ -71,6 +71,18 @@ pub enum Change {
     },
 }
 
+/// How long a document is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// As long as before; a new one as the table says.
+    #[default]
+    Kept,
+    /// Until it is deleted.
+    Endless,
+    /// For so many milliseconds from the write on.
+    Millis(u64),
+}
+
 /// A change of the document with this key.
 #[derive(Debug, Clone)]
 pub struct Write {
@@ -78,6 +90,8 @@ pub struct Write {
     pub key: Value,
     /// What to do with the document.
     pub change: Change,
+    /// How long the document is to be there then.
+    pub lifetime: Lifetime,
 }
 
 /// What became of a write: the document before and after it, `null` where there is none.
@@ -263,6 +277,14 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
+
+    /// For how many milliseconds more a document is there; `None` if it does not end, or is not there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn time_left(&self, _table: &TableInfo, _key: &Value) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// How an index derives keys, if there is one of this name.
     ///
     /// # Errors

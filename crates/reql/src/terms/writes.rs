@@ -6,7 +6,7 @@ use crate::env::Env;
 use crate::error::{At as _, Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::selection::Table;
-use crate::source::{Change, Conflict, Durability, Write, Written};
+use crate::source::{Change, Conflict, Durability, Lifetime, Write, Written};
 use crate::stream::BATCH_ROWS;
 use crate::system;
 use crate::term::code;
@@ -17,7 +17,7 @@ use crate::value::{self, Array, ObjectBuilder, Value, ValueExt as _};
 use tessera_types::Right;
 
 pub const REPLACE_OPTARGS: &[&str] =
-    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
+    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", "ttl", OPTARG];
 pub const DELETE_OPTARGS: &[&str] = &["durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
 
 pub const TERMS: &[Definition] = &[
@@ -27,6 +27,7 @@ pub const TERMS: &[Definition] = &[
         "return_vals",
         "return_changes",
         "ignore_write_hook",
+        "ttl",
         OPTARG,
     ]),
     Definition::new(code::REPLACE, 2, 2, replace).nondeterministic().optargs(REPLACE_OPTARGS),
@@ -145,6 +146,29 @@ fn durability(call: &Call<'_>, env: &Env) -> Result<Durability> {
     })
 }
 
+/// The longest time to live that can be asked for: a thousand years.
+const MOST_SECONDS: f64 = 31_557_600_000.0;
+
+/// A time to live as milliseconds; `null` is none.
+pub fn time_to_live(seconds: &Value) -> Result<Option<u64>> {
+    match seconds {
+        Value::Null => Ok(None),
+        Value::Number(seconds) if seconds.get() > 0.0 && seconds.get() <= MOST_SECONDS => {
+            Ok(Some((seconds.get() * 1_000.0).ceil() as u64))
+        }
+        Value::Number(_) => {
+            Err(Error::logic("A time to live is a number of seconds greater than zero, a thousand years at most."))
+        }
+        other => Err(Error::typed(other, "A time to live is a number of seconds, or null.")),
+    }
+}
+
+fn lifetime(call: &Call<'_>, env: &Env) -> Result<Lifetime> {
+    let Some(value) = call.optarg(env, "ttl")? else { return Ok(Lifetime::Kept) };
+    let frame = value.frame;
+    Ok(time_to_live(value.as_datum()?).at(frame)?.map_or(Lifetime::Endless, Lifetime::Millis))
+}
+
 fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
     let Some(value) = call.optarg(env, "conflict")? else { return Ok(Conflict::Error) };
     let frame = value.frame;
@@ -188,7 +212,7 @@ fn with_key(table: &Table, document: Value, generated: &mut Vec<Value>) -> Resul
 }
 
 /// An insert of a document, or why it cannot be one.
-fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write> {
+fn write_of(table: &Table, document: Value, conflict: &Conflict, lifetime: Lifetime) -> Result<Write> {
     if !document.is_object() {
         return Err(Error::typed(
             &document,
@@ -203,7 +227,7 @@ fn write_of(table: &Table, document: Value, conflict: &Conflict) -> Result<Write
         )));
     };
     crate::key::primary_key(&key)?;
-    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() } })
+    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() }, lifetime })
 }
 
 /// Passing by the write hook of a table is for those who may change it.
@@ -218,7 +242,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let changes = return_changes(call, env)?;
     let conflict = conflict(call, env)?;
-    let durability = durability(call, env)?;
+    let (durability, lifetime) = (durability(call, env)?, lifetime(call, env)?);
     check_hook(call, env, &table)?;
     let documents = call.arg(env, 1)?;
     let mut stream = match documents.peek() {
@@ -244,7 +268,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error?) }, changes)?;
                 continue;
             }
-            match write_of(&table, document, &conflict) {
+            match write_of(&table, document, &conflict, lifetime) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
                 Err(error) => {
@@ -264,7 +288,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let non_atomic = call.optarg_bool(env, "non_atomic")?.unwrap_or(false);
     let changes = return_changes(call, env)?;
-    let durability = durability(call, env)?;
+    let (durability, lifetime) = (durability(call, env)?, lifetime(call, env)?);
     let unproven = "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?";
     if !non_atomic && !call.is_deterministic(1) {
         return Err(Error::logic(unproven));
@@ -293,7 +317,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         check_hook(call, env, &row.table)?;
         match change_of(&row.value) {
             Ok(change) => {
-                let write = Write { key: row.key, change };
+                let write = Write { key: row.key, change, lifetime };
                 for written in env.write(&row.table.info, vec![write], durability)? {
                     counts.take(written, changes)?;
                 }
@@ -316,7 +340,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         for row in batch {
             let key = row.field(table.primary_key())?;
             match change_of(&row) {
-                Ok(change) => writes.push(Write { key, change }),
+                Ok(change) => writes.push(Write { key, change, lifetime }),
                 Err(error) => {
                     env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;

@@ -15,6 +15,7 @@ mod pegasus;
 mod redis_clients;
 mod reql;
 mod reql_drivers;
+mod reql_expiry;
 mod reql_feeds;
 mod reql_geo;
 mod reql_indexes;
