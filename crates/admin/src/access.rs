@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tessera_access::NotLetIn;
-use tessera_types::{Outcome, Right};
+use tessera_types::{ADMIN, Outcome, Right};
 
 /// What a request shows of who sends it.
 enum Shown {
@@ -42,8 +42,44 @@ pub(crate) async fn authenticate(State(server): State<AdminServer>, request: Req
     }
 }
 
+/// The user who asks queries by a request.
+#[derive(Clone)]
+pub(crate) struct Asker(pub(crate) String);
+
+/// Queries are asked by a user, who may do what this user may do through the ReQL port: whoever logs in, or `admin` where nobody has to.
+/// The token stands for `admin`, too.
+pub(crate) async fn log_in(State(server): State<AdminServer>, mut request: Request, next: Next) -> Response {
+    let asker = match shown(&request) {
+        Shown::Token(token) if server.token.as_ref().is_some_and(|right| right.is(&token)) => ADMIN.into(),
+        Shown::Nothing if server.token.is_none() && server.authenticator.is_open() => ADMIN.into(),
+        Shown::Token(_) | Shown::Nothing => return wrong(NO_LOGIN),
+        Shown::Password { name, password } => match server.authenticator.log_in(&name, &password).await {
+            Ok(user) if user.password.is_some() => user.name,
+            Ok(_) | Err(NotLetIn::Wrong) => return wrong(NO_LOGIN),
+            Err(NotLetIn::Busy) => return busy(),
+        },
+    };
+    request.extensions_mut().insert(Asker(asker));
+    next.run(request).await
+}
+
+const NO_LOGIN: &str = "queries need the header `Authorization: Basic ...` with the name and the password of a user";
+
+fn refuse(status: StatusCode, reason: &str) -> Response {
+    Failure(status, reason.into(), Outcome::NotDone).into_response()
+}
+
+fn wrong(reason: &str) -> Response {
+    let mut response = refuse(StatusCode::UNAUTHORIZED, reason);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"tessera\""));
+    response
+}
+
+fn busy() -> Response {
+    refuse(StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked at this moment")
+}
+
 async fn refusal(server: &AdminServer, shown: Shown, is_about_users: bool) -> Option<Response> {
-    let refuse = |status, reason: &str| Failure(status, reason.into(), Outcome::NotDone).into_response();
     let is_token = matches!((&shown, &server.token), (Shown::Token(token), Some(right)) if right.is(token));
     let is_closed = match is_about_users {
         // Who may give rights has all of them, also to the records that users in the configuration are to protect.
@@ -54,11 +90,10 @@ async fn refusal(server: &AdminServer, shown: Shown, is_about_users: bool) -> Op
         return None;
     }
     let wrong = || {
-        let message = "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`, or `Authorization: \
-                       Basic ...` with the name and the password of a user with the right `config` (`access` of `admin` under redis.users)";
-        let mut response = refuse(StatusCode::UNAUTHORIZED, message);
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"tessera\""));
-        response
+        wrong(
+            "this needs the header `Authorization: Bearer TOKEN` with the token of `admin.token_sha256`, or `Authorization: Basic ...` with \
+             the name and the password of a user with the right `config` (`access` of `admin` under redis.users)",
+        )
     };
     let Shown::Password { name, password } = shown else { return Some(wrong()) };
     match server.authenticator.log_in(&name, &password).await {
@@ -67,8 +102,6 @@ async fn refusal(server: &AdminServer, shown: Shown, is_about_users: bool) -> Op
         Ok(user) if user.rights.may(Right::Config) => None,
         Ok(_) => Some(refuse(StatusCode::FORBIDDEN, "this user has not the right `config`")),
         Err(NotLetIn::Wrong) => Some(wrong()),
-        Err(NotLetIn::Busy) => {
-            Some(refuse(StatusCode::SERVICE_UNAVAILABLE, "too many passwords are being checked at this moment"))
-        }
+        Err(NotLetIn::Busy) => Some(busy()),
     }
 }

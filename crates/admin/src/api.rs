@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::listener::Patience;
 use crate::server::AdminServer;
 use crate::tables::TableInfo;
-use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, tables, traffic, users};
+use crate::{AdminListener, access, cluster, compaction, comparison, doors, metrics, queries, tables, traffic, users};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -52,11 +52,18 @@ impl AdminServer {
             .layer(axum::middleware::map_response(in_json))
             .layer(axum::middleware::from_fn_with_state(self.clone(), access::authenticate))
             .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard));
+        let queries = match self.queries.clone() {
+            None => Router::new(),
+            Some(sessions) => queries::router(sessions)
+                .layer(axum::middleware::from_fn_with_state(self.clone(), access::log_in))
+                .layer(axum::middleware::from_fn_with_state(self.clone(), doors::guard_queries)),
+        };
         Router::new()
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(ready))
             .method_not_allowed_fallback(other_method)
             .merge(guarded)
+            .merge(queries)
             .fallback(no_such_path)
             .with_state(self)
     }

@@ -34,10 +34,38 @@ pub(crate) async fn guard(State(server): State<AdminServer>, request: Request, n
     }
 }
 
+/// The same for what drivers in browsers send, which is no JSON. A page from elsewhere that posts a form says where it comes from.
+pub(crate) async fn guard_queries(State(server): State<AdminServer>, request: Request, next: Next) -> Response {
+    match check_source(request.headers(), &server.hosts) {
+        Ok(()) => next.run(request).await,
+        Err((status, reason)) => Failure(status, reason, Outcome::NotDone).into_response(),
+    }
+}
+
 /// Whether a request may be carried out; `hosts` are names of this node.
 fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), (StatusCode, String)> {
+    check_source(headers, hosts)?;
+    let changes_something = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
+    let is_json = || {
+        let kind = text(headers, header::CONTENT_TYPE).and_then(|kind| kind.split(';').next());
+        kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    };
+    if changes_something && !is_json() {
+        let reason = "what changes something needs a JSON object as its body, `{}` if there is nothing to say, and the \
+                      header `Content-Type: application/json`";
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason.into()));
+    }
+    Ok(())
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("(not ASCII)"))
+}
+
+/// Whether a request comes from where it may.
+fn check_source(headers: &HeaderMap, hosts: &[String]) -> Result<(), (StatusCode, String)> {
     let forbidden = |reason: String| Err((StatusCode::FORBIDDEN, reason));
-    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("(not ASCII)"));
+    let text = |name: HeaderName| text(headers, name);
     let Some(host) = text(header::HOST) else {
         return Err((StatusCode::BAD_REQUEST, "the header `Host` is missing".into()));
     };
@@ -60,16 +88,6 @@ fn check(method: &Method, headers: &HeaderMap, hosts: &[String]) -> Result<(), (
     }
     if let Some(site) = text(FETCH_SITE).filter(|site| !["same-origin", "none"].contains(site)) {
         return forbidden(format!("pages from elsewhere may not use this API (sec-fetch-site: {site})"));
-    }
-    let changes_something = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    let is_json = || {
-        let kind = text(header::CONTENT_TYPE).and_then(|kind| kind.split(';').next());
-        kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-    };
-    if changes_something && !is_json() {
-        let reason = "what changes something needs a JSON object as its body, `{}` if there is nothing to say, and the \
-                      header `Content-Type: application/json`";
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, reason.into()));
     }
     Ok(())
 }

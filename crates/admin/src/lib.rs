@@ -13,13 +13,17 @@ mod failure;
 mod listener;
 mod metrics;
 mod process;
+mod queries;
+mod query_sessions;
 mod scrape;
 mod server;
 mod tables;
 mod traffic;
+mod transactions;
 mod users;
 
 pub use listener::AdminListener;
+pub use query_sessions::{Answered, NotAnswered, QuerySessions};
 pub use scrape::Scrape;
 pub use server::{AdminServer, Doors, ExtraMetrics};
 pub use tables::{NewTable, SettingsChange, TableInfo};

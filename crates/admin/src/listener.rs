@@ -4,14 +4,15 @@
 //! [`CONNECTIONS`] at one time, and each has to send the head and the body of a request within [`Patience`].
 
 use crate::failure::Failure;
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +27,12 @@ pub struct AdminListener {
     tls: Option<Tls>,
     handshakes: Arc<Handshakes>,
     /// Connections that have been accepted and not taken in yet, each of which may come to nothing.
-    incoming: JoinSet<std::io::Result<Stream>>,
+    incoming: JoinSet<std::io::Result<(Stream, SocketAddr)>>,
 }
+
+/// Where the connection of a request comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -76,12 +81,12 @@ impl AdminListener {
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
-            let stream = tokio::select! {
+            let (stream, address) = tokio::select! {
                 () = &mut stop => break,
                 Some(_) = connections.join_next() => continue,
                 stream = self.accept(), if connections.len() < CONNECTIONS => stream,
             };
-            let service = TowerToHyperService::new(router.clone());
+            let service = TowerToHyperService::new(router.clone().layer(Extension(ClientAddress(address))));
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(patience.head)
@@ -97,7 +102,7 @@ impl AdminListener {
         graceful.shutdown().await;
     }
 
-    async fn accept(&mut self) -> Stream {
+    async fn accept(&mut self) -> (Stream, SocketAddr) {
         loop {
             let accepted = tokio::select! {
                 Some(outcome) = self.incoming.join_next() => match outcome {
@@ -107,11 +112,12 @@ impl AdminListener {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => match self.tls.clone() {
-                    None => return Stream::Plain(stream),
+                Ok((stream, address)) => match self.tls.clone() {
+                    None => return (Stream::Plain(stream), address),
                     Some(tls) => {
                         let handshakes = self.handshakes.clone();
-                        self.incoming.spawn(async move { handshakes.accept(stream, Some(&tls)).await });
+                        let accept = async move { Ok((handshakes.accept(stream, Some(&tls)).await?, address)) };
+                        self.incoming.spawn(accept);
                     }
                 },
                 Err(error) => {

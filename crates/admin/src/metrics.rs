@@ -90,6 +90,7 @@ pub(crate) fn render(node: &Node, extra: &ExtraMetrics) -> String {
     }
     crate::cluster::measure(node, &mut scrape);
     crate::comparison::measure(node, &mut scrape);
+    crate::transactions::measure(statistics.transactions, &mut scrape);
     crate::process::measure(&mut scrape);
     extra(&mut scrape);
     scrape.text()

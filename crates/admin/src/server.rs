@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use crate::failure::Failure;
+use crate::query_sessions::QuerySessions;
 use crate::scrape::Scrape;
 use std::sync::Arc;
 use tessera_access::{Authenticator, Token};
@@ -26,6 +27,7 @@ pub struct AdminServer {
     /// Which doors of the node are open to whom, in words.
     pub(crate) doors: Doors,
     pub(crate) extra_metrics: ExtraMetrics,
+    pub(crate) queries: Option<Arc<dyn QuerySessions>>,
 }
 
 impl AdminServer {
@@ -40,7 +42,13 @@ impl AdminServer {
         doors: Doors,
         extra_metrics: ExtraMetrics,
     ) -> Self {
-        Self { node, token, authenticator, hosts: hosts.into(), doors, extra_metrics }
+        Self { node, token, authenticator, hosts: hosts.into(), doors, extra_metrics, queries: None }
+    }
+
+    /// Has queries of drivers in browsers carried out.
+    #[must_use]
+    pub fn with_queries(self, queries: Arc<dyn QuerySessions>) -> Self {
+        Self { queries: Some(queries), ..self }
     }
 
     pub(crate) fn store(&self) -> &Store {

@@ -36,7 +36,9 @@ impl From<RequestError> for Failure {
             RequestError::TooLarge { .. } | RequestError::TooManyRecords { .. } => Self::Header("ERR_INVALID_DATA"),
             RequestError::DurabilityUnavailable(_) => Self::Header("ERR_INVALID_PARAMETERS"),
             RequestError::MemoryFull { .. } => Self::Header("ERR_CAPACITY_EXCEEDED"),
-            RequestError::Busy | RequestError::Throttled | RequestError::Held => Self::Header("ERR_BUSY"),
+            RequestError::Busy | RequestError::Throttled | RequestError::Held | RequestError::Contended => {
+                Self::Header("ERR_BUSY")
+            }
             // Clients ask where the partition is led.
             RequestError::Denied { .. } => Self::Header("ERR_INVALID_STATE"),
             RequestError::DiskFull => Self::Header("ERR_DISK_INSUFFICIENT"),

@@ -24,7 +24,7 @@ fn version(of_tessera: &str) -> String {
     format!("rethinkdb 2.4.4 (tessera {of_tessera})")
 }
 
-fn server(node: NodeId) -> Server {
+pub(crate) fn server(node: NodeId) -> Server {
     Server { id: server_id(node), name: format!("node-{node}") }
 }
 

@@ -7,19 +7,20 @@ use crate::identity::server_id;
 use crate::logins::Asker;
 use crate::memory::{Held, Kept};
 use crate::point::{self, Asked};
-use crate::queries::{Open, Queries, Running, Work, batch, run, something_new};
+use crate::queries::{Ending, Open, Queries, Running, Work, batch, run, something_new};
 use crate::respond::{self, Reply};
 use crate::rows::Rows;
 use crate::shared::Shared;
 use bytes::{Buf, BufMut as _};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Query, Request, Stop};
-use tokio::io::{AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -32,6 +33,8 @@ const ANSWERS: usize = 16;
 const READ_AHEAD: usize = 16;
 /// Longer queries are read on a thread for queries, so that other connections go on meanwhile.
 const SHORT_BYTES: usize = 64 << 10;
+/// Of the text of a query, as much as is shown of queries that run.
+const SHOWN_BYTES: usize = 2048;
 const FAULT: &str = "The query ended by a fault of the server.";
 
 /// An answer that the client has not taken yet.
@@ -48,6 +51,17 @@ enum End {
     Told,
 }
 
+/// How a client has its queries answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// As they finish.
+    Beside,
+    /// In their order: one is read when the one before it is answered.
+    OneByOne,
+    /// As they finish, and each of them: somebody waits for every answer.
+    Each,
+}
+
 pub(crate) struct Connection {
     shared: Arc<Shared>,
     queries: Arc<Queries>,
@@ -55,7 +69,7 @@ pub(crate) struct Connection {
     answers: mpsc::Sender<Outgoing>,
     asker: Arc<Asker>,
     count: u64,
-    one_by_one: bool,
+    manner: Manner,
 }
 
 /// Ends what a connection has under way when it goes.
@@ -70,7 +84,12 @@ impl Drop for Ended {
 
 impl Connection {
     /// Serves until the client leaves or errs. What it has under way ends with this.
-    pub(crate) async fn run(shared: Arc<Shared>, stream: TcpStream, share: Arc<ClientShare>) -> io::Result<()> {
+    pub(crate) async fn run(
+        shared: Arc<Shared>,
+        stream: TcpStream,
+        address: SocketAddr,
+        share: Arc<ClientShare>,
+    ) -> io::Result<()> {
         // The handshake of TLS and that of the driver have one time limit together. What they need is let go of before the connection
         // serves: most connections are idle, and what they take counts.
         let come_in = Box::pin(async {
@@ -79,38 +98,52 @@ impl Connection {
             Ok(agreed.map(|agreed| (stream, agreed)))
         });
         let Some((stream, agreed)) = shared.handshakes.run(come_in).await? else { return Ok(()) };
-        let (reader, writer) = tokio::io::split(stream);
+        let manner = if agreed.one_by_one { Manner::OneByOne } else { Manner::Beside };
+        let queries = Queries::new(address, agreed.user);
+        if let Some((reader, writer)) = Self::serve(shared, tokio::io::split(stream), manner, queries, share).await? {
+            reader.unsplit(writer).linger().await;
+        }
+        Ok(())
+    }
+
+    /// Serves somebody who has come in. Returns the two directions if the client is to take what was sent before they are closed.
+    pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+        shared: Arc<Shared>,
+        (reader, writer): (R, W),
+        manner: Manner,
+        queries: Queries,
+        share: Arc<ClientShare>,
+    ) -> io::Result<Option<(R, W)>> {
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let mut writing = pin!(write(writer, waiting, shared.config.write_timeout));
-        let queries = Arc::<Queries>::default();
+        let asker = Arc::new(shared.logins.asker(queries.user.clone()));
+        let queries = Arc::new(queries);
         let ended = Ended(queries.clone());
-        let one_by_one = agreed.one_by_one;
-        let asker = Arc::new(shared.logins.asker(agreed.user));
-        let mut connection = Self { shared, queries, held: Held::new(share), answers, asker, count: 0, one_by_one };
+        let entered = shared.clients.enter(queries.clone());
+        let mut connection = Self { shared, queries, held: Held::new(share), answers, asker, count: 0, manner };
         let limit = connection.shared.config.query_bytes;
         let mut frames = Frames::new(reader, connection.held.clone(), limit);
         let read = async {
-            match one_by_one {
-                true => connection.read_ahead(&mut frames, limit).await,
-                false => connection.read(&mut frames, limit).await,
+            match manner {
+                Manner::OneByOne => connection.read_ahead(&mut frames, limit).await,
+                Manner::Beside | Manner::Each => connection.read(&mut frames, limit).await,
             }
         };
         let end = tokio::select! {
             end = read => end?,
-            outcome = &mut writing => return outcome.map(drop),
+            outcome = &mut writing => return outcome.map(|_| None),
         };
-        drop((connection, ended));
+        drop((connection, ended, entered));
         match end {
-            End::ClientLeft => Ok(()),
+            End::ClientLeft => Ok(None),
             End::Told => {
                 let writer = writing.await?;
-                frames.into_inner().unsplit(writer).linger().await;
-                Ok(())
+                Ok(Some((frames.into_inner(), writer)))
             }
         }
     }
 
-    async fn read(&mut self, frames: &mut Frames<ReadHalf<Stream>>, limit: usize) -> io::Result<End> {
+    async fn read<R: AsyncRead + Unpin>(&mut self, frames: &mut Frames<R>, limit: usize) -> io::Result<End> {
         loop {
             let incoming = frames.next().await?;
             if let Some(end) = self.meet(incoming, limit).await {
@@ -121,7 +154,7 @@ impl Connection {
 
     /// The same for a client that has its queries answered in their order: while one is answered, those behind it are read, and so it is
     /// noticed that the client leaves.
-    async fn read_ahead(&mut self, frames: &mut Frames<ReadHalf<Stream>>, limit: usize) -> io::Result<End> {
+    async fn read_ahead<R: AsyncRead + Unpin>(&mut self, frames: &mut Frames<R>, limit: usize) -> io::Result<End> {
         let (sender, mut waiting) = mpsc::channel(READ_AHEAD);
         let coming = async {
             loop {
@@ -228,6 +261,11 @@ impl Connection {
     }
 
     async fn start(&mut self, token: i64, query: Query, is_short: bool, kept: Kept) {
+        if self.manner == Manner::Each && query.flag("noreply") {
+            return self
+                .answer(token, respond::client_error("noreply queries are not supported over HTTP".into()))
+                .await;
+        }
         let is_open = self.queries.open.lock().contains_key(&token);
         if !is_open {
             self.shared.counts.queries.fetch_add(1, Ordering::Relaxed);
@@ -252,10 +290,21 @@ impl Connection {
             } else if open.len() >= MAX_QUERIES {
                 Some(format!("This connection has {MAX_QUERIES} open queries and streams, which is the limit."))
             } else {
-                let stop = Arc::<Stop>::default();
-                let (is_running, is_stopped, used) = (true, false, Instant::now());
-                let woken = Arc::<Notify>::default();
-                open.insert(token, Open { stop, woken, rows: None, is_running, is_stopped, used });
+                let now = Instant::now();
+                open.insert(
+                    token,
+                    Open {
+                        number: self.shared.clients.next_query(),
+                        text: query.text(SHOWN_BYTES),
+                        began: now,
+                        stop: Arc::<Stop>::default(),
+                        woken: Arc::<Notify>::default(),
+                        rows: None,
+                        is_running: true,
+                        ending: None,
+                        used: now,
+                    },
+                );
                 None
             }
         };
@@ -280,10 +329,19 @@ impl Connection {
         let rows = {
             let mut open = self.queries.open.lock();
             let query = open.get_mut(&token).filter(|query| !query.is_running);
-            query.and_then(|query| {
+            let ending = query.as_ref().and_then(|query| query.ending);
+            let rows = query.and_then(|query| {
                 query.is_running = true;
                 query.rows.take()
-            })
+            });
+            if ending.is_some() {
+                open.remove(&token);
+            }
+            ending.map_or(Ok(rows), Err)
+        };
+        let rows = match rows {
+            Ok(rows) => rows,
+            Err(ending) => return self.answer(token, ending.reply()).await,
         };
         let Some(rows) = rows else {
             let message = format!("Token {token} not in stream cache.");
@@ -314,8 +372,10 @@ impl Connection {
             };
             let reply = if let Some(reply) = answered {
                 let query = queries.open.lock().remove(&token);
-                let is_stopped = query.is_some_and(|query| query.is_stopped);
-                if is_stopped && reply.class.is_some() { Reply::no_more() } else { reply }
+                match query.and_then(|query| query.ending).filter(|_| reply.class.is_some()) {
+                    Some(ending) => ending.reply(),
+                    None => reply,
+                }
             } else {
                 let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
                 loop {
@@ -355,7 +415,7 @@ impl Connection {
 
     /// A client whose protocol has its queries answered in their order has the next one read when this one is answered.
     async fn wait_for_turn(&self, task: JoinHandle<()>) {
-        if self.one_by_one {
+        if self.manner == Manner::OneByOne {
             let _ = task.await;
         }
     }
@@ -366,7 +426,7 @@ impl Connection {
             match open.get_mut(&token) {
                 None => false,
                 Some(query) if query.is_running => {
-                    query.is_stopped = true;
+                    query.ending = Some(Ending::Stopped);
                     query.end();
                     true
                 }
@@ -396,11 +456,11 @@ pub(crate) fn understand(text: Vec<u8>) -> Result<Request, Reply> {
 }
 
 /// Writes answers until there will be no more, and gives the stream back; fails if the client takes none of one for too long.
-async fn write(
-    mut writer: WriteHalf<Stream>,
+async fn write<W: AsyncWrite + Unpin>(
+    mut writer: W,
     mut waiting: mpsc::Receiver<Outgoing>,
     patience: Duration,
-) -> io::Result<WriteHalf<Stream>> {
+) -> io::Result<W> {
     while let Some(answer) = waiting.recv().await {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.put_i64_le(answer.token);

@@ -49,7 +49,7 @@ pub(crate) fn evaluate(
     reads: ReadMode,
     evaluate: &EvaluateWork,
 ) -> Result<Reply, RequestError> {
-    let page = |scan: &ScanWork| partition::scan(&shared.store, table, partition, reads, scan);
+    let page = |scan: &ScanWork| partition::scan(shared, table, partition, reads, scan);
     slice(shared, evaluate, page)
 }
 

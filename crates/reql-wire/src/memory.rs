@@ -47,6 +47,12 @@ impl Drop for Kept {
     }
 }
 
+/// Waits until the client is to be closed. Returns what it holds, which it will have let go of when that is told.
+pub(crate) async fn evicted(memory: &ClientShare) -> usize {
+    memory.evicted().await;
+    memory.bytes()
+}
+
 /// What a query costs until it is answered, without what it finds. Known before it is read, which may take many times its text.
 pub(crate) fn cost(text: &[u8]) -> usize {
     let values = text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();

@@ -39,14 +39,27 @@ pub(crate) fn read<T>(
     Ok(found)
 }
 
+/// Counts the documents that a reply has.
+fn counted(shared: &Shared, table: TableId, reply: Reply) -> Reply {
+    let documents = match &reply {
+        Reply::Document(_) => 1,
+        Reply::Page(rows, _) | Reply::Stamped(_, rows, _) => rows.len(),
+        _ => 0,
+    };
+    shared.meter.note_read(table, documents);
+    reply
+}
+
 pub(crate) fn get(
-    store: &Store,
+    shared: &Shared,
     table: &Table,
     partition: u32,
     reads: ReadMode,
     key: &[u8],
 ) -> Result<Reply, RequestError> {
-    read(store, table, partition, reads, |transaction| transaction.get_in(Space::DOCUMENTS, key)).map(Reply::Document)
+    let get = |transaction: &Transaction<'_>| transaction.get_in(Space::DOCUMENTS, key);
+    let found = read(&shared.store, table, partition, reads, get)?;
+    Ok(counted(shared, table.id(), Reply::Document(found)))
 }
 
 /// What is stored of a document, also if it has ended.
@@ -68,6 +81,16 @@ pub(crate) fn list(store: &Store, table: &Table, partition: u32) -> Result<Reply
 ///
 /// Blocks while writes come too fast for entries and documents to be read at one instant: then the partition's loop reads them.
 pub(crate) fn scan(
+    shared: &Shared,
+    table: &Table,
+    partition: u32,
+    reads: ReadMode,
+    scan: &ScanWork,
+) -> Result<Reply, RequestError> {
+    scan_uncounted(&shared.store, table, partition, reads, scan).map(|reply| counted(shared, table.id(), reply))
+}
+
+fn scan_uncounted(
     store: &Store,
     table: &Table,
     partition: u32,
@@ -90,40 +113,42 @@ pub(crate) fn scan(
 ///
 /// Blocks as [`scan`] does.
 pub(crate) fn stamped_scan(
-    store: &Store,
+    shared: &Shared,
     table: &Table,
     partition: u32,
     scan: &ScanWork,
 ) -> Result<Reply, RequestError> {
     let page = |transaction: &mut Transaction<'_>| scan.stamped(transaction, PAGE_BYTES);
-    if let Some(reply) = table.read_instant(partition, ReadMode::Single, store.now(), page)? {
-        return Ok(reply);
-    }
-    LoopRead::begin(store, table, partition, Work::StampedScan(scan.clone()))
-        .blocking_recv()
-        .unwrap_or(Err(RequestError::NotReady))
+    let reply = match table.read_instant(partition, ReadMode::Single, shared.store.now(), page)? {
+        Some(reply) => reply,
+        None => LoopRead::begin(&shared.store, table, partition, Work::StampedScan(scan.clone()))
+            .blocking_recv()
+            .unwrap_or(Err(RequestError::NotReady))?,
+    };
+    Ok(counted(shared, table.id(), reply))
 }
 
 /// Has a partition's loop read, which waits until no transaction holds what is read.
 pub(crate) async fn read_in_loop(
-    store: &Store,
+    shared: &Shared,
     table: &Table,
     partition: u32,
     work: Work,
 ) -> Result<Reply, RequestError> {
-    LoopRead::begin(store, table, partition, work).await.unwrap_or(Err(RequestError::NotReady))
+    let read = LoopRead::begin(&shared.store, table, partition, work);
+    read.await.unwrap_or(Err(RequestError::NotReady)).map(|reply| counted(shared, table.id(), reply))
 }
 
 /// Has a partition's loop read, confirmed by a majority of its replicas.
 pub(crate) async fn read_confirmed(
-    store: &Store,
+    shared: &Shared,
     table: &Table,
     partition: u32,
     work: Work,
 ) -> Result<Reply, RequestError> {
     let (read, receiver) = LoopRead::of(work);
-    store.read_confirmed(table, &read, [partition]);
-    receiver.await.unwrap_or(Err(RequestError::NotReady))
+    shared.store.read_confirmed(table, &read, [partition]);
+    receiver.await.unwrap_or(Err(RequestError::NotReady)).map(|reply| counted(shared, table.id(), reply))
 }
 
 /// Makes durable what was written to a partition before, if its table is on disk: what is fsynced later has all before it.
@@ -372,15 +397,18 @@ impl Operation for Writes {
     }
 
     fn answer(&self, part: usize, outcome: Result<(), RequestError>) {
+        let (shared, table, partitions) = &self.places;
         let is_told = {
             let (reply, is_told) = &mut self.replies.lock()[part];
             if let Err(error) = &outcome {
                 *reply = Some(Err(error.clone()));
             }
+            if matches!(reply, Some(Ok(Reply::Written))) {
+                shared.meter.note_written(*table);
+            }
             outcome.is_ok() && *is_told
         };
         if is_told {
-            let (shared, table, partitions) = &self.places;
             shared.waiters.wake(*table, partitions[part], &self.writes[part].key);
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -65,7 +65,7 @@ fn find(shared: &Shared, table: &Table, reads: ReadMode, key: &[u8]) -> Option<O
     if table.reader_of(partition, reads) != Leader::Here {
         return None;
     }
-    match from_caches(|| partition::get(&shared.store, table, partition, reads, key)).ok()? {
+    match from_caches(|| partition::get(shared, table, partition, reads, key)).ok()? {
         work::Reply::Document(found) => Some(found),
         _ => None,
     }

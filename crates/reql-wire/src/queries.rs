@@ -1,6 +1,7 @@
 //! The queries of a connection: those that run and those whose streams are open, and how they get to their next answer. What is here blocks
 //! its thread, but for waiting until a feed has something.
 
+use crate::clients::Client;
 use crate::logins::Asker;
 use crate::respond::{self, ATOM, Reply, Values};
 use crate::rows::{Batch, Rows};
@@ -8,14 +9,43 @@ use crate::shared::Shared;
 use crate::tables::Tables;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_document::{Time, Timezone, Value};
-use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, Stage, Stop, Wait};
+use tessera_reql::{Answer, ErrorKind, Failure, Pacer, Query, QueryJob, Stage, Stop, Wait};
 use tokio::sync::Notify;
+
+/// Why a query ends before it is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its client has stopped it, and is told of nothing else.
+    Stopped,
+    /// Somebody has deleted its row in `rethinkdb.jobs`.
+    Killed,
+}
+
+impl Ending {
+    pub(crate) fn reply(self) -> Reply {
+        match self {
+            Self::Stopped => Reply::no_more(),
+            Self::Killed => respond::failure(&Failure {
+                stage: Stage::Run,
+                kind: ErrorKind::OpIndeterminate,
+                message: "Query terminated by the `rethinkdb.jobs` table.".into(),
+                backtrace: Vec::new(),
+            }),
+        }
+    }
+}
 
 /// A query that runs, or has an open stream.
 pub(crate) struct Open {
+    /// Its number among the queries of the node.
+    pub(crate) number: u64,
+    /// What it says, or how that begins.
+    pub(crate) text: String,
+    pub(crate) began: Instant,
     pub(crate) stop: Arc<Stop>,
     /// Told when a feed may have something, or is to end.
     pub(crate) woken: Arc<Notify>,
@@ -23,7 +53,7 @@ pub(crate) struct Open {
     pub(crate) rows: Option<Rows>,
     /// Whether an answer to this token is under way.
     pub(crate) is_running: bool,
-    pub(crate) is_stopped: bool,
+    pub(crate) ending: Option<Ending>,
     pub(crate) used: Instant,
 }
 
@@ -42,12 +72,48 @@ pub(crate) enum Work {
 }
 
 /// The queries of a connection.
-#[derive(Default)]
 pub(crate) struct Queries {
+    pub(crate) client: SocketAddr,
+    pub(crate) user: String,
     pub(crate) open: Mutex<BTreeMap<i64, Open>>,
     /// Numbers of the queries that run.
     pub(crate) running: Mutex<BTreeSet<u64>>,
     pub(crate) ended: Notify,
+}
+
+impl Queries {
+    pub(crate) fn new(client: SocketAddr, user: String) -> Self {
+        Self { client, user, open: Mutex::default(), running: Mutex::default(), ended: Notify::new() }
+    }
+}
+
+impl Client for Queries {
+    fn is_active(&self) -> bool {
+        self.open.lock().values().any(|query| query.is_running)
+    }
+
+    fn jobs(&self, id: &dyn Fn(u64) -> String) -> Vec<QueryJob> {
+        let open = self.open.lock();
+        let job = |query: &Open| QueryJob {
+            id: id(query.number),
+            seconds: query.began.elapsed().as_secs_f64(),
+            user: self.user.clone(),
+            host: self.client.ip().to_string(),
+            port: self.client.port(),
+            text: query.text.clone(),
+        };
+        open.values().filter(|query| query.ending.is_none()).map(job).collect()
+    }
+
+    fn end(&self, is_wanted: &dyn Fn(u64) -> bool) -> bool {
+        let mut open = self.open.lock();
+        let Some(query) = open.values_mut().find(|query| is_wanted(query.number)) else { return false };
+        query.ending = Some(Ending::Killed);
+        // An idle stream stays until its client asks for more, and is told.
+        query.rows = None;
+        query.end();
+        true
+    }
 }
 
 /// A query runs until its client stops it, or the node stops.
@@ -127,9 +193,11 @@ pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, to
     };
     let query = queries.open.lock().remove(&token);
     Work::Reply(match text {
-        Err(_) if query.is_some_and(|query| query.is_stopped) => Reply::no_more(),
         Ok(text) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
+        Err(failure) => match query.and_then(|query| query.ending) {
+            Some(ending) => ending.reply(),
+            None => respond::failure(&shared.explained(failure)),
+        },
     })
 }
 
@@ -156,8 +224,8 @@ fn take_batch(
         // The client is to know at once that there is a feed.
         Ok(Batch::Wait(_)) if is_first => Ok((rows.nothing_yet(has_profile), false)),
         Ok(Batch::Wait(wait)) => {
-            let is_stopped = queries.open.lock().get(&token).is_none_or(|query| query.is_stopped);
-            match is_stopped || shared.is_stopping() {
+            let is_ending = queries.open.lock().get(&token).is_none_or(|query| query.ending.is_some());
+            match is_ending || shared.is_stopping() {
                 false => return Work::Wait(rows, wait),
                 true => Err(shared.refusal().unwrap_or_else(ended)),
             }
@@ -166,18 +234,18 @@ fn take_batch(
         Err(failure) => Err(failure),
     };
     let mut open = queries.open.lock();
-    let is_stopped = open.get(&token).is_none_or(|query| query.is_stopped);
+    let ending = open.get(&token).map_or(Some(Ending::Stopped), |query| query.ending);
     let is_last = !matches!(&answer, Ok((_, false)));
-    if is_last || is_stopped {
+    if is_last || ending.is_some() {
         open.remove(&token);
     } else if let Some(query) = open.get_mut(&token) {
         (query.rows, query.is_running, query.used) = (Some(rows), false, Instant::now());
     }
     drop(open);
-    Work::Reply(match answer {
-        _ if is_stopped => Reply::no_more(),
-        Ok((text, _)) => Reply::good(text),
-        Err(failure) => respond::failure(&shared.explained(failure)),
+    Work::Reply(match (ending, answer) {
+        (Some(ending), _) => ending.reply(),
+        (None, Ok((text, _))) => Reply::good(text),
+        (None, Err(failure)) => respond::failure(&shared.explained(failure)),
     })
 }
 

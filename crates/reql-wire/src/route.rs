@@ -135,23 +135,22 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
             }
             Work::BeginChanges => outcomes.push(outcome(feeds::begin(&shared.store, &table, partition).await)),
             Work::StampedScan(scan) => {
-                let (store, table) = (shared.store.clone(), table.clone());
-                let page = move || partition::stamped_scan(&store, &table, partition, &scan);
+                let (of, table) = (shared.clone(), table.clone());
+                let page = move || partition::stamped_scan(&of, &table, partition, &scan);
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
             Work::Sync => outcomes.push(outcome(partition::sync(&shared.store, &table, partition).await)),
             work if reads == ReadMode::Majority && work.is_read() => {
-                outcomes.push(outcome(partition::read_confirmed(&shared.store, &table, partition, work).await));
+                outcomes.push(outcome(partition::read_confirmed(shared, &table, partition, work).await));
             }
             Work::Get { key } => {
-                let store = shared.store.clone();
-                let (of, wanted) = (table.clone(), key.clone());
-                let read = move || partition::get(&store, &of, partition, reads, &wanted);
+                let (of, in_table, wanted) = (shared.clone(), table.clone(), key.clone());
+                let read = move || partition::get(&of, &in_table, partition, reads, &wanted);
                 let mut found = shared.store.disk_readers().read(read).await;
                 if matches!(found, Err(RequestError::NotReady)) && table.has_locks(partition) {
                     // A transaction may hold the document: the partition's loop waits for that.
-                    found = partition::read_in_loop(&shared.store, &table, partition, Work::Get { key }).await;
+                    found = partition::read_in_loop(shared, &table, partition, Work::Get { key }).await;
                 }
                 outcomes.push(outcome(found));
             }
@@ -166,8 +165,8 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 outcomes.push(outcome(shared.store.disk_readers().read(read).await));
             }
             Work::Scan(scan) => {
-                let (store, table) = (shared.store.clone(), table.clone());
-                let page = move || partition::scan(&store, &table, partition, reads, &scan);
+                let (of, table) = (shared.clone(), table.clone());
+                let page = move || partition::scan(&of, &table, partition, reads, &scan);
                 let page = shared.runtime.spawn_blocking(page).await;
                 outcomes.push(outcome(page.unwrap_or(Err(RequestError::NotReady))));
             }
@@ -207,7 +206,7 @@ async fn slice(
     let mut page = None;
     if reads == ReadMode::Majority {
         let first = Work::Scan(evaluation::first_page(&evaluate));
-        page = Some(partition::read_confirmed(&shared.store, &table, partition, first).await?);
+        page = Some(partition::read_confirmed(&shared, &table, partition, first).await?);
     }
     let _turn = shared.evaluators.acquire().await.map_err(|_| RequestError::ShuttingDown)?;
     let of = shared.clone();

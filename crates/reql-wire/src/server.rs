@@ -6,14 +6,17 @@
 use crate::connection::Connection;
 use crate::expiry::Expirer;
 use crate::indexes::IndexBuilder;
+use crate::memory::evicted;
+use crate::monitor;
 use crate::respond::Class;
 use crate::route;
+use crate::sessions::Sessions;
 use crate::shared::{ReqlConfig, Shared};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tessera_face::{ClientShare, Tls};
+use tessera_face::Tls;
 use tessera_store::Store;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -59,6 +62,10 @@ impl ReqlServer {
             Box::pin(async move { route::serve(shared, request).await })
         });
         shared.store.evaluate_for(route::SERVICE, &shared);
+        shared.store.serve_face(monitor::SERVICE, &shared, |shared, request| {
+            Box::pin(async move { monitor::serve(&shared, request) })
+        });
+        runtime.spawn(monitor::sample(Arc::downgrade(&shared)));
         if let Some(listener) = listener {
             let _entered = runtime.enter();
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -83,6 +90,11 @@ impl ReqlServer {
         let all = u32::try_from(self.shared.config.query_threads).unwrap_or(u32::MAX);
         let ended = self.shared.turns.acquire_many(all);
         let _ = tokio::time::timeout(LAST_QUERIES, ended).await;
+    }
+
+    /// Connections for clients that come through HTTP.
+    pub fn sessions(&self) -> Sessions {
+        Sessions::new(self.shared.clone())
     }
 
     /// To ask for what has happened, also after the face has ended.
@@ -145,7 +157,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
                 bytes,
                 "clients hold more than `clients.memory_limit_bytes`, and this one, which holds the most, is closed"
             ),
-            outcome = Connection::run(shared.clone(), stream, memory.clone()) => {
+            outcome = Connection::run(shared.clone(), stream, address, memory.clone()) => {
                 match outcome {
                     Err(error) if error.kind() == std::io::ErrorKind::InvalidData => tracing::warn!(
                         %address,
@@ -168,10 +180,4 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
         }
     }
     shared.connections.fetch_sub(1, Ordering::Relaxed);
-}
-
-/// Waits until the client is to be closed. Returns what it holds, which it will have let go of when that is told.
-async fn evicted(memory: &ClientShare) -> usize {
-    memory.evicted().await;
-    memory.bytes()
 }

@@ -1,14 +1,18 @@
 //! What the connections, and the work that they and other nodes ask for, have in common: the store, the settings, turns, and counts.
 
+use crate::clients::Clients;
 use crate::feeds::Waiters;
 use crate::indexes::ListCache;
+use crate::log_book::LogBook;
 use crate::logins::Logins;
+use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes, Tls};
+use tessera_fetch::{Fetcher, Reach};
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
 use tessera_types::RequestError;
@@ -40,6 +44,10 @@ pub struct ReqlConfig {
     pub cursor_timeout: Duration,
     /// Who may come in.
     pub authenticator: Arc<Authenticator>,
+    /// Where `r.http` may send requests.
+    pub http: Reach,
+    /// The last lines of the node's log, for those who may read them.
+    pub log_book: Arc<LogBook>,
 }
 
 pub(crate) struct Shared {
@@ -54,10 +62,16 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Tls>,
     pub(crate) logins: Logins,
     pub(crate) counts: Counts,
+    /// The connections, to tell what they have under way.
+    pub(crate) clients: Clients,
+    /// How many documents were read and written here.
+    pub(crate) meter: DocumentMeter,
     /// Which indexes partitions keep.
     pub(crate) lists: ListCache,
     /// Polls of feeds that wait here for changes.
     pub(crate) waiters: Waiters,
+    /// Makes the requests of `r.http`.
+    pub(crate) fetcher: Fetcher,
     /// Told when the node stops.
     pub(crate) stopping: Notify,
     /// When the face was started.
@@ -91,12 +105,16 @@ impl Shared {
             turns: Arc::new(Semaphore::new(config.query_threads)),
             evaluators: Semaphore::new(scanners),
             handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),
+            // A query waits for its request, and others must go on.
+            fetcher: Fetcher::new(config.http, (config.query_threads / 2).max(1)),
             logins: Logins::new(config.authenticator.clone()),
             store,
             config,
             runtime,
             tls,
             counts: Counts::default(),
+            clients: Clients::default(),
+            meter: DocumentMeter::default(),
             lists: ListCache::default(),
             waiters: Waiters::default(),
             stopping: Notify::new(),

@@ -15,9 +15,9 @@ use std::time::Duration;
 use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
 use tessera_document::Value;
 use tessera_reql::{
-    Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo,
-    Interest, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus, Shape, ShardStatus,
-    Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
+    Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, HttpClient, IndexDefinition,
+    IndexInfo, Interest, Monitor, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus,
+    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
 };
 use tessera_store::Table;
 use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings};
@@ -163,6 +163,14 @@ impl Source for Tables {
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         Ok(self.servers_now())
+    }
+
+    fn monitor(&self) -> Option<&dyn Monitor> {
+        Some(self)
+    }
+
+    fn http(&self) -> Option<&dyn HttpClient> {
+        Some(self)
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {

@@ -85,8 +85,8 @@ impl Tables {
     fn read_here(&self, table: &Table, reads: ReadMode, place: &Place, work: &Work) -> Option<Reply> {
         let partition = place.partition_in(table);
         match work {
-            Work::Get { key } => partition::get(&self.0.store, table, partition, reads, key).ok(),
-            Work::Scan(scan) => partition::scan(&self.0.store, table, partition, reads, scan).ok(),
+            Work::Get { key } => partition::get(&self.0, table, partition, reads, key).ok(),
+            Work::Scan(scan) => partition::scan(&self.0, table, partition, reads, scan).ok(),
             _ => None,
         }
     }

@@ -63,7 +63,7 @@ impl Tables {
             }
             env.check()?;
         }
-        Err(failed(&RequestError::Busy))
+        Err(failed(&RequestError::Contended))
     }
 
     /// Whether documents are what they must be, all at one instant.
@@ -189,6 +189,6 @@ impl Tables {
                 return Ok(found);
             }
         }
-        Err(failed(&RequestError::Busy))
+        Err(failed(&RequestError::Contended))
     }
 }

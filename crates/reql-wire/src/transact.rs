@@ -40,8 +40,7 @@ impl Shared {
         match self.store.transact(SERVICE, plan.into_parts(durability), PATIENCE).await {
             Transacted::Committed(_) => Ok(Carried::Done),
             Transacted::Refused(refusal) => Ok(Carried::Hindered(hindrances(refusal).map_err(|_| unreadable())?)),
-            Transacted::NotDone if self.store.is_removed() => Err(RequestError::Removed),
-            Transacted::NotDone => Err(RequestError::NotReady),
+            Transacted::NotDone(reason) => Err(reason),
             Transacted::Unknown => Err(RequestError::Interrupted),
             Transacted::Split => Ok(Carried::Split),
         }
@@ -56,7 +55,8 @@ impl Shared {
         match self.store.read_at_one_instant(SERVICE, plan.into_parts(Durability::Soft), PATIENCE).await {
             Transacted::Committed(replies) => documents_of(count, replies).map(Some).ok_or_else(unreadable),
             Transacted::Refused(_) => Err(unreadable()),
-            Transacted::NotDone | Transacted::Unknown => Err(RequestError::NotReady),
+            Transacted::NotDone(reason) => Err(reason),
+            Transacted::Unknown => Err(RequestError::NotReady),
             Transacted::Split => Ok(None),
         }
     }

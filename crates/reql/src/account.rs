@@ -76,7 +76,7 @@ impl Requester for Administrator {
 pub enum Place<'a> {
     /// Everywhere.
     Global,
-    /// In the database of this name.
+    /// Applies in the database of this name.
     Database(&'a str),
     /// In a table.
     Table(&'a TableInfo),
@@ -105,7 +105,7 @@ impl Place<'_> {
     }
 }
 
-/// In some places RethinkDB does not expect that somebody lacks a right, and says so.
+/// The error with which RethinkDB answers in the places where it does not expect that somebody lacks a right.
 pub(crate) fn unexpected(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Permission => {

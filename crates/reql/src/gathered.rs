@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::key;
-use crate::scan::{Durability, TableInfo};
-use crate::source::Lifetime;
+use crate::scan::{Durability, Lifetime, TableInfo};
 use crate::value::Value;
 
 /// A document that is to take the place of another one; `null` stands for none.

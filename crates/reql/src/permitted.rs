@@ -13,6 +13,7 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::Result;
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
 use crate::scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, SYSTEM_DATABASE, Scan, TableInfo, TableOptions,
 };
@@ -116,6 +117,10 @@ impl<S: Source> Source for Permitted<S> {
 
     fn servers(&self) -> Result<Vec<ServerStatus>> {
         self.source.servers()
+    }
+
+    fn http(&self) -> Option<&dyn HttpClient> {
+        self.source.http()
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {

@@ -12,6 +12,7 @@ use crate::lazy::Lazy;
 use crate::node::Node;
 use crate::permitted::Permitted;
 use crate::plan;
+use crate::printed;
 use crate::source::Source;
 use crate::stream::{FeedSort, Stream, no_end};
 use crate::system::WithSystemTables;
@@ -228,6 +229,11 @@ impl Query {
 
     pub(crate) fn options(&self) -> &[(Arc<str>, Json)] {
         &self.optargs
+    }
+
+    /// What the query says, for people: about as in JavaScript, without passwords. It is cut after so many bytes.
+    pub fn text(&self, limit: usize) -> String {
+        printed::print(&self.term, &self.optargs, limit)
     }
 
     /// An option that must be known before the query runs, such as `noreply`.

@@ -218,3 +218,15 @@ pub enum Durability {
     /// The write survives the process, and is fsynced within an interval.
     Soft,
 }
+
+/// How long a document is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// As long as before; a new one as the table says.
+    #[default]
+    Kept,
+    /// Until it is deleted.
+    Endless,
+    /// For so many milliseconds from the write on.
+    Millis(u64),
+}

@@ -14,9 +14,11 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::function::Function;
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
+use crate::monitor::Monitor;
 pub use crate::scan::{
-    DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo,
-    TableOptions,
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Lifetime, Order, Page, Position, ReadMode, Scan,
+    TableInfo, TableOptions,
 };
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _};
@@ -69,18 +71,6 @@ pub enum Change {
         /// The document to write; `null` deletes it.
         document: Value,
     },
-}
-
-/// How long a document is to be there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lifetime {
-    /// As long as before; a new one as the table says.
-    #[default]
-    Kept,
-    /// Until it is deleted.
-    Endless,
-    /// For so many milliseconds from the write on.
-    Millis(u64),
 }
 
 /// A change of the document with this key.
@@ -255,6 +245,14 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn servers(&self) -> Result<Vec<ServerStatus>>;
+    /// Whoever tells what the servers do, if anybody does.
+    fn monitor(&self) -> Option<&dyn Monitor> {
+        None
+    }
+    /// Whoever makes requests of HTTP for queries, if anybody does.
+    fn http(&self) -> Option<&dyn HttpClient> {
+        None
+    }
     /// The users of the cluster.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The numbers that the store and the node answer. Faces have 3, 6 and 13, which are theirs; a new face takes the next free one.
+/// The numbers that the store and the node answer. Faces have 3, 6, 13 and 18, which are theirs; a new face takes the next free one.
 pub mod number {
     /// To change the catalog.
     pub const CATALOG: u8 = 1;

@@ -1,5 +1,6 @@
 //! What the store tells about itself.
 
+use crate::coordination::TransactionCounts;
 use crate::meter::Counts;
 use crate::store::Store;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct StoreStatistics {
     pub memory_limit_bytes: u64,
     /// Reads that waited for the disk, or parts of them.
     pub disk_reads: u64,
+    /// Transactions over partitions.
+    pub transactions: TransactionCounts,
     /// Counters of the node's RocksDB instance, which all tables on RocksDB share.
     pub rocksdb: RocksStatistics,
     /// The active tables, by number.
@@ -62,6 +65,7 @@ impl Store {
             memory_used_bytes: parts.memory.used_bytes(),
             memory_limit_bytes: parts.memory.limit_bytes(),
             disk_reads: parts.disk_readers.made(),
+            transactions: self.coordination().counts(),
             rocksdb,
             tables: tables
                 .active()

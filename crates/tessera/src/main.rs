@@ -2,6 +2,7 @@
 
 mod admin_client;
 mod admin_tls;
+mod browser_queries;
 mod cluster_users;
 mod compaction_command;
 mod comparison_command;
@@ -10,6 +11,7 @@ mod doors;
 mod engine_bench;
 mod exit;
 mod local_command;
+mod logging;
 mod node;
 mod node_command;
 mod password;

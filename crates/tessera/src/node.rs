@@ -1,12 +1,12 @@
 //! The running node: threads, listeners, signals.
 
+use crate::browser_queries::BrowserQueries;
 use crate::cluster_users::ClusterUsers;
-use crate::config::{Config, LogFormat, Transactions};
+use crate::config::{Config, HttpReach, Transactions};
 use crate::doors::doors;
 use crate::exit::ExitError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -20,7 +20,7 @@ use tessera_face::{ClientMemory, Tls};
 use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{RedisConfig, RedisServer};
-use tessera_reql_wire::{ReqlConfig, ReqlServer, ReqlStatistics};
+use tessera_reql_wire::{LogBook, Reach, ReqlConfig, ReqlServer, ReqlStatistics};
 use tessera_store::Store;
 use tessera_transport::Secret;
 use tokio::net::TcpStream;
@@ -41,7 +41,7 @@ const LAST_REPLIES: Duration = Duration::from_millis(100);
 /// # Errors
 /// Why it could not start.
 pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
-    start_logging(config)?;
+    let log_book = crate::logging::start(config)?;
     raise_file_limit();
     let tls = tls(config)?;
     let workers =
@@ -85,7 +85,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
         tls.clone(),
     );
     let pegasus = PegasusServer::start(store.clone(), pegasus_config);
-    let reql_config = reql_config(config, client_memory.clone(), authenticator.clone());
+    let reql_config = reql_config(config, client_memory.clone(), authenticator.clone(), log_book);
     let reql = ReqlServer::start(store.clone(), reql_config, tls.clone(), reql_listener).map_err(other)?;
     let threads: Vec<JoinHandle<()>> = node_workers
         .into_iter()
@@ -115,6 +115,10 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             doors_now(config, authenticator.clone()),
             metrics,
         );
+        let admin = match config.reql.port {
+            0 => admin,
+            _ => admin.with_queries(Arc::new(BrowserQueries(reql.sessions()))),
+        };
         let listener = tokio::net::TcpListener::from_std(admin_listener).map_err(other)?;
         let admin = tokio::spawn(admin.serve(AdminListener::new(listener, tls), async { _ = stopped.await }));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(other)?;
@@ -288,19 +292,6 @@ fn in_use(address: SocketAddr, error: &std::io::Error) -> ExitError {
     ))
 }
 
-fn start_logging(config: &Config) -> Result<(), ExitError> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.logging.filter)
-        .map_err(|error| ExitError::Config(format!("logging.filter: {error}")))?;
-    let is_read_by_people = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let logs =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_read_by_people);
-    match config.logging.format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
-    }
-    Ok(())
-}
-
 /// Raises the limit of file descriptors to what the system allows, because each connection needs one.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
@@ -406,7 +397,12 @@ fn reql_port(config: &Config) -> Option<u16> {
     (config.reql.port != 0).then(|| config.reql.port.saturating_add(config.port_offset))
 }
 
-fn reql_config(config: &Config, client_memory: Arc<ClientMemory>, authenticator: Arc<Authenticator>) -> ReqlConfig {
+fn reql_config(
+    config: &Config,
+    client_memory: Arc<ClientMemory>,
+    authenticator: Arc<Authenticator>,
+    log_book: Arc<LogBook>,
+) -> ReqlConfig {
     let section = &config.reql;
     ReqlConfig {
         max_clients: section.max_clients,
@@ -417,6 +413,12 @@ fn reql_config(config: &Config, client_memory: Arc<ClientMemory>, authenticator:
         client_memory,
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
         authenticator,
+        http: match section.http {
+            HttpReach::None => Reach::Nowhere,
+            HttpReach::Public => Reach::Public,
+            HttpReach::All => Reach::Everywhere,
+        },
+        log_book,
     }
 }
 

@@ -55,13 +55,13 @@ Examples:
         /// The rights: read, write, config, connect
         #[arg(required = true, value_name = "RIGHT", value_parser = right)]
         rights: Vec<Right>,
-        /// In the tables of documents of a database; `rethinkdb` for the tables that tell how the cluster is
+        /// The rights apply in the tables of documents of this database; `rethinkdb` has the tables that tell how the cluster is
         #[arg(long, conflicts_with = "table")]
         database: Option<String>,
-        /// In one table. The name of a table of documents is DATABASE.NAME
+        /// The rights apply in this table. The name of a table of documents is DATABASE.NAME
         #[arg(long)]
         table: Option<String>,
-        /// Deny them
+        /// Deny the rights instead of giving them
         #[arg(long, conflicts_with = "unset")]
         deny: bool,
         /// Decide nothing here: a wider place decides

@@ -22,9 +22,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("node", &["types", "engine", "transport", "consensus", "cluster", "transaction", "store"]),
     ("access", &["types"]),
     ("face", &[]),
+    ("fetch", &[]),
     ("redis", &["types", "engine", "cluster", "store", "access", "face"]),
     ("pegasus", &["types", "engine", "cluster", "store", "face"]),
-    ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "access", "face"]),
+    ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "access", "face", "fetch"]),
     ("admin", &["types", "engine", "consensus", "cluster", "store", "node", "access", "face"]),
     ("bench", &["types"]),
     (
@@ -62,6 +63,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("argon2", "access"),
     ("rustls", "face tessera"),
     ("tokio-rustls", "face"),
+    ("ureq", "fetch tessera"),
     ("clap", "bench tessera"),
     ("stateright", "transaction"),
 ];
@@ -89,6 +91,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("admin", &["store::hosting"]),
     ("access", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "TcpStream"]),
     ("face", &["RESP", "Redis", "Pegasus", "Reql", "thrift"]),
+    ("fetch", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "tokio"]),
 ];
 
 /// Of all kinds: tests and build scripts keep to the layers too.

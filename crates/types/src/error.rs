@@ -67,7 +67,7 @@ pub enum RequestError {
         is_write: bool,
     },
     /// The partition has no leader that serves yet.
-    #[error("the partition is starting; try again")]
+    #[error("the partition has no leader yet that serves and can be reached; nothing was done; try again")]
     NotReady,
     /// A transaction over partitions holds the key, and the command has waited as long as commands wait: what became of the
     /// transaction cannot be learned, since a partition that knows has no leader.
@@ -75,6 +75,11 @@ pub enum RequestError {
         "a transaction over several partitions holds the key, and what became of it cannot be learned yet; try again"
     )]
     Held,
+    /// A transaction gave way to others until its client's patience was over.
+    #[error(
+        "others held or changed what the transaction concerns each time that it was tried; nothing was done; try again"
+    )]
+    Contended,
     /// The log cannot be written until there is space.
     #[error("the data directory's disk is full; free space, then writes go on by themselves")]
     DiskFull,
@@ -133,6 +138,7 @@ impl RequestError {
                 | Self::Throttled
                 | Self::NotReady
                 | Self::Held
+                | Self::Contended
                 | Self::DiskFull
                 | Self::NotApplied(_)
                 | Self::MemoryFull { .. }

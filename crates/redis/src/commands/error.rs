@@ -83,7 +83,7 @@ pub fn request_error_line(error: &RequestError) -> String {
         | RequestError::DiskFailed(_)
         | RequestError::NotApplied(_)
         | RequestError::DiskUnreadable(_) => "MISCONF",
-        RequestError::Busy | RequestError::Throttled | RequestError::Held => "TRYAGAIN",
+        RequestError::Busy | RequestError::Throttled | RequestError::Held | RequestError::Contended => "TRYAGAIN",
         RequestError::CrossPartition => {
             return "CROSSSLOT Keys in request don't hash to the same slot: they are in different partitions of the \
                     table, and this command must be atomic. On a table created with --partitioner redis-slots, keys with \

@@ -16,6 +16,8 @@ use crate::value::Value;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same of tables for which all nodes are asked.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 type Rows = BTreeMap<Value, Document>;
 
@@ -38,6 +40,13 @@ fn key_of(key: &Value) -> Vec<u8> {
 }
 
 impl SystemChanges {
+    fn pause(&self) -> Duration {
+        match self.table {
+            SystemTable::Jobs | SystemTable::Logs | SystemTable::Stats => LONG_PAUSE,
+            _ => PAUSE,
+        }
+    }
+
     pub(super) fn begin(source: Arc<dyn Source>, table: SystemTable) -> Result<Self> {
         let rows = rows_of(&source, table)?;
         Ok(Self { source, table, rows, at: 0, looked: Instant::now() })
@@ -54,7 +63,7 @@ impl ChangeLog for SystemChanges {
     }
 
     fn next(&mut self, _limit: usize) -> Result<Vec<LogEvent>> {
-        if self.looked.elapsed() < PAUSE {
+        if self.looked.elapsed() < self.pause() {
             return Ok(Vec::new());
         }
         let rows = rows_of(&self.source, self.table)?;
@@ -74,7 +83,7 @@ impl ChangeLog for SystemChanges {
     }
 
     fn look_again(&self) -> Option<Duration> {
-        Some(PAUSE.saturating_sub(self.looked.elapsed()))
+        Some(self.pause().saturating_sub(self.looked.elapsed()))
     }
 
     fn pages(&self, wanted: Vec<(u32, Scan)>) -> Result<Vec<StampedPage>> {

@@ -1,14 +1,20 @@
 //! The database `rethinkdb`: tables whose rows tell how the cluster is, and some of which change it when they are written to.
 
 mod changes;
+mod cluster_config;
+mod jobs;
+mod logs;
+mod made;
 mod permissions;
 mod rows;
+mod stats;
 mod users;
 mod write;
 
 use std::ops::RangeBounds as _;
 use std::sync::Arc;
 
+pub(crate) use made::with_key;
 pub(crate) use permissions::grant;
 pub(crate) use rows::{DEFAULT_TAG, config_row, status_row};
 
@@ -20,6 +26,7 @@ use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig}
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gathered::{Replacement, Together};
+use crate::http::HttpClient;
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
 use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
@@ -35,23 +42,31 @@ const ID: &str = "b99b9572-8e53-5fef-9a2b-5e6aba3edf1c";
 /// A table of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SystemTable {
+    ClusterConfig,
     CurrentIssues,
     DbConfig,
+    Jobs,
+    Logs,
     Permissions,
     ServerConfig,
     ServerStatus,
+    Stats,
     TableConfig,
     TableStatus,
     Users,
 }
 
 impl SystemTable {
-    const ALL: [(&str, Self); 8] = [
+    const ALL: [(&str, Self); 12] = [
+        ("cluster_config", Self::ClusterConfig),
         ("current_issues", Self::CurrentIssues),
         ("db_config", Self::DbConfig),
+        ("jobs", Self::Jobs),
+        ("logs", Self::Logs),
         ("permissions", Self::Permissions),
         ("server_config", Self::ServerConfig),
         ("server_status", Self::ServerStatus),
+        ("stats", Self::Stats),
         ("table_config", Self::TableConfig),
         ("table_status", Self::TableStatus),
         ("users", Self::Users),
@@ -202,6 +217,10 @@ impl Source for WithSystemTables {
         self.0.servers()
     }
 
+    fn http(&self) -> Option<&dyn HttpClient> {
+        self.0.http()
+    }
+
     fn accounts(&self) -> Result<Vec<Account>> {
         self.0.accounts()
     }
@@ -323,6 +342,7 @@ impl Source for WithSystemTables {
                 // To drop a user who is not there is an error.
                 SystemTable::Users if new.is_null() || new != old => users::carry_out(self, &write.key, &old, &new),
                 _ if new == old => Ok(new),
+                SystemTable::DbConfig | SystemTable::TableConfig if old.is_null() => made::make(self, system, &new),
                 SystemTable::Permissions => permissions::carry_out(self, &write.key, &old, &new).map(|()| new),
                 _ => write::carry_out(self, system, &old, &new).map(|()| new),
             });

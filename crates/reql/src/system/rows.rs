@@ -1,6 +1,6 @@
 //! What the rows of the system tables hold, in RethinkDB's shapes.
 
-use super::{SystemTable, WithSystemTables, permissions, users};
+use super::{SystemTable, WithSystemTables, cluster_config, jobs, logs, permissions, stats, users};
 use crate::cluster::{Process, Readiness, Server, ServerStatus, ShardConfig, ShardStatus, TableConfig, readiness};
 use crate::error::Result;
 use crate::scan::TableInfo;
@@ -16,6 +16,7 @@ pub(super) fn of(all: &WithSystemTables, table: SystemTable) -> Result<Vec<Value
     // What the system's tables tell is not about themselves.
     let source = &*all.0;
     match table {
+        SystemTable::ClusterConfig => cluster_config::rows(source),
         SystemTable::CurrentIssues => issues(source),
         SystemTable::DbConfig => {
             let describe = |info: crate::scan::DatabaseInfo| {
@@ -23,12 +24,15 @@ pub(super) fn of(all: &WithSystemTables, table: SystemTable) -> Result<Vec<Value
             };
             source.databases()?.into_iter().map(describe).collect()
         }
+        SystemTable::Jobs => jobs::rows(source),
+        SystemTable::Logs => logs::rows(source),
         SystemTable::Permissions => permissions::rows(all),
         SystemTable::ServerConfig => source.servers()?.iter().map(|status| server_config(&status.server)).collect(),
         SystemTable::ServerStatus => {
             let servers = source.servers()?;
             servers.iter().map(|status| server_status(status, &servers)).collect()
         }
+        SystemTable::Stats => stats::rows(source),
         SystemTable::TableConfig => {
             tables(source)?.iter().map(|info| config_row(info, &source.table_config(info)?)).collect()
         }
@@ -39,7 +43,7 @@ pub(super) fn of(all: &WithSystemTables, table: SystemTable) -> Result<Vec<Value
     }
 }
 
-fn tables(source: &dyn Source) -> Result<Vec<TableInfo>> {
+pub(super) fn tables(source: &dyn Source) -> Result<Vec<TableInfo>> {
     let mut tables = Vec::new();
     for database in source.databases()? {
         tables.extend(source.tables(&database)?);
@@ -47,15 +51,15 @@ fn tables(source: &dyn Source) -> Result<Vec<TableInfo>> {
     Ok(tables)
 }
 
-fn array(items: impl IntoIterator<Item = Value>) -> Result<Value> {
+pub(super) fn array(items: impl IntoIterator<Item = Value>) -> Result<Value> {
     Ok(Value::array(items.into_iter().collect())?)
 }
 
-fn name(server: &Server) -> Value {
+pub(super) fn name(server: &Server) -> Value {
     Value::from(server.name.clone())
 }
 
-fn names<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Result<Value> {
+pub(super) fn names<'a>(servers: impl IntoIterator<Item = &'a Server>) -> Result<Value> {
     array(servers.into_iter().map(name))
 }
 

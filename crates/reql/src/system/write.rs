@@ -1,29 +1,19 @@
 //! What is written to a system table is carried out by the cluster, or refused.
 
-use super::{DATABASE, SystemTable, WithSystemTables};
+use super::{DATABASE, SystemTable, WithSystemTables, cluster_config, jobs};
 use crate::cluster::TableChange;
 use crate::error::{Error, Result};
 use crate::scan::TableInfo;
 use crate::source::Source;
 use crate::value::{Value, ValueExt as _};
 
-/// Makes of the row `old` the other row `new`; `null` stands for none.
+/// Makes of the row `old` the other row `new`; `null` stands for none. Databases and tables are [made](super::made) elsewhere.
 pub(super) fn carry_out(source: &WithSystemTables, table: SystemTable, old: &Value, new: &Value) -> Result<()> {
     let name = table.name();
     let refuse = |what: &str| Err(Error::failed(what));
     match (table, old.is_null(), new.is_null()) {
-        (SystemTable::DbConfig, true, _) => {
-            let name = text(table, new, "name")?;
-            check_name(table, &name, "db")?;
-            refuse("Tessera makes databases by `db_create`.")
-        }
         (SystemTable::DbConfig, _, true) => source.0.drop_database(&text(table, old, "name")?).map(drop),
         (SystemTable::DbConfig, ..) => rename_database(source, old, new),
-        (SystemTable::TableConfig, true, _) => {
-            let (name, _) = (text(table, new, "name")?, text(table, new, "db")?);
-            check_name(table, &name, "table")?;
-            refuse("Tessera makes tables by `table_create`.")
-        }
         (SystemTable::TableConfig, _, true) => {
             let info = table_of(source, old)?;
             source.0.drop_table(&info.database, &info.name).map(drop)
@@ -38,16 +28,19 @@ pub(super) fn carry_out(source: &WithSystemTables, table: SystemTable, old: &Val
         (SystemTable::ServerConfig, ..) => refuse(
             "Tessera names its nodes itself, has no tags, and takes the sizes of caches from each node's configuration file.",
         ),
+        (SystemTable::ClusterConfig, ..) => cluster_config::carry_out(&*source.0, old, new),
+        (SystemTable::Jobs, ..) => jobs::carry_out(&*source.0, old, new),
+        (SystemTable::Logs, ..) => refuse("It's illegal to write to the `rethinkdb.logs` system table."),
         _ => Err(Error::failed(format!("It's illegal to write to the `{DATABASE}.{name}` table."))),
     }
 }
 
-fn wrong_format(table: SystemTable, what: &str) -> Error {
+pub(super) fn wrong_format(table: SystemTable, what: &str) -> Error {
     let name = table.name();
     Error::failed(format!("The change you're trying to make to `{DATABASE}.{name}` has the wrong format. {what}"))
 }
 
-fn text(table: SystemTable, row: &Value, field: &str) -> Result<String> {
+pub(super) fn text(table: SystemTable, row: &Value, field: &str) -> Result<String> {
     match row.get_field(field) {
         Some(Value::String(text)) => Ok(text.to_string()),
         Some(_) => Err(wrong_format(table, &format!("In `{field}`: Expected a string."))),
@@ -55,7 +48,7 @@ fn text(table: SystemTable, row: &Value, field: &str) -> Result<String> {
     }
 }
 
-fn check_name(table: SystemTable, name: &str, kind: &str) -> Result<()> {
+pub(super) fn check_name(table: SystemTable, name: &str, kind: &str) -> Result<()> {
     if crate::terms::is_name(name) {
         return Ok(());
     }

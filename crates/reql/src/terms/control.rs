@@ -1,6 +1,5 @@
 //! Calling functions, errors and what catches them.
 
-use crate::account::Place;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, ErrorKind, Result};
@@ -9,7 +8,6 @@ use crate::term::code;
 use crate::together::OPTARG;
 use crate::val::{Groups, Kind, Shortcut, Val};
 use crate::value::{Value, ValueExt as _};
-use tessera_types::Right;
 
 /// Set by `update` on the call of its function: what comes out may have markers of `r.literal`. No client can send it.
 pub const LITERALS_OPTARG: &str = "\0literals";
@@ -20,23 +18,6 @@ pub const TERMS: &[Definition] = &[
     Definition::new(12, 0, 1, error),
     Definition::new(code::ARGS, 1, 1, args),
     Definition::new(11, 1, 1, javascript).optargs(&["timeout"]).nondeterministic(),
-    Definition::new(153, 1, 1, http)
-        .optargs(&[
-            "data",
-            "timeout",
-            "method",
-            "params",
-            "header",
-            "attempts",
-            "redirects",
-            "verify",
-            "depaginate",
-            "auth",
-            "result_format",
-            "page",
-            "page_limit",
-        ])
-        .nondeterministic(),
 ];
 
 fn funcall(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -111,9 +92,4 @@ fn args(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 
 fn javascript(_call: &mut Call<'_>, _env: &Env) -> Result<Val> {
     Err(Error::logic("JavaScript is not available on this server; write the function in ReQL."))
-}
-
-fn http(_call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    env.source()?.require(Right::Connect, Place::Global)?;
-    Err(Error::logic("HTTP requests out of queries are not available on this server."))
 }

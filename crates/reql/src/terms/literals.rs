@@ -142,7 +142,7 @@ fn json(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
 }
 
-fn check_arrays(env: &Env, value: &Value) -> Result<()> {
+pub fn check_arrays(env: &Env, value: &Value) -> Result<()> {
     match value {
         Value::Array(items) => {
             env.check_array(items.len())?;

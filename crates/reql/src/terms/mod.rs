@@ -10,6 +10,7 @@ pub(crate) mod fields;
 mod geo_search;
 mod geometry;
 mod grant;
+mod http;
 mod indexes;
 mod joins;
 mod literals;
@@ -44,6 +45,7 @@ const FAMILIES: &[&[Definition]] = &[
     bits::TERMS,
     changes::TERMS,
     control::TERMS,
+    http::TERMS,
     fields::TERMS,
     geo_search::TERMS,
     geometry::TERMS,

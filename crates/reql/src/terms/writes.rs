@@ -89,6 +89,15 @@ impl Counts {
         Ok(())
     }
 
+    /// Notes under which key a row of a system table is that was given a generated one: what is made there has its own.
+    fn note_key(&mut self, table: &Table, generated: &Value, row: &Value) {
+        let key = row.get_field(table.primary_key());
+        let place = self.generated_keys.iter_mut().find(|own| *own == generated);
+        if let (Some(key), Some(place)) = (key, place) {
+            *place = key;
+        }
+    }
+
     fn finish(self, wanted: Changes) -> Result<Value> {
         let mut builder = ObjectBuilder::default();
         for (name, count) in [
@@ -146,27 +155,10 @@ fn durability(call: &Call<'_>, env: &Env) -> Result<Durability> {
     })
 }
 
-/// The longest time to live that can be asked for: a thousand years.
-const MOST_SECONDS: f64 = 31_557_600_000.0;
-
-/// A time to live as milliseconds; `null` is none.
-pub fn time_to_live(seconds: &Value) -> Result<Option<u64>> {
-    match seconds {
-        Value::Null => Ok(None),
-        Value::Number(seconds) if seconds.get() > 0.0 && seconds.get() <= MOST_SECONDS => {
-            Ok(Some((seconds.get() * 1_000.0).ceil() as u64))
-        }
-        Value::Number(_) => {
-            Err(Error::logic("A time to live is a number of seconds greater than zero, a thousand years at most."))
-        }
-        other => Err(Error::typed(other, "A time to live is a number of seconds, or null.")),
-    }
-}
-
 fn lifetime(call: &Call<'_>, env: &Env) -> Result<Lifetime> {
     let Some(value) = call.optarg(env, "ttl")? else { return Ok(Lifetime::Kept) };
     let frame = value.frame;
-    Ok(time_to_live(value.as_datum()?).at(frame)?.map_or(Lifetime::Endless, Lifetime::Millis))
+    Ok(super::tables::time_to_live(value.as_datum()?).at(frame)?.map_or(Lifetime::Endless, Lifetime::Millis))
 }
 
 fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
@@ -268,6 +260,13 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error?) }, changes)?;
                 continue;
             }
+            if table.info.is_system()
+                && counts.generated_keys.len() == given
+                && let Some(error) = system::with_key(env.source()?, &table.info, &document)?
+            {
+                counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
+                continue;
+            }
             match write_of(&table, document, &conflict, lifetime) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
@@ -278,7 +277,14 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 }
             }
         }
-        for written in env.write(&table.info, writes, durability)? {
+        let keys: Vec<Value> = match table.info.is_system() {
+            true => writes.iter().map(|write| write.key.clone()).collect(),
+            false => Vec::new(),
+        };
+        for (at, written) in env.write(&table.info, writes, durability)?.into_iter().enumerate() {
+            if let Some(key) = keys.get(at) {
+                counts.note_key(&table, key, &written.new);
+            }
             counts.take(written, changes)?;
         }
     }

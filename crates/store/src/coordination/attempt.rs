@@ -17,6 +17,10 @@ use tessera_types::{Durability, RequestError, TableId};
 /// Between two tries to bring an attempt to its end that could not be finished.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// What is asked is given at least so much time to be answered.
+const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+/// How much longer than its client's patience an attempt lasts, whose anchor has to say first that it will not commit.
+const TO_REVOKE: Duration = Duration::from_secs(2);
 
 /// An attempt under way.
 pub(super) struct Attempt {
@@ -37,6 +41,7 @@ pub(super) enum Attempted {
 }
 
 /// What came of asking.
+#[derive(Default)]
 struct Asked {
     effects: Vec<Effect<OnTables>>,
     is_split: bool,
@@ -59,13 +64,15 @@ impl Attempt {
         self.store.coordination()
     }
 
-    /// Carries it on until the client can be told. Then [`Self::finish`] is to be called.
-    pub(super) async fn run(&mut self, patience: Duration) -> Attempted {
-        let (began, mut pause) = (Instant::now(), SHORTEST_PAUSE);
-        let mut has_given_up = false;
+    /// Carries it on until the client can be told, which waits `until` then. After that, [`Self::finish`] is to be called.
+    pub(super) async fn run(&mut self, mut until: Instant) -> Attempted {
+        let (mut pause, mut has_given_up) = (SHORTEST_PAUSE, false);
         loop {
             let is_undecided = self.coordinator.is_preparing();
-            let Asked { effects, is_split, is_progress } = self.ask(patience).await;
+            let left = (until - Instant::now()).max(LEAST_PATIENCE);
+            // A part that waits for another transaction may be answered later than that.
+            let asked = tokio::time::timeout(left, self.ask(left)).await;
+            let Asked { effects, is_split, is_progress } = asked.unwrap_or_default();
             if let Some(end) = self.carry_out(effects) {
                 return Attempted::End(end);
             }
@@ -82,11 +89,12 @@ impl Attempt {
                 pause = SHORTEST_PAUSE;
                 continue;
             }
-            if began.elapsed() >= patience || self.is_in_vain() {
+            if Instant::now() >= until || self.is_in_vain() {
                 if has_given_up {
                     return Attempted::Unknown;
                 }
                 has_given_up = true;
+                until = Instant::now() + TO_REVOKE;
                 let effects = self.coordinator.give_up();
                 if let Some(end) = self.carry_out(effects) {
                     return Attempted::End(end);

@@ -263,9 +263,11 @@ impl Store {
             let durability = if part.table.schema.is_persistent() { Durability::Soft } else { Durability::None };
             TransactionPart { durability: Some(durability), ..part }
         };
+        let tables: Vec<_> = parts.iter().map(|part| part.table.clone()).collect();
         match self.transact(service, parts.into_iter().map(least).collect(), patience).await {
             // It has changed nothing.
-            Transacted::Unknown => Transacted::NotDone,
+            Transacted::Unknown if tables.iter().any(|table| table.successor().is_some()) => Transacted::Split,
+            Transacted::Unknown => Transacted::NotDone(RequestError::NotReady),
             other => other,
         }
     }

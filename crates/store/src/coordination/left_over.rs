@@ -1,7 +1,7 @@
 //! What coordinators have left behind that are gone, or cannot go on: the leader of a partition brings it to its end.
 
 use super::requests::ToPartitions;
-use crate::ledger::{Asked, OnTables, Overdue, PartitionName, answer_if_sealed, decode_answer};
+use crate::ledger::{Asked, OnTables, Overdue, PartitionName, decode_answer};
 use crate::router::{PATIENCE as PATIENCE_OF_COMMANDS, Part, PartOutcome};
 use crate::store::Store;
 use crate::table::{Table, group_of};
@@ -87,8 +87,7 @@ impl Store {
         };
         tracing::debug!(table = %table.name(), partition, ?id, ?outcome, "a transaction was left behind");
         let resolve = Asked::Request(Request::Resolve(id, outcome));
-        // The next look finds what was not done.
-        let _ = self.coordination().ask_here(table, durability(table), partition, resolve).await;
+        self.finish(table, partition, resolve).await;
     }
 
     /// Tells the participants of a commit, and forgets it when all have resolved it.
@@ -100,16 +99,19 @@ impl Store {
                 return;
             }
         }
-        let _ = self.coordination().ask_here(table, durability(table), partition, Asked::Forget(id)).await;
+        self.finish(table, partition, Asked::Forget(id)).await;
+    }
+
+    async fn finish(&self, table: &Arc<Table>, partition: u32, step: Asked) {
+        // The next look finds what was not done.
+        if self.coordination().ask_here(table, durability(table), partition, step).await.is_ok() {
+            self.coordination().counters.recovered();
+        }
     }
 
     /// Has a partition answer, wherever it is led; `None` if it could not be asked.
     async fn ask_partition(&self, name: PartitionName, work: Request<OnTables>) -> Option<Answer<OnTables>> {
-        // Partitions of a table that is being split may be sealed and led here: then nobody is known to lead them.
         let table = self.registry().any(name.table)?;
-        if let Ok(Some(answer)) = answer_if_sealed(&table, name.partition, &work) {
-            return Some(answer);
-        }
         let mut parts = [Part::repeatable(name.partition, work)];
         let route = ToPartitions { coordination: self.coordination().clone(), durability: durability(&table) };
         self.route(&table, &route, &mut parts, PATIENCE).await;

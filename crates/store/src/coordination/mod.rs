@@ -5,6 +5,7 @@
 //! coordinators leave behind that are gone is brought to an end by the leaders of the partitions where it stands ([`left_over`]).
 
 mod attempt;
+mod counts;
 mod instant;
 mod left_over;
 mod part;
@@ -12,6 +13,7 @@ mod requests;
 mod tables;
 mod transact;
 
+pub use counts::TransactionCounts;
 pub(crate) use instant::answer_instant;
 pub use part::TransactionPart;
 pub(crate) use requests::carry_out;
@@ -19,6 +21,8 @@ pub use transact::Transacted;
 
 use crate::ledger::Evaluator;
 use crate::store_parts::StoreParts;
+use crate::table::Table;
+use counts::Counters;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -38,13 +42,14 @@ pub(crate) struct Coordination {
     ids: Mutex<TransactionIds>,
     /// Those who understand the operations of faces, by the numbers of their services.
     evaluators: RwLock<BTreeMap<u8, Weak<dyn Evaluator>>>,
+    counters: Counters,
 }
 
 impl Coordination {
     pub(crate) fn new(parts: Arc<StoreParts>) -> Self {
         let identity = &parts.identity;
         let ids = TransactionIds::new(identity.node, identity.generation.number);
-        Self { parts, ids: Mutex::new(ids), evaluators: RwLock::default() }
+        Self { parts, ids: Mutex::new(ids), evaluators: RwLock::default(), counters: Counters::default() }
     }
 
     /// Has the operations of a face evaluated, as long as `evaluator` is there.
@@ -55,6 +60,13 @@ impl Coordination {
         let evaluator: Weak<E> = Arc::downgrade(evaluator);
         let is_free = self.evaluators.write().insert(service, evaluator).is_none();
         assert!(is_free, "service {service} has an evaluator");
+    }
+
+    /// How transactions went so far.
+    pub(crate) fn counts(&self) -> TransactionCounts {
+        let open =
+            |table: &Arc<Table>| table.partitions.iter().map(|state| state.ledger.open_count() as u64).sum::<u64>();
+        self.counters.counts(self.parts.registry.open_tables().iter().map(open).sum())
     }
 
     fn evaluator(&self, service: u8) -> Option<Arc<dyn Evaluator>> {

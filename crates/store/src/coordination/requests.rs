@@ -51,6 +51,16 @@ impl Route for ToPartitions {
         carry_out_all(&self.coordination, table, self.durability, requests.collect())
     }
 
+    fn without_leader(&self, table: &Table, part: &Part<Self::Work>) -> Option<PartOutcome> {
+        if !table.is_splitting() {
+            return None;
+        }
+        // Nobody is known to lead a partition that is sealed and led here.
+        let answer = answer_if_sealed(table, part.partition, &part.work).ok().flatten()?;
+        // Once another table has taken its place, the records may be removed while they are read.
+        table.successor().is_none().then(|| PartOutcome::Done(encode_answer(&answer)))
+    }
+
     fn note_forwarded(&self) {}
 }
 

@@ -22,8 +22,9 @@ pub enum Transacted {
     Committed(BTreeMap<PartitionName, Bytes>),
     /// A partition has refused its part, so it takes effect nowhere.
     Refused(Bytes),
-    /// It takes effect nowhere, since partitions could not be asked, or it gave way to others for too long.
-    NotDone,
+    /// It takes effect nowhere, since partitions could not be asked, or it gave way to others for too long
+    /// ([`RequestError::Contended`]).
+    NotDone(RequestError),
     /// It may have taken effect, now or later.
     Unknown,
     /// It takes effect nowhere, since a table was split: the transaction concerns other partitions now.
@@ -69,12 +70,25 @@ impl Store {
     pub async fn transact(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
         assert!(!parts.is_empty(), "a transaction has parts");
         let store = self.clone();
-        let task = tokio::spawn(async move { store.attempt(service, parts, patience).await });
+        let task = tokio::spawn(async move {
+            let transacted = store.attempt(service, parts, patience).await;
+            store.coordination().counters.ended(&transacted);
+            transacted
+        });
         task.await.unwrap_or(Transacted::Unknown)
     }
 
-    async fn attempt(self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
-        let (began, mut pause, mut age) = (Instant::now(), SHORTEST_PAUSE, None);
+    /// Why partitions could not be asked.
+    fn not_reached(&self, parts: &[TransactionPart]) -> RequestError {
+        if self.is_removed() {
+            return RequestError::Removed;
+        }
+        let mut reasons = parts.iter().map(|part| part.table.not_serving());
+        reasons.find(|reason| *reason != RequestError::NotReady).unwrap_or(RequestError::NotReady)
+    }
+
+    async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
+        let (until, mut pause, mut age) = (Instant::now() + patience, SHORTEST_PAUSE, None);
         loop {
             if parts.iter().any(|part| part.table.successor().is_some()) {
                 return Transacted::Split;
@@ -88,16 +102,18 @@ impl Store {
             let anchor = parts[0].name();
             let coordinator = Coordinator::<OnTables>::new((id, age, settled), anchor, parts.iter().map(part));
             let mut attempt = Attempt::new(self.clone(), coordinator, anchor, &parts);
-            let attempted = attempt.run(patience).await;
+            let attempted = attempt.run(until).await;
             tokio::spawn(attempt.finish());
             match attempted {
                 Attempted::End(End::Committed(replies)) => return Transacted::Committed(replies),
                 Attempted::End(End::Aborted(Abort::Refused(_, reply))) => return Transacted::Refused(reply),
-                Attempted::End(End::Aborted(Abort::GaveWay)) if began.elapsed() < patience => {}
-                Attempted::End(End::Aborted(Abort::GaveWay | Abort::GivenUp)) => return Transacted::NotDone,
+                Attempted::End(End::Aborted(Abort::GaveWay)) if Instant::now() < until => {}
+                Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
+                Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(self.not_reached(&parts)),
                 Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }
+            self.coordination().counters.tried_again();
             // Those that gave way to one another try again at different times.
             let spread = pause * u32::try_from(id.sequence % 8).unwrap_or_default() / 8;
             tokio::time::sleep(pause + spread).await;

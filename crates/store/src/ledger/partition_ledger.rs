@@ -247,6 +247,11 @@ impl PartitionLedger {
         self.has_locks() && self.state.lock().ledger.intent(id).is_some()
     }
 
+    /// How many intents, and commits that are not forgotten, stand here; 0 on replicas that do not lead.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
     /// Whether an intent has stood here for so long.
     pub(crate) fn has_intents_for(&self, time: Duration) -> bool {
         if !self.has_locks() {

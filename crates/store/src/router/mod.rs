@@ -50,6 +50,11 @@ pub trait Route {
     /// Carries out parts whose partitions are led here, or, of outdated reads, have a replica here.
     fn carry_out(&self, table: &Table, parts: &[&Part<Self::Work>]) -> Outcomes;
 
+    /// What became of a part whose partition nobody leads any more, if that can be told without a leader.
+    fn without_leader(&self, _table: &Table, _part: &Part<Self::Work>) -> Option<PartOutcome> {
+        None
+    }
+
     /// Parts go to another node.
     fn note_forwarded(&self);
 
@@ -86,6 +91,9 @@ impl Store {
         while left > 0 {
             if let Some(successor) = table.successor() {
                 return Some(successor);
+            }
+            for part in parts.iter_mut().filter(|part| part.outcome.is_none()) {
+                part.outcome = route.without_leader(table, part);
             }
             let place_of = |partition, reads| match reads {
                 ReadMode::Outdated => self.outdated_reader_of(table, partition),
@@ -129,8 +137,17 @@ impl Store {
         None
     }
 
-    /// Has another node carry out parts of a request that a client made here.
-    async fn ask_face(&self, service: u8, node: NodeId, request: &[u8]) -> Result<Vec<PartOutcome>, RequestFailure> {
+    /// Has the face of another node that serves this number carry out parts of a request that a client made here. No outcomes mean
+    /// that it could not read the request, or has no such service.
+    ///
+    /// # Errors
+    /// If no answer has come.
+    pub async fn ask_face(
+        &self,
+        service: u8,
+        node: NodeId,
+        request: &[u8],
+    ) -> Result<Vec<PartOutcome>, RequestFailure> {
         let answer: Bytes = self.transport().request(node, service, request).await?;
         // What cannot be read says nothing about what was done.
         envelope::decode(answer).ok_or(RequestFailure::Lost)

@@ -63,6 +63,19 @@ pub enum Transactions {
     Partition,
 }
 
+/// Where `r.http` may send requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HttpReach {
+    /// Nowhere.
+    None,
+    /// To addresses of the internet.
+    #[default]
+    Public,
+    /// Also to this machine and to its networks.
+    All,
+}
+
 /// Clients of all faces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -103,6 +116,8 @@ pub struct ReqlSection {
     pub write_timeout_ms: u64,
     /// After so long without being asked for more, a stream is closed.
     pub cursor_timeout_seconds: u64,
+    /// Where `r.http` may send requests.
+    pub http: HttpReach,
 }
 
 impl Default for ReqlSection {
@@ -116,6 +131,7 @@ impl Default for ReqlSection {
             greeting_timeout_ms: 10_000,
             write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
+            http: HttpReach::default(),
         }
     }
 }

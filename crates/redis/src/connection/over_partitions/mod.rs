@@ -288,8 +288,7 @@ impl Connection {
                 Ok(Carried::Out(replied.into_iter().map(of_partition).collect()))
             }
             Transacted::Refused(refusal) => Ok(Carried::Refused(Refusal::decode(&refusal))),
-            Transacted::NotDone if store.is_removed() => Err(RequestError::Removed.into()),
-            Transacted::NotDone => Err(table.not_serving().into()),
+            Transacted::NotDone(reason) => Err(reason.into()),
             Transacted::Unknown => Err(RequestError::Interrupted.into()),
             Transacted::Split => {
                 self.session.follow_split();

@@ -84,6 +84,12 @@ impl Cluster {
         Self { reql_ports, ..Self::planned(TempDir::new().unwrap(), count) }.started()
     }
 
+    /// The same, with nodes that log what they do.
+    pub(crate) fn start_with_reql_and_logs(count: usize) -> Self {
+        let (data, reql_ports) = (TempDir::new().unwrap(), (0..count).map(|_| free_port()).collect());
+        Self { logs: Some(data.path().to_path_buf()), reql_ports, ..Self::planned(data, count) }.started()
+    }
+
     /// Starts a cluster that only these users may use: the setting `redis.users`.
     pub(crate) fn start_with_users(count: usize, users: &str) -> Self {
         let users = Some(format!("redis.users={users}"));
@@ -307,10 +313,11 @@ impl Cluster {
         &self.pegasus_ports
     }
 
-    /// What a metric without labels is on a node.
+    /// What a metric is on a node. `name` has its labels, if it has any.
     fn metric(&self, at: usize, name: &str) -> Option<f64> {
         let text = http_get(self.ports[at].1, "/metrics")?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("{} "))?;
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
+        let value = values.find_map(|value| value.strip_prefix("{} ").or_else(|| value.strip_prefix(' ')))?;
         value.parse().ok()
     }
 

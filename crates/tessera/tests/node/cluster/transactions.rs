@@ -42,6 +42,40 @@ fn commands_on_whole_tables_see_transactions_that_were_acknowledged() {
     }
 }
 
+/// Clients once heard after up to 22 seconds that a queue is full, or that the partition starts.
+#[test]
+fn a_transaction_with_a_partition_that_nobody_leads_says_so_in_time_and_takes_effect_nowhere() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 12 --replicas 1").unwrap();
+    cluster.wait_until_whole();
+    let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
+    cluster.kill(2);
+    let mset = |cluster: &Cluster, at, keys: &mut dyn Iterator<Item = &String>| {
+        let began = Instant::now();
+        let pairs: String = keys.map(|key| format!(" {key} value")).collect();
+        (client(cluster, at).run(&format!("MSET{pairs}")), began.elapsed())
+    };
+    std::thread::scope(|scope| {
+        // The first key's partition decides: some node leads it in one of the two orders, or none in both.
+        let clients = [
+            scope.spawn(|| mset(&cluster, 0, &mut keys.iter())),
+            scope.spawn(|| mset(&cluster, 1, &mut keys.iter().rev())),
+        ];
+        for client in clients {
+            let (reply, time) = client.join().unwrap();
+            let Value::Error(error) = &reply else { panic!("{reply}") };
+            assert!(error.contains("no leader yet") && error.contains("nothing was done"), "{error}");
+            assert!(time < Duration::from_secs(15), "{time:?}");
+        }
+    });
+    let counted = |at| cluster.metric(at, "tessera_transactions_total{outcome=\"not done\"}");
+    assert_eq!((counted(0), counted(1)), (Some(1.0), Some(1.0)));
+    cluster.start_node(2);
+    cluster.wait_until_whole();
+    let found = client(&cluster, 0).run(&format!("EXISTS {}", keys.join(" ")));
+    assert_eq!(found, Value::Integer(0));
+}
+
 /// The key that was to be renamed was once read before the other one, so that both seemed to be there.
 #[test]
 fn renamenx_sees_both_keys_at_one_instant() {

@@ -75,7 +75,7 @@ fn a_user_of_one_node_is_one_of_all_until_it_is_dropped() {
         assert_eq!(refusal(bob, &json!([56, [table("t"), {"id": 1}]])), no_permission("write"));
     }
 
-    // By the words of Redis, for tables of keys and values.
+    // The same rights are given by commands of Redis, for tables of keys and values.
     let granted = call(&mut anonymous[1], "ACL GETUSER bob");
     assert!(granted.to_string().contains("table:test.t -@read +@write"), "{granted}");
     let rule = [&words("ACL SETUSER bob")[..], &[b"(table:default +@read)".to_vec()]].concat();

@@ -1,0 +1,111 @@
+//! Which addresses requests may go to. Whoever may have a node make requests could otherwise use services that trust the node's
+//! network, or its machine: other nodes, caches, the metadata of clouds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which addresses requests may go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// None: no requests are made.
+    Nowhere,
+    /// Those that are reached through the internet: not this machine, private networks, links, multicast and the like.
+    #[default]
+    Public,
+    /// All.
+    Everywhere,
+}
+
+impl Reach {
+    /// Whether requests may go to an address.
+    pub fn allows(self, address: IpAddr) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::Everywhere => true,
+            Self::Public => match address.to_canonical() {
+                IpAddr::V4(address) => is_public_v4(address),
+                IpAddr::V6(address) => is_public_v6(address),
+            },
+        }
+    }
+}
+
+/// Neither of the special ranges of <https://www.iana.org/assignments/iana-ipv4-special-registry>, nor of multicast.
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let is_special = match (a, b, c) {
+        (0 | 10 | 127, ..) => true,
+        (100, 64..=127, _) => true,
+        (169, 254, _) => true,
+        (172, 16..=31, _) => true,
+        (192, 0, 0 | 2) => true,
+        (192, 88, 99) => true,
+        (192, 168, _) => true,
+        (198, 18 | 19, _) => true,
+        (198, 51, 100) => true,
+        (203, 0, 113) => true,
+        (224.., ..) => true,
+        _ => false,
+    };
+    !is_special
+}
+
+/// Of the global unicast addresses, not those that stand for others (6to4, Teredo) or for nothing. NAT64 and whatever else is not global
+/// unicast is out as well.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [first, second, ..] = address.segments();
+    let is_global_unicast = first & 0xe000 == 0x2000;
+    let is_special = match (first, second) {
+        (0x2001, 0..=0x01ff) => true,
+        (0x2001, 0x0db8) => true,
+        (0x2002, _) => true,
+        (0x3fff, 0..=0x0fff) => true,
+        _ => false,
+    };
+    is_global_unicast && !is_special
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for address in ["1.1.1.1", "8.8.8.8", "172.15.0.1", "172.32.0.1", "100.63.0.1", "192.0.1.1", "2606:4700::1111"]
+        {
+            assert!(Reach::Public.allows(address.parse().unwrap()), "{address}");
+        }
+        for address in [
+            "0.0.0.0",
+            "127.0.0.1",
+            "127.255.0.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "192.0.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "fe80::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fec0::1",
+            "ff02::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+        ] {
+            assert!(!Reach::Public.allows(address.parse().unwrap()), "{address}");
+            assert!(Reach::Everywhere.allows(address.parse().unwrap()), "{address}");
+        }
+        assert!(!Reach::Nowhere.allows("1.1.1.1".parse().unwrap()));
+    }
+}
