@@ -513,11 +513,10 @@ impl Catalog {
     }
 }
 
-/// Documents are in ordered spaces, in which nothing expires.
+/// Rules are for records that are ordered by hash; documents are in ordered spaces.
 fn check_expiry(schema: &TableSchema, settings: &TableSettings) -> Result<(), CatalogError> {
-    let is_expiring = settings.default_ttl_seconds > 0 || !settings.rules.is_empty();
-    if schema.model == Model::Document && is_expiring {
-        return Err(CatalogError::DocumentsDoNotExpire);
+    if schema.model == Model::Document && !settings.rules.is_empty() {
+        return Err(CatalogError::RulesForDocuments);
     }
     Ok(())
 }

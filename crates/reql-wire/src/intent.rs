@@ -5,6 +5,7 @@
 //! to its write after the reply's `u32` length. See docs/decisions/0056.
 
 use crate::claims;
+use crate::document_write::Compared;
 use crate::partition::list_of;
 use crate::shared::Shared;
 use crate::tables::damaged;
@@ -67,8 +68,8 @@ fn intended(operation: &Bytes) -> core::result::Result<Vec<(u32, Work)>, Request
 fn write(work: &Work, transaction: &mut Transaction<'_>) -> core::result::Result<(), RequestError> {
     match work {
         Work::Write(write) if !write.only_compares() => {
-            let list = list_of(transaction)?;
-            write.write(transaction, list).map(drop)
+            let (list, ended) = (list_of(transaction)?, write.ended(transaction)?);
+            write.write(transaction, list, ended).map(drop)
         }
         Work::Claim(claim) => claim.write(transaction),
         _ => Ok(()),
@@ -95,8 +96,13 @@ impl Evaluator for Shared {
                     put_reply(&mut replies, *at, &reply);
                     Ok(None)
                 }
-                Work::Write(write) if write.only_compares() => write.difference(transaction),
-                Work::Write(write) => list_of(transaction).and_then(|list| write.hindrance(transaction, &list)),
+                Work::Write(write) => {
+                    let compared = list_of(transaction).and_then(|list| write.compare(transaction, &list));
+                    compared.map(|compared| match compared {
+                        Compared::Same(_) => None,
+                        Compared::Hindered(hindrance) => Some(hindrance),
+                    })
+                }
                 Work::Claim(claim) => claim.hindrance(transaction),
                 _ => return Err(unreadable()),
             };

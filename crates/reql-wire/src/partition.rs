@@ -1,7 +1,7 @@
 //! How work is done in one partition, by the node that leads it, or may answer for it.
 
-use crate::feeds::{self, STATE_KEY, decode_state};
-use crate::indexes::{IndexList, LIST_KEY, stamp_of};
+use crate::feeds::{STATE_KEY, decode_state};
+use crate::indexes::{IndexList, LIST_KEY};
 use crate::shared::Shared;
 use crate::work::{Reply, ScanWork, Work, WriteWork};
 use bytes::Bytes;
@@ -60,6 +60,14 @@ pub(crate) fn get(
     let get = |transaction: &Transaction<'_>| transaction.get_in(Space::DOCUMENTS, key);
     let found = read(&shared.store, table, partition, reads, get)?;
     Ok(counted(shared, table.id(), Reply::Document(found)))
+}
+
+/// What is stored of a document, also if it has ended.
+pub(crate) fn stored(store: &Store, table: &Table, partition: u32, key: &[u8]) -> Result<Reply, RequestError> {
+    read(store, table, partition, ReadMode::Single, |transaction| {
+        let stored = transaction.get_stored_in(Space::DOCUMENTS, key)?;
+        Ok(Reply::Stored(stored, transaction.seen_at().get()))
+    })
 }
 
 /// The list of indexes that a partition keeps.
@@ -316,7 +324,8 @@ impl LoopRead {
             | Work::BeginChanges
             | Work::Changes(_)
             | Work::Holder { .. }
-            | Work::Claim(_) => Err(RequestError::NotReady),
+            | Work::Claim(_)
+            | Work::Stored { .. } => Err(RequestError::NotReady),
         }
     }
 }
@@ -367,64 +376,6 @@ impl Writes {
         }
         let replies = std::mem::take(&mut *self.replies.lock());
         replies.into_iter().map(|(reply, _)| reply.unwrap_or(Err(RequestError::Interrupted))).collect()
-    }
-}
-
-impl WriteWork {
-    /// Also says whether feeds are to be told.
-    fn carry_out(&self, transaction: &mut Transaction<'_>) -> Result<(Reply, bool), RequestError> {
-        let list = list_of(transaction)?;
-        if let Some(hindrance) = self.hindrance(transaction, &list)? {
-            return Ok((hindrance, false));
-        }
-        Ok((Reply::Written, self.write(transaction, list)?))
-    }
-
-    /// The answer to the write, if it cannot be carried out.
-    pub(crate) fn hindrance(&self, transaction: &Transaction<'_>, list: &Bytes) -> Result<Option<Reply>, RequestError> {
-        if stamp_of(list) != self.entries.stamp {
-            return Ok(Some(Reply::List(list.clone())));
-        }
-        self.difference(transaction)
-    }
-
-    /// What is there, if the document is not what it must be.
-    pub(crate) fn difference(&self, transaction: &Transaction<'_>) -> Result<Option<Reply>, RequestError> {
-        let there = transaction.get_in(Space::DOCUMENTS, &self.key)?;
-        Ok((there != self.old).then_some(Reply::Differs(there)))
-    }
-
-    /// Writes the document, the entries of indexes, and the change, if the partition keeps changes. Returns whether feeds are to be told.
-    pub(crate) fn write(&self, transaction: &mut Transaction<'_>, list: Bytes) -> Result<bool, RequestError> {
-        match &self.new {
-            Some(new) => transaction.put_in(Space::DOCUMENTS, &self.key, new)?,
-            None => transaction.delete_in(Space::DOCUMENTS, &self.key),
-        }
-        for (space, changes) in &self.entries.changes {
-            changes.removed.iter().for_each(|entry| transaction.delete_in(*space, entry));
-            changes.added.iter().try_for_each(|entry| transaction.put_in(*space, entry, b""))?;
-        }
-        Ok(feeds::is_logging(&list)
-            && feeds::append(transaction, list, &self.key, self.old.as_ref(), self.new.as_ref())?)
-    }
-
-    /// Writes what was promised, as [`Self::write`] does, but locks and limits do not hold. A log of changes that has no room for it ends.
-    pub(crate) fn write_promised(&self, transaction: &mut Transaction<'_>, list: Bytes) -> Result<(), RequestError> {
-        match &self.new {
-            Some(new) => transaction.put_in_unchecked(Space::DOCUMENTS, &self.key, new),
-            None => transaction.delete_in_unchecked(Space::DOCUMENTS, &self.key),
-        }
-        for (space, changes) in &self.entries.changes {
-            changes.removed.iter().for_each(|entry| transaction.delete_in_unchecked(*space, entry));
-            changes.added.iter().for_each(|entry| transaction.put_in_unchecked(*space, entry, b""));
-        }
-        if !feeds::is_logging(&list) {
-            return Ok(());
-        }
-        match feeds::append(transaction, list.clone(), &self.key, self.old.as_ref(), self.new.as_ref()) {
-            Err(RequestError::MemoryFull { .. }) => feeds::end(transaction, list),
-            appended => appended.map(drop),
-        }
     }
 }
 

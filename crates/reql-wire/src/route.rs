@@ -154,6 +154,11 @@ async fn carry_out(shared: &Arc<Shared>, table: TableId, parts: Vec<Asked>) -> V
                 }
                 outcomes.push(outcome(found));
             }
+            Work::Stored { key } => {
+                let (store, table) = (shared.store.clone(), table.clone());
+                let read = move || partition::stored(&store, &table, partition, &key);
+                outcomes.push(outcome(shared.store.disk_readers().read(read).await));
+            }
             Work::List => {
                 let (store, table) = (shared.store.clone(), table.clone());
                 let read = move || partition::list(&store, &table, partition);

@@ -4,6 +4,7 @@
 //! long: the threads of the partitions never evaluate queries.
 
 use crate::connection::Connection;
+use crate::expiry::Expirer;
 use crate::indexes::IndexBuilder;
 use crate::memory::evicted;
 use crate::monitor;
@@ -32,6 +33,7 @@ const LAST_QUERIES: Duration = Duration::from_secs(1);
 /// The ReQL face of a node.
 pub struct ReqlServer {
     /// Ends before what it needs.
+    _expirer: Expirer,
     _builder: IndexBuilder,
     /// Ends the connections when it goes.
     _running: oneshot::Sender<()>,
@@ -74,7 +76,12 @@ impl ReqlServer {
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         })?;
-        Ok(Self { _builder: IndexBuilder::start(shared.clone())?, _running: running, shared })
+        Ok(Self {
+            _expirer: Expirer::start(shared.clone())?,
+            _builder: IndexBuilder::start(shared.clone())?,
+            _running: running,
+            shared,
+        })
     }
 
     /// Carries out no more queries, ends those that run, and waits for a moment until they have. They are told why.

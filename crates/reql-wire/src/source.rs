@@ -21,7 +21,7 @@ use tessera_reql::{
     Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
 };
 use tessera_store::Table;
-use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
+use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings};
 
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -123,7 +123,9 @@ impl Source for Tables {
                 Some(replicas) => u8::try_from(replicas).unwrap_or(u8::MAX),
             },
         };
-        let (settings, absent) = (TableSettings::default(), Default::default());
+        let settings =
+            TableSettings { default_ttl_seconds: options.ttl_seconds.unwrap_or_default(), ..TableSettings::default() };
+        let absent = Default::default();
         let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
         match self.wait(self.0.store.change_catalog(create)) {
             // Another node has just made it.
@@ -223,6 +225,18 @@ impl Source for Tables {
             })
         };
         indexes.iter().map(info).collect()
+    }
+
+    fn time_left(&self, info: &TableInfo, key: &Value) -> Result<Option<u64>> {
+        let key = key_of(key)?;
+        let work = vec![(Place::Key(key.clone()), Work::Stored { key })];
+        match self.reach(&self.open(info)?, ReadMode::Single, work)?.pop() {
+            Some(Reply::Stored(stored, now)) => {
+                let ends = stored.and_then(|stored| StoredDocument::decode(&stored).ends);
+                Ok(ends.map(|ends| ends.get().saturating_sub(now)).filter(|left| *left > 0))
+            }
+            _ => Err(damaged()),
+        }
     }
 
     fn index_definition(&self, info: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {

@@ -9,14 +9,19 @@ use crate::write::{DocumentWrite, encoded, work_of};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use tessera_document::Value;
-use tessera_reql::{Durability, Env, Error, Replacement, Result, TableInfo, Together};
+use tessera_reql::{Durability, Env, Error, Lifetime, Replacement, Result, TableInfo, Together};
 use tessera_types::RequestError;
 
 /// How often a transaction is made anew because partitions have got other indexes, or tables were split.
 const TRIES: usize = 100;
 
 /// A key of a unique index that the document at a place cannot have.
-type Complaint = (usize, Taken);
+struct Complaint {
+    at: usize,
+    taken: Taken,
+    /// Whether the holder is another document of the query, which takes the key too.
+    is_of_query: bool,
+}
 
 /// What documents are by now, with their places.
 type Changed = Vec<(usize, Value)>;
@@ -32,7 +37,7 @@ impl Tables {
         if !self.0.store.may_transact() {
             return Err(Error::failed("Cannot perform write: atomic queries need all nodes to be of this version."));
         }
-        if documents.iter().all(|document| document.old == document.new) {
+        if documents.iter().all(Replacement::only_looks) {
             return self.compare_together(documents);
         }
         for _ in 0..TRIES {
@@ -70,7 +75,7 @@ impl Tables {
     /// The documents that are others by now, with what they are; and the holder of a key at the same instant.
     fn compare(&self, documents: &[Replacement], holder_of: Option<&Complaint>) -> Result<(Changed, Option<Bytes>)> {
         let keys = documents.iter().map(|document| (&document.table, &document.key));
-        let holder_of = holder_of.and_then(|(at, taken)| Some((&documents.get(*at)?.table, taken)));
+        let holder_of = holder_of.and_then(|of| Some((&documents.get(of.at)?.table, &of.taken)));
         let mut found = self.read_together(keys, holder_of)?;
         let holder = if holder_of.is_some() { found.pop().flatten() } else { None };
         let mut changed = Vec::new();
@@ -88,17 +93,17 @@ impl Tables {
     /// # Errors
     /// That it is so. `None` if the transaction is to be tried again.
     fn complain(&self, documents: &[Replacement], complaint: &Complaint) -> Result<Option<Together>> {
+        let Complaint { at, taken, is_of_query } = complaint;
+        let info = &documents.get(*at).ok_or_else(damaged)?.table;
+        // A document that has ended gives its keys up when it is removed.
+        if !is_of_query && self.0.remove_ended(&self.open(info)?, vec![taken.holder.clone()])? {
+            return Ok(None);
+        }
         let (changed, holder) = self.compare(documents, Some(complaint))?;
         if !changed.is_empty() {
             return Ok(Some(Together::Changed(changed)));
         }
-        let (at, taken) = complaint;
-        let info = &documents.get(*at).ok_or_else(damaged)?.table;
-        // A document of the query that has it, or takes it too, keeps it.
-        let is_of_query = |document: &Replacement| {
-            document.table.id == info.id && key_of(&document.key).is_ok_and(|key| key == taken.holder)
-        };
-        if holder.as_ref() != Some(&taken.holder) && !documents.iter().any(is_of_query) {
+        if !is_of_query && holder.as_ref() != Some(&taken.holder) {
             return Ok(None);
         }
         let error = self.duplicate(info, taken)?;
@@ -108,20 +113,26 @@ impl Tables {
     /// What is to be done; and two documents that cannot both be written, if there are any.
     fn plan(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<(Plan, Option<Complaint>)> {
         let (mut plan, mut tables) = (Plan::default(), BTreeMap::new());
-        for (at, Replacement { table: info, key, old, new }) in documents.iter().enumerate() {
+        for (at, document) in documents.iter().enumerate() {
+            let Replacement { table: info, key, old, new, lifetime } = document;
             let table = match tables.get(&info.id) {
                 Some(table) => table,
                 None => &*tables.entry(info.id.clone()).or_insert(self.open(info)?),
             };
             let key = key_of(key)?;
             let (old_bytes, new_bytes) = (encoded(old), encoded(new));
-            let DocumentWrite { work, claims } = match old_bytes == new_bytes {
-                true => WriteWork::comparison(key.clone(), old_bytes).into(),
-                false => work_of(&self.0, table, env, &key, (old, old_bytes), (new, new_bytes), durability)?,
-            };
+            let DocumentWrite { mut work, claims } =
+                match old_bytes == new_bytes && (*lifetime == Lifetime::Kept || new_bytes.is_none()) {
+                    true => WriteWork::comparison(key.clone(), old_bytes).into(),
+                    false => work_of(&self.0, table, env, &key, (old, old_bytes), (new, new_bytes), durability)?,
+                };
+            if work.new.is_some() {
+                work.lifetime = *lifetime;
+            }
             plan.add_document(table, at, &key, &Work::Write(work));
             if let Err(TakenTwice { space, key, first }) = plan.add_claims(table, at, &key, &claims) {
-                return Ok((plan, Some((at, Taken { space, key, holder: first }))));
+                let taken = Taken { space, key, holder: first };
+                return Ok((plan, Some(Complaint { at, taken, is_of_query: true })));
             }
         }
         Ok((plan, None))
@@ -143,7 +154,11 @@ impl Tables {
                     let table = self.open(&document.table)?;
                     self.0.lists.learn(table.id(), partition_of(&table, &key_of(&document.key)?), &list)?;
                 }
-                Reply::Taken(taken) => complaint = Some((at, taken)),
+                Reply::Taken(taken) => complaint = Some(Complaint { at, taken, is_of_query: false }),
+                Reply::Ended(key) => {
+                    let document = documents.get(at).ok_or_else(damaged)?;
+                    self.0.remove_ended(&self.open(&document.table)?, vec![key])?;
+                }
                 Reply::Refused(reason) => {
                     return Err(Error::failed(format!("Cannot perform the atomic query: {reason}.")));
                 }

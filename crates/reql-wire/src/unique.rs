@@ -75,6 +75,11 @@ impl Tables {
             }
         }
         let (places, complaints): (Vec<_>, Vec<_>) = complaints.into_iter().unzip();
+        // A document that has ended gives its keys up when it is removed.
+        let holders: Vec<_> = complaints.iter().map(|complaint| complaint.taken.holder.clone()).collect();
+        if !holders.is_empty() && self.0.remove_ended_now(table, holders).await? {
+            return Ok(replies);
+        }
         let looked = self.0.look_again(&complaints).await?;
         replies.extend(places.into_iter().zip(looked).filter_map(|(at, reply)| Some((at, reply?))));
         Ok(replies)

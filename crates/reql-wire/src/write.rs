@@ -9,7 +9,7 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_document::{Document, EntryChanges, Value};
-use tessera_reql::{Durability, Env, Error, ErrorKind, Result, TableInfo, Write, Written};
+use tessera_reql::{Durability, Env, Error, ErrorKind, Lifetime, Result, TableInfo, Write, Written};
 use tessera_store::Table;
 use tessera_types::{ReadMode, RecordKey, RequestError, Space};
 
@@ -68,12 +68,13 @@ impl Tables {
                     }
                 };
                 let new_bytes = encoded(&new);
-                if is_known[at] && new_bytes == there[at] {
+                if is_known[at] && new_bytes == there[at] && write.lifetime == Lifetime::Kept {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }
-                let (old_bytes, key) = (there[at].clone(), &keys[at]);
-                let write = work_of(&self.0, &table, env, key, (&old, old_bytes), (&new, new_bytes), durability)?;
+                let (old_bytes, key, lifetime) = (there[at].clone(), &keys[at], write.lifetime);
+                let mut write = work_of(&self.0, &table, env, key, (&old, old_bytes), (&new, new_bytes), durability)?;
+                write.work.lifetime = lifetime;
                 match write.claims.is_empty() {
                     true => work.push((at, write.work)),
                     false => claiming.push((at, write)),
@@ -106,6 +107,7 @@ impl Tables {
                         let error = Some(self.duplicate(info, &taken)?);
                         written[at] = Some(Written { old, new: Value::Null, error });
                     }
+                    Reply::Ended(key) => _ = self.0.remove_ended(&table, vec![key])?,
                     Reply::List(list) => {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
@@ -195,6 +197,8 @@ pub(crate) fn work_of(
         new: new_bytes,
         is_soft: durability == Durability::Soft,
         is_hard: durability == Durability::Hard,
+        lifetime: Lifetime::Kept,
+        removes_ended: false,
     };
     Ok(DocumentWrite { work, claims })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::key;
-use crate::scan::{Durability, TableInfo};
+use crate::scan::{Durability, Lifetime, TableInfo};
 use crate::value::Value;
 
 /// A document that is to take the place of another one; `null` stands for none.
@@ -19,6 +19,15 @@ pub struct Replacement {
     pub old: Value,
     /// What is there afterwards; the same, if the document was only looked at.
     pub new: Value,
+    /// How long it is there.
+    pub lifetime: Lifetime,
+}
+
+impl Replacement {
+    /// Whether nothing changes.
+    pub fn only_looks(&self) -> bool {
+        self.old == self.new && self.lifetime == Lifetime::Kept
+    }
 }
 
 /// What became of writes that were to take effect together.
@@ -76,7 +85,8 @@ impl Gathered {
             }
             Entry::Vacant(unknown) => {
                 self.bytes += old.encoded_len() + BYTES_OF_ONE;
-                unknown.insert(Replacement { table: table.clone(), key: key.clone(), old, new });
+                let (table, key, lifetime) = (table.clone(), key.clone(), Lifetime::Kept);
+                unknown.insert(Replacement { table, key, old, new, lifetime });
             }
         }
         if self.bytes <= MOST_BYTES {
@@ -89,9 +99,16 @@ impl Gathered {
         Err(Error::limit(message))
     }
 
+    /// Notes how long a document that was gathered is to be there.
+    pub(crate) fn note_lifetime(&mut self, name: &Name, lifetime: Lifetime) {
+        if let Some(document) = self.documents.get_mut(name).filter(|_| lifetime != Lifetime::Kept) {
+            document.lifetime = lifetime;
+        }
+    }
+
     /// Whether nothing that was gathered is to be another document.
     pub(crate) fn only_reads(&self) -> bool {
-        self.documents.values().all(|document| document.old == document.new)
+        self.documents.values().all(Replacement::only_looks)
     }
 
     /// The strongest of all that was asked for.

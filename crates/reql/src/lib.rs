@@ -73,7 +73,7 @@ pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stag
 pub use scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,
 };
-pub use source::{Change, Conflict, Durability, Evaluated, Source, Write, Written, evaluate_page};
+pub use source::{Change, Conflict, Durability, Evaluated, Lifetime, Source, Write, Written, evaluate_page};
 pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;
 pub use term::MAX_TERM_DEPTH;

@@ -150,6 +150,11 @@ impl<S: Source> Source for Permitted<S> {
         self.source.indexes(table)
     }
 
+    fn time_left(&self, table: &TableInfo, key: &Value) -> Result<Option<u64>> {
+        self.read(table)?;
+        self.source.time_left(table, key)
+    }
+
     fn index_definition(&self, table: &TableInfo, name: &str) -> Result<Option<IndexDefinition>> {
         self.source.index_definition(table, name)
     }
@@ -218,10 +223,11 @@ impl<S: Source> Source for Permitted<S> {
     }
 
     fn write_together(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<Together> {
-        for Replacement { table, old, new, .. } in documents {
+        for document in documents {
+            let table = &document.table;
             // What has changed is told to the query, also if it has only written.
             self.read(table)?;
-            if old != new {
+            if !document.only_looks() {
                 self.require(Right::Write, Place::Table(table))?;
             }
         }

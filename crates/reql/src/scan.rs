@@ -98,6 +98,8 @@ pub struct TableOptions {
     pub replicas: Option<usize>,
     /// Whether a write is fsynced before it is acknowledged.
     pub is_hard: bool,
+    /// For how many seconds documents are there that are inserted without saying for how long; `None` if they do not end.
+    pub ttl_seconds: Option<u64>,
 }
 
 /// How an index derives keys from a document.
@@ -215,4 +217,16 @@ pub enum Durability {
     Hard,
     /// The write survives the process, and is fsynced within an interval.
     Soft,
+}
+
+/// How long a document is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lifetime {
+    /// As long as before; a new one as the table says.
+    #[default]
+    Kept,
+    /// Until it is deleted.
+    Endless,
+    /// For so many milliseconds from the write on.
+    Millis(u64),
 }

@@ -17,8 +17,8 @@ use crate::gathered::{Replacement, Together};
 use crate::http::HttpClient;
 use crate::monitor::Monitor;
 pub use crate::scan::{
-    DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo,
-    TableOptions,
+    DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Lifetime, Order, Page, Position, ReadMode, Scan,
+    TableInfo, TableOptions,
 };
 use crate::stream::{Partial, Pipeline};
 use crate::value::{Value, ValueExt as _};
@@ -83,6 +83,8 @@ pub struct Write {
     pub change: Change,
     /// What has the last word.
     pub hook: Option<Arc<WriteHook>>,
+    /// How long the document is to be there then.
+    pub lifetime: Lifetime,
 }
 
 impl Write {
@@ -296,6 +298,14 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the source cannot tell.
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>>;
+
+    /// For how many milliseconds more a document is there; `None` if it does not end, or is not there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn time_left(&self, _table: &TableInfo, _key: &Value) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// How an index derives keys, if there is one of this name.
     ///
     /// # Errors

@@ -83,7 +83,8 @@ impl Env {
             match write.apply(self, &table.primary_key, &old) {
                 Ok(new) => {
                     if let Some(gathered) = &mut *self.gathered.borrow_mut() {
-                        gathered.note(name, table, &write.key, old.clone(), new.clone())?;
+                        gathered.note(name.clone(), table, &write.key, old.clone(), new.clone())?;
+                        gathered.note_lifetime(&name, write.lifetime);
                         gathered.note_durability(durability);
                     }
                     written.push(Written { old, new, error: None });

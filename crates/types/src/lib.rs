@@ -17,6 +17,7 @@ mod rights;
 mod rules;
 mod settings;
 mod space;
+mod stored_document;
 mod stored_value;
 mod table;
 mod text;
@@ -32,6 +33,7 @@ pub use rights::{ADMIN, PermissionChanges, Permissions, Right, Rights, SYSTEM_DA
 pub use rules::{KeyPattern, Rule, RuleAction, RuleCondition, RuleOutcome};
 pub use settings::{Acks, Durability, EngineKind, Model, ReadMode, UsageScenario, WhenFull};
 pub use space::Space;
+pub use stored_document::StoredDocument;
 pub use stored_value::{Expiry, StoredValue, ValueKind};
 pub use table::{FeedRetention, TableId, TableNameError, TableNumber, TableSchema, TableSettings, check_table_name};
 pub use time::{UnixMillis, monotonic_millis};

@@ -17,6 +17,8 @@ impl Space {
     pub const CHANGES: Self = Self(2);
     /// Which indexes the partition's writes keep, and how far they are built.
     pub const INDEXES: Self = Self(3);
+    /// When documents end: by the time in milliseconds since 1970, in eight bytes, and the primary key.
+    pub const ENDS: Self = Self(4);
     /// The first number that an index may have; those before it are reserved.
     pub const FIRST_INDEX: Self = Self(16);
     /// Added to the number of an index's space: the space of the claims to its unique keys.
@@ -49,7 +51,7 @@ impl Space {
     }
 
     /// The part of a record's key that says to which partition it belongs: of a document its primary key, of a claim all of it, and of a
-    /// change and of an index entry that of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
+    /// change, an end and an index entry that of its document. An entry's key is the secondary key, the primary key, with flag 2 four bytes of place, a byte with the length of the secondary
     /// key, and a byte of flags. `None` if the record is about the partition that it is in, and belongs to no other; also for an
     /// index entry that is none.
     pub fn placing_key(self, key: &[u8]) -> Option<&[u8]> {
@@ -57,7 +59,7 @@ impl Space {
         match self {
             Self::DOCUMENTS => Some(key),
             claims if claims.is_claims() => Some(key),
-            Self::CHANGES => key.get(8..),
+            Self::CHANGES | Self::ENDS => key.get(8..),
             index if index >= Self::FIRST_INDEX => {
                 let (rest, [secondary, flags]) = key.split_last_chunk::<2>()?;
                 let place = if flags & HAS_PLACE != 0 { 4 } else { 0 };

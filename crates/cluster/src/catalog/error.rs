@@ -65,9 +65,9 @@ pub enum CatalogError {
         /// The most bytes of a definition.
         bytes: usize,
     },
-    /// The settings would let documents expire, and then their index entries would outlive them.
-    #[error("documents do not expire; a table of documents can have neither a default time to live nor rules")]
-    DocumentsDoNotExpire,
+    /// Rules are for records that are ordered by hash.
+    #[error("a table of documents can have no rules")]
+    RulesForDocuments,
     /// The command must wait until the split has ended.
     #[error("table '{0}' is being split")]
     Splitting(String),

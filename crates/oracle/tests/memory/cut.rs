@@ -130,6 +130,10 @@ impl Source for CutSource {
         self.0.change_table(table, change)
     }
 
+    fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<tessera_reql::WriteHook>>> {
+        self.source.write_hook(table)
+    }
+
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {
         self.0.indexes(table)
     }

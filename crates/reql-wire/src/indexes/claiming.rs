@@ -119,6 +119,11 @@ impl Claiming<'_> {
                 Some(Complaint { table: self.table, key, document: Some(bytes), taken })
             })
             .collect();
+        // A document that has ended gives its keys up when it is removed.
+        let holders: Vec<_> = asked.iter().map(|complaint| complaint.taken.holder.clone()).collect();
+        if !holders.is_empty() {
+            self.shared.remove_ended_now(self.table, holders).await?;
+        }
         let looked = self.shared.look_again(&asked).await?;
         for ((at, _), reply) in complaints.into_iter().zip(looked) {
             match (reply, planned.get_mut(at)) {

@@ -18,7 +18,7 @@ use bytes::{Buf as _, BufMut as _, Bytes};
 use std::sync::Arc;
 use tessera_document::EntryChanges;
 use tessera_engine::Order;
-use tessera_reql::Cells;
+use tessera_reql::{Cells, Lifetime};
 use tessera_types::Space;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +46,10 @@ pub(crate) enum Work {
     },
     /// It is done in transactions only.
     Claim(ClaimWork),
+    /// Tell what is stored of a document, also if it has ended.
+    Stored {
+        key: Bytes,
+    },
 }
 
 /// Documents by the keys of a space from `start` on, up to but without `end`; by the entries of a geospatial index only those that have
@@ -82,6 +86,9 @@ pub(crate) struct WriteWork {
     /// Whether the write need not wait for the disk.
     pub(crate) is_soft: bool,
     pub(crate) is_hard: bool,
+    pub(crate) lifetime: Lifetime,
+    /// Whether the document is removed because it has ended: then it must have.
+    pub(crate) removes_ended: bool,
 }
 
 impl WriteWork {
@@ -94,11 +101,13 @@ impl WriteWork {
             entries: NewEntries::default(),
             is_soft: false,
             is_hard: false,
+            lifetime: Lifetime::Kept,
+            removes_ended: false,
         }
     }
 
     pub(crate) fn only_compares(&self) -> bool {
-        self.old == self.new
+        self.old == self.new && self.lifetime == Lifetime::Kept
     }
 }
 
@@ -148,6 +157,17 @@ fn take_entries(input: &mut Bytes) -> Option<NewEntries> {
     Some(entries)
 }
 
+/// A write that follows what nodes of earlier versions do not know, so that they refuse it.
+fn take_write(input: &mut Bytes) -> Option<WriteWork> {
+    match input.first() {
+        Some(2) => match Work::decode(input)? {
+            Work::Write(write) => Some(write),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 impl Work {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -160,6 +180,18 @@ impl Work {
                 scan.encode(out);
             }
             Self::Write(write) => {
+                match (write.removes_ended, write.lifetime) {
+                    (false, Lifetime::Kept) => {}
+                    (true, _) => out.put_u8(17),
+                    (false, Lifetime::Endless) => {
+                        out.put_u8(18);
+                        out.put_u64_le(0);
+                    }
+                    (false, Lifetime::Millis(millis)) => {
+                        out.put_u8(18);
+                        out.put_u64_le(millis);
+                    }
+                }
                 out.put_slice(&[2, u8::from(write.is_soft), u8::from(write.is_hard)]);
                 put(out, &write.key);
                 put_option(out, write.old.as_ref());
@@ -182,6 +214,10 @@ impl Work {
                 out.put_u32_le(space.0);
                 put(out, key);
             }
+            Self::Stored { key } => {
+                out.put_u8(14);
+                put(out, key);
+            }
             Self::Claim(claim) => {
                 out.put_u8(13);
                 claim.encode(out);
@@ -200,7 +236,8 @@ impl Work {
             2 => {
                 let (is_soft, is_hard) = (input.try_get_u8().ok()? != 0, input.try_get_u8().ok()? != 0);
                 let (key, old, new) = (take(input)?, take_option(input)?, take_option(input)?);
-                Self::Write(WriteWork { key, old, new, entries: take_entries(input)?, is_soft, is_hard })
+                let (entries, lifetime) = (take_entries(input)?, Lifetime::Kept);
+                Self::Write(WriteWork { key, old, new, entries, is_soft, is_hard, lifetime, removes_ended: false })
             }
             3 => Self::List,
             4 => Self::Sync,
@@ -214,6 +251,15 @@ impl Work {
             11 => Self::StampedScan(ScanWork::decode(input)?),
             12 => Self::Holder { space: Space(input.try_get_u32_le().ok()?), key: take(input)? },
             13 => Self::Claim(ClaimWork::decode(input)?),
+            14 => Self::Stored { key: take(input)? },
+            17 => Self::Write(WriteWork { removes_ended: true, ..take_write(input)? }),
+            18 => {
+                let lifetime = match input.try_get_u64_le().ok()? {
+                    0 => Lifetime::Endless,
+                    millis => Lifetime::Millis(millis),
+                };
+                Self::Write(WriteWork { lifetime, ..take_write(input)? })
+            }
             16 => {
                 let cells = Some(take_cells(input)?);
                 Self::StampedScan(ScanWork { cells, ..ScanWork::decode(input)? })
@@ -355,7 +401,16 @@ mod tests {
                 },
                 is_soft: true,
                 is_hard: false,
+                lifetime: Lifetime::Kept,
+                removes_ended: false,
             }),
+            Work::Write(WriteWork {
+                lifetime: Lifetime::Millis(77),
+                ..WriteWork::comparison(key.clone(), Some(key.clone()))
+            }),
+            Work::Write(WriteWork { lifetime: Lifetime::Endless, ..WriteWork::comparison(key.clone(), None) }),
+            Work::Write(WriteWork { removes_ended: true, ..WriteWork::comparison(key.clone(), Some(key.clone())) }),
+            Work::Stored { key: key.clone() },
         ];
         for work in some {
             let mut out = Vec::new();

@@ -31,6 +31,10 @@ pub(crate) enum Reply {
     Stamped(u64, Vec<(Bytes, Bytes)>, bool),
     /// The document cannot have what another one has.
     Taken(Taken),
+    /// A document with this primary key has ended and is still stored: it is to be removed first.
+    Ended(Bytes),
+    /// What is stored of a document, and the time in milliseconds since 1970 by which it is judged whether it has ended.
+    Stored(Option<Bytes>, u64),
 }
 
 /// What was made of a slice.
@@ -109,6 +113,15 @@ impl Reply {
                     put(&mut out, document);
                 }
             }
+            Self::Ended(key) => {
+                out.put_u8(13);
+                put(&mut out, key);
+            }
+            Self::Stored(stored, now) => {
+                out.put_u8(14);
+                put_option(&mut out, stored.as_ref());
+                out.put_u64_le(*now);
+            }
             Self::Taken(taken) => {
                 out.put_u8(12);
                 taken.encode(&mut out);
@@ -149,6 +162,8 @@ impl Reply {
                 Self::Stamped(stamp, rows, has_more)
             }
             12 => Self::Taken(Taken::decode(input)?),
+            13 => Self::Ended(take(input)?),
+            14 => Self::Stored(take_option(input)?, input.try_get_u64_le().ok()?),
             _ => return None,
         })
     }
@@ -204,6 +219,9 @@ mod tests {
         let some = [
             Reply::Document(None),
             Reply::Document(Some(key.clone())),
+            Reply::Ended(key.clone()),
+            Reply::Stored(Some(key.clone()), 77),
+            Reply::Stored(None, 1),
             Reply::Taken(Taken { space: tessera_types::Space(17), key: key.clone(), holder: key.clone() }),
             Reply::Page(vec![row.clone(), row.clone()], true),
             Reply::Written,

@@ -22,7 +22,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::gathered::{Replacement, Together};
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan, TableInfo, TableOptions};
-use crate::source::{Durability, Source, Write, Written};
+use crate::source::{Durability, Lifetime, Source, Write, Written};
 use crate::uuid;
 use crate::value::Value;
 use crate::write_hook::WriteHook;
@@ -315,6 +315,10 @@ impl Source for MemorySource {
         writes
             .into_iter()
             .map(|write| {
+                if write.lifetime != Lifetime::Kept {
+                    let error = Some(Error::failed("Tables in memory have no times to live."));
+                    return Ok(Written { old: Value::Null, new: Value::Null, error });
+                }
                 // The function of a write may read this table, so it must not run under the lock. Whether the document
                 // is still the one that it saw is looked at before its result is stored.
                 loop {

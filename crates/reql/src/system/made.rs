@@ -86,7 +86,8 @@ fn make_table(source: &WithSystemTables, row: &Value) -> Result<Value> {
     let Some(found) = found else {
         return Err(wrong_format(table, &format!("Database `{database}` does not exist.")));
     };
-    let options = TableOptions { primary_key, shards: 1, replicas: None, is_hard: durability == "hard" };
+    let is_hard = durability == "hard";
+    let options = TableOptions { primary_key, shards: 1, replicas: None, is_hard, ttl_seconds: None };
     let info = source.create_table(&found, &name, &options)?;
     if acks == "single" {
         source.change_table(&info, &TableChange::WriteAcks { majority: false })?;

@@ -279,6 +279,13 @@ impl Source for WithSystemTables {
         self.0.rename_index(table, from, to, overwrite)
     }
 
+    fn time_left(&self, table: &TableInfo, key: &Value) -> Result<Option<u64>> {
+        match SystemTable::of(table)? {
+            Some(_) => Ok(None),
+            None => self.0.time_left(table, key),
+        }
+    }
+
     fn get(&self, table: &TableInfo, key: &Value, reads: ReadMode) -> Result<Option<Value>> {
         match SystemTable::of(table)? {
             Some(system) => self.row(system, key),

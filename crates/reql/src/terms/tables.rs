@@ -25,6 +25,7 @@ pub const TERMS: &[Definition] = &[
         "nonvoting_replica_tags",
         "primary_replica_tag",
         "durability",
+        "ttl",
     ]),
     Definition::new(61, 1, 2, table_drop).nondeterministic(),
     Definition::new(62, 0, 1, table_list).nondeterministic(),
@@ -319,6 +320,23 @@ fn config_of(env: &Env, table: &TableInfo) -> Result<Value> {
     system::config_row(table, &env.source()?.table_config(table)?)
 }
 
+/// The longest time to live that can be asked for: a thousand years.
+const MOST_SECONDS: f64 = 31_557_600_000.0;
+
+/// A time to live as milliseconds; `null` is none.
+pub fn time_to_live(seconds: &Value) -> Result<Option<u64>> {
+    match seconds {
+        Value::Null => Ok(None),
+        Value::Number(seconds) if seconds.get() > 0.0 && seconds.get() <= MOST_SECONDS => {
+            Ok(Some((seconds.get() * 1_000.0).ceil() as u64))
+        }
+        Value::Number(_) => {
+            Err(Error::logic("A time to live is a number of seconds greater than zero, a thousand years at most."))
+        }
+        other => Err(Error::typed(other, "A time to live is a number of seconds, or null.")),
+    }
+}
+
 fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let (shards, replicas) = spread(call, env)?;
     let primary_key = match call.optarg(env, "primary_key")? {
@@ -326,13 +344,17 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         None => "id".into(),
     };
     let is_hard = durability(call, env)?.unwrap_or(true);
+    let ttl_seconds = match call.optarg(env, "ttl")? {
+        Some(value) => time_to_live(value.as_datum()?)?.map(|millis| millis.div_ceil(1_000)),
+        None => None,
+    };
     let (database, name) = database_and_name(call, env)?;
     env.source()?.learn();
     if env.source()?.table(&database, &name)?.is_none() && database.name != system::DATABASE {
         check_shards(shards.unwrap_or(1))?;
     }
     let replicas = replicas.map_or(Ok(None), |replicas| replicas.count(env))?;
-    let options = TableOptions { primary_key, shards: shards.unwrap_or(1), replicas, is_hard };
+    let options = TableOptions { primary_key, shards: shards.unwrap_or(1), replicas, is_hard, ttl_seconds };
     let table = env.source_alone()?.create_table(&database, &name, &options)?;
     let config = config_of(env, &table)?;
     call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)

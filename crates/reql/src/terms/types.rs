@@ -221,7 +221,13 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
             builder.insert("value", Value::from(binary.print()?));
         }
         Kind::Datum(inner) => builder.insert("value", Value::from(inner.print()?)),
-        Kind::Row(row) => builder.insert("table", describe_table(env, &row.table)?),
+        Kind::Row(row) => {
+            builder.insert("table", describe_table(env, &row.table)?);
+            // RethinkDB has none, so it stands only where it says something.
+            if let Some(millis) = env.source()?.time_left(&row.table.info, &row.key)? {
+                builder.insert("ttl", value::number(millis as f64 / 1_000.0)?);
+            }
+        }
         Kind::Database(database) => {
             builder.insert("id", Value::from(database.id.clone()));
             builder.insert("name", Value::from(database.name.clone()));

@@ -6,7 +6,7 @@ use crate::env::Env;
 use crate::error::{At as _, Error, ErrorKind, Result};
 use crate::plan::Definition;
 use crate::selection::Table;
-use crate::source::{Change, Conflict, Durability, Write, Written};
+use crate::source::{Change, Conflict, Durability, Lifetime, Write, Written};
 use crate::stream::BATCH_ROWS;
 use crate::system;
 use crate::term::code;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tessera_types::Right;
 
 pub const REPLACE_OPTARGS: &[&str] =
-    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
+    &["non_atomic", "durability", "return_vals", "return_changes", "ignore_write_hook", "ttl", OPTARG];
 pub const DELETE_OPTARGS: &[&str] = &["durability", "return_vals", "return_changes", "ignore_write_hook", OPTARG];
 
 pub const TERMS: &[Definition] = &[
@@ -29,6 +29,7 @@ pub const TERMS: &[Definition] = &[
         "return_vals",
         "return_changes",
         "ignore_write_hook",
+        "ttl",
         OPTARG,
     ]),
     Definition::new(code::REPLACE, 2, 2, replace).nondeterministic().optargs(REPLACE_OPTARGS),
@@ -156,6 +157,12 @@ fn durability(call: &Call<'_>, env: &Env) -> Result<Durability> {
     })
 }
 
+fn lifetime(call: &Call<'_>, env: &Env) -> Result<Lifetime> {
+    let Some(value) = call.optarg(env, "ttl")? else { return Ok(Lifetime::Kept) };
+    let frame = value.frame;
+    Ok(super::tables::time_to_live(value.as_datum()?).at(frame)?.map_or(Lifetime::Endless, Lifetime::Millis))
+}
+
 fn conflict(call: &Call<'_>, env: &Env) -> Result<Conflict> {
     let Some(value) = call.optarg(env, "conflict")? else { return Ok(Conflict::Error) };
     let frame = value.frame;
@@ -199,7 +206,12 @@ fn with_key(table: &Table, document: Value, generated: &mut Vec<Value>) -> Resul
 }
 
 /// An insert of a document, or why it cannot be one.
-fn write_of(table: &Table, document: Value, conflict: &Conflict, hook: Option<&Arc<WriteHook>>) -> Result<Write> {
+fn write_of(
+    table: &Table,
+    document: Value,
+    conflict: &Conflict,
+    (hook, lifetime): (Option<&Arc<WriteHook>>, Lifetime),
+) -> Result<Write> {
     if !document.is_object() {
         return Err(Error::typed(
             &document,
@@ -214,7 +226,8 @@ fn write_of(table: &Table, document: Value, conflict: &Conflict, hook: Option<&A
         )));
     };
     crate::key::primary_key(&key)?;
-    Ok(Write { key, change: Change::Insert { document, conflict: conflict.clone() }, hook: hook.cloned() })
+    let change = Change::Insert { document, conflict: conflict.clone() };
+    Ok(Write { key, change, hook: hook.cloned(), lifetime })
 }
 
 /// The write hook of a table, unless the write is to pass by it, which is for those who may change the table.
@@ -233,7 +246,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let table = call.arg(env, 0)?.into_table()?;
     let changes = return_changes(call, env)?;
     let conflict = conflict(call, env)?;
-    let durability = durability(call, env)?;
+    let (durability, lifetime) = (durability(call, env)?, lifetime(call, env)?);
     let hook = hook_of(call, env, &table)?;
     let documents = call.arg(env, 1)?;
     let mut stream = match documents.peek() {
@@ -266,7 +279,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
                 counts.take(Written { old: Value::Null, new: Value::Null, error: Some(error) }, changes)?;
                 continue;
             }
-            match write_of(&table, document, &conflict, hook.as_ref()) {
+            match write_of(&table, document, &conflict, (hook.as_ref(), lifetime)) {
                 Ok(write) => writes.push(write),
                 // What cannot be inserted at all is listed with any changes, unlike what is refused later.
                 Err(error) => {
@@ -293,7 +306,7 @@ fn insert(call: &mut Call<'_>, env: &Env) -> Result<Val> {
 fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let non_atomic = call.optarg_bool(env, "non_atomic")?.unwrap_or(false);
     let changes = return_changes(call, env)?;
-    let durability = durability(call, env)?;
+    let (durability, lifetime) = (durability(call, env)?, lifetime(call, env)?);
     let unproven = "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?";
     if !non_atomic && !call.is_deterministic(1) {
         return Err(Error::logic(unproven));
@@ -322,7 +335,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         let hook = hook_of(call, env, &row.table)?;
         match change_of(&row.value) {
             Ok(change) => {
-                let write = Write { key: row.key, change, hook };
+                let write = Write { key: row.key, change, hook, lifetime };
                 for written in env.write(&row.table.info, vec![write], durability)? {
                     counts.take(written, changes)?;
                 }
@@ -345,7 +358,7 @@ fn replace(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         for row in batch {
             let key = row.field(table.primary_key())?;
             match change_of(&row) {
-                Ok(change) => writes.push(Write { key, change, hook: hook.clone() }),
+                Ok(change) => writes.push(Write { key, change, hook: hook.clone(), lifetime }),
                 Err(error) => {
                     env.note_refused(&error);
                     counts.take(Written { old: row, new: Value::Null, error: Some(error) }, changes)?;

@@ -215,6 +215,11 @@ impl<'a> Transaction<'a> {
         self.times.now
     }
 
+    /// What has expired by this time is not seen. It is not after [`now`](Self::now).
+    pub fn seen_at(&self) -> UnixMillis {
+        self.times.seen_at
+    }
+
     /// The table of the partition.
     pub fn table(&self) -> &Table {
         self.table

@@ -1,7 +1,8 @@
 //! Reads and writes of the partition's ordered spaces.
 //!
 //! The keys of documents, and claims to unique keys, are locked by transactions over partitions as hash keys are, so whoever gets, puts or
-//! deletes one of them waits for its lock. Scans do not look for locks: who makes one waits [before it](crate::Store::await_intents).
+//! deletes one of them waits for its lock.
+//! Documents that have [ended](StoredDocument) are not seen. Scans do not look for locks: who makes one waits [before it](crate::Store::await_intents).
 
 use super::scan::overlaid;
 use super::{Missing, Transaction, check_size};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use std::ops::Bound;
 use tessera_engine::{KeyRange, Order, PageLimit, mutation};
 use tessera_transaction::Access;
-use tessera_types::{RequestError, Space};
+use tessera_types::{RequestError, Space, StoredDocument};
 
 /// Records of a space as a transaction sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,11 +68,45 @@ impl Transaction<'_> {
     /// # Errors
     /// What the engine reports.
     pub fn get_in(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, RequestError> {
+        let stored = self.get_stored_in(space, key)?;
+        Ok(stored.and_then(|stored| Some(stored.slice_ref(self.seen_in(space, &stored)?))))
+    }
+
+    /// What is stored under a key of a space, also of a document that has ended.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn get_stored_in(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, RequestError> {
         self.check_lock_in(space, key, Access::Shared)?;
         self.get_in_unchecked(space, key)
     }
 
-    /// The value of a key of a space, whatever locks say.
+    /// What is seen of what is stored in a space: of a document that has ended, nothing. As with other records that have, a transaction that writes tells
+    /// the log the time by which that is so.
+    pub fn seen_in<'v>(&self, space: Space, stored: &'v [u8]) -> Option<&'v [u8]> {
+        if space != Space::DOCUMENTS {
+            return Some(stored);
+        }
+        let stored = StoredDocument::decode(stored);
+        if stored.ends.is_some() && !self.is_there(stored) {
+            return None;
+        }
+        Some(stored.document)
+    }
+
+    #[cold]
+    fn is_there(&self, stored: StoredDocument<'_>) -> bool {
+        if stored.is_live(self.times.seen_at) {
+            self.found.first_expiry.update(|first| first.into_iter().chain(stored.ends).min());
+            return true;
+        }
+        if let Some(writer) = self.writer.as_ref().filter(|_| stored.is_live(self.times.told)) {
+            writer.rests_on_time.set(true);
+        }
+        false
+    }
+
+    /// What is stored under a key of a space, whatever locks say.
     ///
     /// # Errors
     /// What the engine reports.
@@ -106,7 +141,10 @@ impl Transaction<'_> {
             return keys.iter().map(|key| self.get_in(space, key)).collect();
         }
         let mut found = Vec::with_capacity(keys.len());
-        let visit = &mut |_, value: Option<&[u8]>| found.push(value.map(|value| self.found_in(value)));
+        let visit = &mut |_, value: Option<&[u8]>| {
+            let seen = value.and_then(|value| self.seen_in(space, value));
+            found.push(seen.map(|value| self.found_in(value)));
+        };
         let read = self.table.engine.multi_get_in(self.partition, space, keys, visit);
         read.map_err(|error| self.failed(error, || Missing::InSpace { space, key: keys[found.len()].to_vec() }))?;
         Ok(found)
@@ -140,7 +178,7 @@ impl Transaction<'_> {
         let mut is_full = false;
         // Returns whether more is wanted.
         let mut show = |key: &[u8], value: Option<&[u8]>| {
-            let Some(value) = value else { return true };
+            let Some(value) = value.and_then(|value| self.seen_in(space, value)) else { return true };
             if is_full {
                 is_cut = true;
                 return false;
@@ -201,7 +239,9 @@ impl Transaction<'_> {
         let (mut gathered, mut is_cut, mut seen) = (Gathered::default(), false, 0);
         let visit = &mut |key: &[u8], value: &[u8]| {
             seen += 1;
-            if takes(key) {
+            if takes(key)
+                && let Some(value) = self.seen_in(space, value)
+            {
                 self.found.bytes.update(|found| found + value.len());
                 gathered.push(key, value);
                 is_cut = !limit.take_bytes(key.len() + value.len());

@@ -16,6 +16,7 @@ mod redis_clients;
 mod reql;
 mod reql_browser;
 mod reql_drivers;
+mod reql_expiry;
 mod reql_feeds;
 mod reql_geo;
 mod reql_hooks;

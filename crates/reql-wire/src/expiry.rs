@@ -1,0 +1,195 @@
+//! Documents that end.
+//!
+//! When a document ends stands with it ([`StoredDocument`]), and nobody sees it from then on. What it has in indexes, its claims, and the space that
+//! it takes are there until it is removed: by an ordinary write, so that feeds are told, which the leader of its partition makes. Its thread here finds by [`Space::ENDS`]
+//! what has ended. Whoever wants to write a document under the same key, or one with a unique key of it, removes it before.
+
+use crate::partition;
+use crate::plan::Plan;
+use crate::route::{Place, reach};
+use crate::shared::Shared;
+use crate::tables::{decoded, failed};
+use crate::transact::Carried;
+use crate::work::{Reply, Work};
+use crate::write::{DocumentWrite, work_of};
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tessera_document::Value;
+use tessera_engine::{Order, PageLimit};
+use tessera_reql::{Durability, Env, Pacer, Result};
+use tessera_store::{Leader, Table};
+use tessera_types::{Model, ReadMode, RequestError, Space, StoredDocument, UnixMillis};
+
+/// Between two looks at what has ended.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Documents that are removed in one go.
+const AT_ONCE: usize = 100;
+/// How long the functions of indexes may take for these.
+const EVALUATION: Duration = Duration::from_secs(10);
+/// How often it is tried because others write the documents or their indexes change.
+const TRIES: usize = 20;
+
+/// The thread that removes documents.
+pub(crate) struct Expirer {
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Expirer {
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let is_ending = ending.clone();
+        let thread = std::thread::Builder::new().name("reql-expiry".into()).spawn(move || {
+            while !is_ending.load(Ordering::Acquire) {
+                remove_all(&shared, &is_ending);
+                std::thread::park_timeout(PAUSE);
+            }
+        })?;
+        Ok(Self { ending, thread: Some(thread) })
+    }
+}
+
+impl Drop for Expirer {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes what has ended in the partitions that this node leads.
+fn remove_all(shared: &Arc<Shared>, ending: &AtomicBool) {
+    let documents = |table: &Arc<Table>| table.schema().model == Model::Document;
+    for table in shared.store.tables().into_iter().filter(documents) {
+        for partition in 0..table.schema().partitions {
+            while table.leader_of(partition) == Leader::Here && !ending.load(Ordering::Acquire) {
+                let removed = ended(shared, &table, partition).and_then(|keys| match keys.len() {
+                    0 => Ok(0),
+                    count => shared.runtime.block_on(shared.remove_ended_now(&table, keys)).map(|_| count),
+                });
+                match removed {
+                    Ok(AT_ONCE) => {}
+                    Ok(_) => break,
+                    Err(error) => {
+                        if !matches!(error, RequestError::NotReady) {
+                            tracing::warn!(table = %table.name(), partition, %error, "documents that have ended are not removed now");
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The primary keys of documents of a partition that have ended.
+fn ended(shared: &Shared, table: &Table, partition: u32) -> core::result::Result<Vec<Bytes>, RequestError> {
+    partition::read(&shared.store, table, partition, ReadMode::Single, |transaction| {
+        let end = (transaction.seen_at().get() + 1).to_be_bytes();
+        let range = (Bound::Unbounded, Bound::Excluded(&end[..]));
+        let found = transaction.scan_in(Space::ENDS, range, Order::Ascending, PageLimit::of_records(AT_ONCE))?;
+        Ok(found.records.into_iter().filter(|(key, _)| key.len() > 8).map(|(key, _)| key.slice(8..)).collect())
+    })
+}
+
+/// Lets functions run for a while.
+struct Deadline(Instant);
+
+impl Pacer for Deadline {
+    fn goes_on(&self) -> bool {
+        Instant::now() < self.0
+    }
+}
+
+impl Shared {
+    /// [Removes](Self::remove_ended_now) documents, for threads that may wait.
+    pub(crate) fn remove_ended(self: &Arc<Self>, table: &Arc<Table>, keys: Vec<Bytes>) -> Result<bool> {
+        self.runtime.block_on(self.remove_ended_now(table, keys)).map_err(|error| failed(&error))
+    }
+
+    /// Removes those of these documents that have ended. Says whether there were any.
+    pub(crate) async fn remove_ended_now(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        mut keys: Vec<Bytes>,
+    ) -> core::result::Result<bool, RequestError> {
+        let mut were_any = false;
+        for _ in 0..TRIES {
+            let asked = keys.iter().map(|key| (Place::Key(key.clone()), Work::Stored { key: key.clone() })).collect();
+            let stored = reach(self, table, ReadMode::Single, asked).await?;
+            let (mut plain, mut claiming) = (Vec::new(), Vec::new());
+            for (key, stored) in keys.iter().zip(stored) {
+                if let Reply::Stored(Some(stored), now) = stored
+                    && let Some(write) = self.removal(table, key, &stored, UnixMillis::new(now))?
+                {
+                    match write.claims.is_empty() {
+                        true => plain.push(write),
+                        false => claiming.push(write),
+                    }
+                }
+            }
+            if plain.is_empty() && claiming.is_empty() {
+                return Ok(were_any);
+            }
+            were_any = true;
+            let work = plain.iter().map(|write| (Place::Key(write.work.key.clone()), Work::Write(write.work.clone())));
+            let mut hindrances: Vec<(Bytes, Reply)> = Vec::new();
+            let replies = reach(self, table, ReadMode::Single, work.collect()).await?;
+            hindrances.extend(plain.iter().map(|write| write.work.key.clone()).zip(replies));
+            for write in &claiming {
+                let mut plan = Plan::default();
+                plan.add_document(table, 0, &write.work.key, &Work::Write(write.work.clone()));
+                let _ = plan.add_claims(table, 0, &write.work.key, &write.claims);
+                match self.carry_out(plan, Durability::Default).await? {
+                    Carried::Done => {}
+                    Carried::Hindered(found) => {
+                        hindrances.extend(found.into_iter().map(|(_, reply)| (write.work.key.clone(), reply)));
+                    }
+                    Carried::Split => return Err(RequestError::NotReady),
+                }
+            }
+            keys.clear();
+            for (key, hindrance) in hindrances {
+                if let Reply::List(list) = &hindrance {
+                    let learned = self.lists.learn(table.id(), crate::plan::partition_of(table, &key), list);
+                    learned.map_err(|_| RequestError::Corruption("a list of indexes".into()))?;
+                }
+                if hindrance != Reply::Written {
+                    keys.push(key);
+                }
+            }
+        }
+        Err(RequestError::Busy)
+    }
+
+    /// The write that removes a document, if it has ended.
+    fn removal(
+        &self,
+        table: &Table,
+        key: &Bytes,
+        stored: &Bytes,
+        now: UnixMillis,
+    ) -> core::result::Result<Option<DocumentWrite>, RequestError> {
+        let decoded_document = StoredDocument::decode(stored);
+        if decoded_document.is_live(now) {
+            return Ok(None);
+        }
+        let document = stored.slice_ref(decoded_document.document);
+        let damaged = |_| RequestError::Corruption("a document that has ended".into());
+        let old = decoded(Some(&document)).map_err(damaged)?;
+        let env = Env::for_functions(Arc::new(Deadline(Instant::now() + EVALUATION)), Value::Null);
+        let (old, new) = ((&old, Some(document)), (&Value::Null, None));
+        let mut write =
+            work_of(self, table, &env, key, old, new, Durability::Default).map_err(|_| RequestError::Busy)?;
+        write.work.removes_ended = true;
+        Ok(Some(write))
+    }
+}
