@@ -56,7 +56,7 @@ fn queries_of_all_nodes_are_told_and_ended_from_any_node() {
     assert_eq!(row["servers"], json!(["node-2"]), "{row}");
     assert_eq!((&row["type"], &row["info"]["user"]), (&json!("query"), &json!("admin")), "{row}");
     assert_eq!(
-        row["info"]["query"], "r.range(1000000000000).map(function(var_1) { return var_1.add(1); }).count()",
+        row["info"]["query"], "r.range(1000000000000).map(function(var1) { return var1.add(1); }).count()",
         "{row}"
     );
     assert_eq!(row["info"]["client_address"], "127.0.0.1", "{row}");
