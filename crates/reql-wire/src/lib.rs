@@ -7,8 +7,8 @@
 #![warn(missing_docs)]
 
 mod accounts;
-mod clients;
 mod claims;
+mod clients;
 mod cluster;
 mod connection;
 mod evaluation;
@@ -19,8 +19,8 @@ mod handshake;
 mod http;
 mod identity;
 mod indexes;
-mod log_book;
 mod intent;
+mod log_book;
 mod logins;
 mod memory;
 mod meter;
