@@ -43,6 +43,9 @@ const REDIRECTS: u32 = 1;
 /// A longer timeout counts as this one: 30 days.
 const LONGEST_SECONDS: f64 = 2_592_000.0;
 
+/// Headers that say who asks.
+const SECRET: &[&str] = &["authorization", "cookie", "proxy-authorization"];
+
 /// What an answer is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -72,7 +75,6 @@ enum Page {
 }
 
 fn http(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    env.source()?.require(Right::Connect, Place::Global)?;
     let url = call.string(env, 0)?;
     let asked = options(call, env, &url)?;
     let Some((page, limit)) = pages(call, env)? else {
@@ -294,6 +296,24 @@ fn encode(to: &mut String, text: &str) {
     }
 }
 
+/// The scheme, the host and the port of a URL.
+fn origin(url: &str) -> (String, String, String) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let (scheme, place) = (scheme.to_ascii_lowercase(), place.to_ascii_lowercase());
+    let port = match &*scheme {
+        "https" => "443",
+        _ => "80",
+    };
+    // The colons of an address in brackets are none before a port.
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (&*place, port),
+    };
+    (scheme.clone(), host.into(), port.into())
+}
+
 /// Lines of a header.
 fn header(header: &Value) -> Result<Vec<(String, String)>> {
     let mut lines = Vec::new();
@@ -350,6 +370,17 @@ impl Asked {
         })
     }
 
+    /// Has the next request go to another URL. What the first server was to know of the client is for no other one.
+    fn leave_for(&mut self, url: &str) {
+        if origin(url) != origin(&self.url) {
+            self.request.login = None;
+            self.request
+                .headers
+                .retain(|(name, _)| !SECRET.iter().any(|secret| name.trim().eq_ignore_ascii_case(secret)));
+        }
+        self.url = url.into();
+    }
+
     fn error(&self, what: &str, shown: Option<(&Value, &Value)>) -> Result<Error> {
         let mut message = format!("Error in HTTP {} of `{}`: {what}.", self.request.method, self.url);
         if let Some((header, body)) = shown {
@@ -361,6 +392,8 @@ impl Asked {
 }
 
 fn perform(env: &Env, asked: &Asked) -> Result<HttpAnswer> {
+    // For each page, since the right may be taken away while a stream is open.
+    env.source()?.require(Right::Connect, Place::Global).at(asked.frame)?;
     let Some(client) = env.source()?.http() else {
         return Err(Error::logic("HTTP requests out of queries are not available on this server."));
     };
@@ -421,7 +454,7 @@ fn json(text: &str) -> Option<Value> {
     Value::from_json(text).ok()
 }
 
-/// A call of a function with JSON, as JavaScript.
+/// Reads the JSON that a call of a function in JavaScript has as its argument.
 fn jsonp(text: &str) -> Option<Value> {
     static CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let name = r"\s*[$_\p{L}\p{Nl}][$_\p{L}\p{Nl}\p{Mn}\p{Mc}\p{Nd}\p{Pc}]*\s*";
@@ -511,10 +544,10 @@ impl HttpPages {
         };
         let given =
             value::object([("body", body.clone()), ("header", header.clone()), ("params", self.asked.params.clone())])?;
-        let shown = given.print()?;
-        let next = function.call(env, &[given], false).and_then(Val::into_datum).and_then(|next| self.follow(&next));
-        next.map_err(|error| {
+        let next = function.call(env, std::slice::from_ref(&given), false).and_then(Val::into_datum);
+        next.and_then(|next| self.follow(&next)).map_err(|error| {
             let (method, url) = (self.asked.request.method, &self.asked.url);
+            let shown = given.print().unwrap_or_default();
             let message = format!(
                 "Error in HTTP {method} of `{url}`: {}.\nError occurred during `page` called with:\n{shown}\n",
                 error.message()
@@ -548,7 +581,7 @@ impl HttpPages {
         match url {
             Value::Null => Ok(false),
             Value::String(url) => {
-                self.asked.url = url.to_string();
+                self.asked.leave_for(url);
                 Ok(true)
             }
             other => Err(Error::logic(format!(
@@ -569,6 +602,26 @@ mod tests {
         add_parameter(&mut form, "a b", "é&=");
         add_parameter(&mut form, "c", "");
         assert_eq!(form, "a%20b=%C3%A9%26%3D&c=");
+    }
+
+    #[test]
+    fn servers_are_told_apart() {
+        let same = "http://example.org/a";
+        for url in ["HTTP://Example.org:80?b", "example.org", "http://ann:secret@example.org/"] {
+            assert_eq!(origin(url), origin(same), "{url}");
+        }
+        for url in [
+            "https://example.org/a",
+            "http://example.org:8080/a",
+            "http://example.org.other/a",
+            "http://example.org@other/a",
+            "http://other/http://example.org/a",
+            "http://other\\@example.org/a",
+            "http://[::1]/",
+        ] {
+            assert_ne!(origin(url), origin(same), "{url}");
+        }
+        assert_eq!(origin("http://[::1]/"), origin("http://[::1]:80/"));
     }
 
     #[test]
