@@ -20,7 +20,7 @@ use tessera_reql::{
     Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, Written,
 };
 use tessera_store::Table;
-use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
+use tessera_types::{Acks, EngineKind, Model, Partitioner, ReadMode, Space, TableSchema, TableSettings};
 
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -122,8 +122,9 @@ impl Source for Tables {
                 Some(replicas) => u8::try_from(replicas).unwrap_or(u8::MAX),
             },
         };
-        let (settings, absent) = (TableSettings::default(), Default::default());
-        let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
+        let acks = if options.waits_for_majority { Acks::Majority } else { Acks::Single };
+        let settings = TableSettings { acks, ..TableSettings::default() };
+        let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent: Default::default() };
         match self.wait(self.0.store.change_catalog(create)) {
             // Another node has just made it.
             Ok(Err(CatalogError::Exists(_))) => return Err(exists()),

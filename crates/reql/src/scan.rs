@@ -98,6 +98,8 @@ pub struct TableOptions {
     pub replicas: Option<usize>,
     /// Whether a write is fsynced before it is acknowledged.
     pub is_hard: bool,
+    /// Whether most replicas have a write before it is acknowledged.
+    pub waits_for_majority: bool,
 }
 
 /// How an index derives keys from a document.

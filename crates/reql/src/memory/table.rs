@@ -28,7 +28,6 @@ pub struct Index {
 pub struct TableData {
     pub info: TableInfo,
     pub options: TableOptions,
-    pub waits_for_majority: bool,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
     pub subscribers: Subscribers,
@@ -39,7 +38,6 @@ impl TableData {
         Self {
             info,
             options,
-            waits_for_majority: true,
             documents: BTreeMap::new(),
             indexes: BTreeMap::new(),
             subscribers: Subscribers::default(),
