@@ -1,13 +1,13 @@
 //! What the connections, and the work that they and other nodes ask for, have in common: the store, the settings, turns, and counts.
 
 use crate::clients::Clients;
-use crate::cluster::is_at;
 use crate::feeds::Waiters;
 use crate::indexes::ListCache;
 use crate::log_book::LogBook;
 use crate::logins::Logins;
 use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
+use crate::site::is_at;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
