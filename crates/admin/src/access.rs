@@ -44,12 +44,12 @@ pub(crate) async fn authenticate(State(server): State<AdminServer>, request: Req
 
 /// The user who asks queries by a request.
 #[derive(Clone)]
-pub(crate) struct Asker(pub(crate) String);
+pub(crate) struct QueryUser(pub(crate) String);
 
 /// Queries are asked by a user, who may do what this user may do through the ReQL port: whoever logs in, or `admin` where nobody has to.
 /// The token stands for `admin`, too.
 pub(crate) async fn log_in(State(server): State<AdminServer>, mut request: Request, next: Next) -> Response {
-    let asker = match shown(&request) {
+    let user = match shown(&request) {
         Shown::Token(token) if server.token.as_ref().is_some_and(|right| right.is(&token)) => ADMIN.into(),
         Shown::Nothing if server.token.is_none() && server.authenticator.is_open() => ADMIN.into(),
         Shown::Token(_) | Shown::Nothing => return wrong(NO_LOGIN),
@@ -59,7 +59,7 @@ pub(crate) async fn log_in(State(server): State<AdminServer>, mut request: Reque
             Err(NotLetIn::Busy) => return busy(),
         },
     };
-    request.extensions_mut().insert(Asker(asker));
+    request.extensions_mut().insert(QueryUser(user));
     next.run(request).await
 }
 

@@ -1,7 +1,7 @@
 //! Connections to the admin port.
 //!
 //! Whoever reaches the port may connect before a token is asked for, so what a connection may cost is bounded: there are
-//! [`CONNECTIONS`] at one time, and each has to send the head and the body of a request within [`Patience`].
+//! [`CONNECTIONS`] at one time, and each has to send the head and the body of a request, and to take its answer, within [`Patience`].
 
 use crate::failure::Failure;
 use axum::body::{Body, to_bytes};
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tessera_face::{Handshakes, Stream, Tls};
+use tessera_face::{Handshakes, Patient, Stream, Tls};
 use tessera_types::Outcome;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -51,11 +51,13 @@ pub(crate) struct Patience {
     pub head: Duration,
     /// To send its body.
     pub body: Duration,
+    /// To take a part of what it is answered.
+    pub answer: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { head: Duration::from_secs(30), body: Duration::from_secs(30) }
+        Self { head: Duration::from_secs(30), body: Duration::from_secs(30), answer: Duration::from_secs(60) }
     }
 }
 
@@ -90,7 +92,7 @@ impl AdminListener {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(patience.head)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(TokioIo::new(Patient::new(stream, patience.answer)), service);
             let connection = graceful.watch(connection);
             connections.spawn(async move {
                 if let Err(error) = connection.await {
@@ -174,7 +176,8 @@ mod tests {
         let router = Router::new()
             .route("/slow", get(|| tokio::time::sleep(Duration::from_millis(500))))
             .route("/echo", post(|body: String| async { body }));
-        let patience = Patience { head: Duration::from_millis(200), body: Duration::from_millis(200) };
+        let short = Duration::from_millis(200);
+        let patience = Patience { head: short, body: short, answer: short };
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let stopped = async { _ = stopped.await };
         let server = tokio::spawn(AdminListener::new(listener, None).serve(router, patience, stopped));
@@ -192,6 +195,46 @@ mod tests {
         assert!(whole.starts_with("HTTP/1.1 200 ") && whole.ends_with("what"), "{whole}");
         stop.send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(20), server).await.unwrap().unwrap();
+    }
+
+    /// An answer that says when it is let go of.
+    struct Answer {
+        text: Vec<u8>,
+        kept: tokio::sync::mpsc::Sender<()>,
+    }
+
+    impl AsRef<[u8]> for Answer {
+        fn as_ref(&self) -> &[u8] {
+            &self.text
+        }
+    }
+
+    impl Drop for Answer {
+        fn drop(&mut self) {
+            let _ = self.kept.try_send(());
+        }
+    }
+
+    /// They kept their connections, and what they were answered, for ever.
+    #[tokio::test]
+    async fn who_takes_no_answer_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (kept, mut gone) = tokio::sync::mpsc::channel::<()>(1);
+        let long = move || {
+            let answer = Answer { text: vec![b'x'; 64 << 20], kept: kept.clone() };
+            std::future::ready(axum::body::Bytes::from_owner(answer))
+        };
+        let router = Router::new().route("/", post(long));
+        let patience = Patience { answer: Duration::from_millis(200), ..Patience::default() };
+        tokio::spawn(AdminListener::new(listener, None).serve(router, patience, std::future::pending()));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        let mut begin = [0; 8];
+        stream.read_exact(&mut begin).await.unwrap();
+        assert_eq!(&begin, b"HTTP/1.1");
+        let has_gone = async { while gone.recv().await != Some(()) {} };
+        tokio::time::timeout(Duration::from_secs(20), has_gone).await.expect("the answer is let go of");
     }
 
     /// Requests that are answered still come through while others hold as many connections as there may be.

@@ -1,7 +1,7 @@
 //! Queries of drivers in browsers, in the form in which RethinkDB takes them: a connection is opened, and each query comes as a
 //! request of its own. What queries say is not looked at here.
 
-use crate::access::Asker;
+use crate::access::QueryUser;
 use crate::failure::Failure;
 use crate::listener::ClientAddress;
 use crate::query_sessions::{NotAnswered, QuerySessions};
@@ -45,7 +45,7 @@ fn plain(kind: &'static str, body: Body) -> Response {
 
 async fn open(
     Extension(sessions): Extension<Sessions>,
-    Extension(Asker(user)): Extension<Asker>,
+    Extension(QueryUser(user)): Extension<QueryUser>,
     Extension(ClientAddress(client)): Extension<ClientAddress>,
 ) -> Result<Response, Failure> {
     match sessions.open(&user, client) {
@@ -56,20 +56,21 @@ async fn open(
 
 async fn ask(
     Extension(sessions): Extension<Sessions>,
-    Extension(Asker(user)): Extension<Asker>,
+    Extension(QueryUser(user)): Extension<QueryUser>,
     Query(Named { conn_id }): Query<Named>,
     request: Bytes,
 ) -> Result<Response, Failure> {
     match sessions.ask(&conn_id, &user, request).await {
         Ok(answer) => Ok(plain("application/octet-stream", answer.into())),
         Err(NotAnswered::NoRequest(reason)) => Err(Failure(StatusCode::BAD_REQUEST, reason, Outcome::NotDone)),
+        Err(NotAnswered::Busy(reason)) => Err(Failure(StatusCode::SERVICE_UNAVAILABLE, reason, Outcome::NotDone)),
         Err(NotAnswered::Closed(reason)) => Err(Failure(StatusCode::CONFLICT, reason, Outcome::Unknown)),
     }
 }
 
 async fn close(
     Extension(sessions): Extension<Sessions>,
-    Extension(Asker(user)): Extension<Asker>,
+    Extension(QueryUser(user)): Extension<QueryUser>,
     Query(Named { conn_id }): Query<Named>,
 ) -> Response {
     sessions.close(&conn_id, &user);

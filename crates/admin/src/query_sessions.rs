@@ -9,6 +9,8 @@ use std::pin::Pin;
 pub enum NotAnswered {
     /// The request is none.
     NoRequest(String),
+    /// There are too many at this moment.
+    Busy(String),
     /// The connection was closed before.
     Closed(String),
 }

@@ -270,6 +270,12 @@ pub trait Engine: Send + Sync {
     /// Counts and sizes of the table's records.
     fn statistics(&self) -> EngineStatistics;
 
+    /// Of the [statistics](Self::statistics) only the bytes of memory and those of files, where these can be had for less.
+    fn sizes(&self) -> (u64, u64) {
+        let EngineStatistics { memory_bytes, disk_bytes, .. } = self.statistics();
+        (memory_bytes, disk_bytes)
+    }
+
     /// Bytes that a partition's records take, with those of its spaces: in memory, or about, and without what is not flushed yet, in files.
     fn partition_bytes(&self, partition: u32) -> u64;
 

@@ -1,6 +1,6 @@
 //! Making requests, on threads of their own, so that nobody waits for one longer than wanted.
 
-use crate::reach::Reach;
+use crate::reach::{Reach, is_local};
 use crate::request::{Answer, Failure, Request};
 use std::io;
 use std::net::IpAddr;
@@ -12,22 +12,29 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::time::Duration as Wait;
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
-use ureq::{Agent, Error};
+use ureq::{Agent, Error, Timeout};
 
 /// The largest body of an answer, in bytes.
 pub const ANSWER_BYTES: u64 = 16 << 20;
 /// The longest time that a request may take, whatever is asked for.
 pub const LONGEST: Duration = Duration::from_secs(600);
+/// How long a server may take to take a connection. Meanwhile a request cannot be given up.
+const CONNECT: Duration = Duration::from_secs(20);
 /// How often is looked whether anybody still waits.
 const LOOK: Duration = Duration::from_millis(20);
+/// Before a request is made again; each time the double of the time before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether requests may go to an address.
 type Allows = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// Makes requests for clients of a node.
 pub struct Fetcher {
-    allows: Allows,
+    /// None if there are to be no requests at all.
+    allows: Option<Allows>,
     most: usize,
     under_way: Arc<AtomicUsize>,
 }
@@ -42,12 +49,16 @@ impl Drop for UnderWay {
 }
 
 impl Fetcher {
-    /// Makes at most so many requests at one time.
-    pub fn new(reach: Reach, most: usize) -> Self {
-        Self::with(Arc::new(move |address| reach.allows(address)), most)
-    }
-
-    fn with(allows: Allows, most: usize) -> Self {
+    /// Makes at most so many requests at one time. `is_node` says which addresses are those of nodes, which are not public whatever they
+    /// look like.
+    pub fn new(reach: Reach, most: usize, is_node: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        let allows: Option<Allows> = match reach {
+            Reach::Nowhere => None,
+            Reach::Everywhere => Some(Arc::new(|_| true)),
+            Reach::Public => {
+                Some(Arc::new(move |address| reach.allows(address) && !is_local(address) && !is_node(address)))
+            }
+        };
         Self { allows, most, under_way: Arc::default() }
     }
 
@@ -56,13 +67,26 @@ impl Fetcher {
     /// # Errors
     /// Why there is no answer.
     pub fn fetch(&self, request: &Request, goes_on: impl Fn() -> bool) -> Result<Answer, Failure> {
+        // Not even a name is looked up.
+        let Some(allows) = &self.allows else { return Err(Failure::Forbidden) };
         if request.timeout.is_zero() {
             return Err(Failure::TimedOut(request.timeout));
         }
         let until = Instant::now() + request.timeout.min(LONGEST);
-        let mut outcome = Err(Failure::NoAttempts);
-        for _ in 0..request.attempts {
-            outcome = self.fetch_once(request, until, &goes_on);
+        let (mut outcome, mut pause) = (Err(Failure::NoAttempts), FIRST_PAUSE);
+        for attempt in 0..request.attempts {
+            // What came of the last attempt says more than that there is no time for another one.
+            if attempt > 0 && Instant::now() + pause >= until {
+                break;
+            }
+            if attempt > 0 {
+                wait(pause, &goes_on);
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
+            if !goes_on() {
+                return Err(Failure::Interrupted);
+            }
+            outcome = self.fetch_once(allows, request, until, &goes_on);
             match &outcome {
                 Ok(answer) if answer.may_pass() => {}
                 Err(failure) if failure.may_pass() => {}
@@ -72,8 +96,15 @@ impl Fetcher {
         outcome
     }
 
-    /// Makes a request on a thread of its own, which goes on for a while if nobody wants the answer any more: it counts as long.
-    fn fetch_once(&self, request: &Request, until: Instant, goes_on: &impl Fn() -> bool) -> Result<Answer, Failure> {
+    /// Makes a request on a thread of its own. It is given up if nobody wants the answer any more, which takes a while where a name is looked
+    /// up or a connection made: the request counts as long.
+    fn fetch_once(
+        &self,
+        allows: &Allows,
+        request: &Request,
+        until: Instant,
+        goes_on: &impl Fn() -> bool,
+    ) -> Result<Answer, Failure> {
         let timed_out = || Failure::TimedOut(request.timeout.min(LONGEST));
         if self.under_way.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -81,21 +112,37 @@ impl Fetcher {
         }
         let under_way = UnderWay(self.under_way.clone());
         let (sender, receiver) = sync_channel(1);
-        let (allows, wanted) = (self.allows.clone(), request.clone());
+        let agent = agent(allows.clone(), request, until.saturating_duration_since(Instant::now()));
+        let (given_up, wanted) = (agent.clone(), request.clone());
         let thread = std::thread::Builder::new().name("http-fetch".into());
         let run = move || {
-            let _under_way = under_way;
-            let _ = sender.send(perform(allows, &wanted, until));
+            let outcome = perform(&agent, &wanted);
+            // Before it is told: whoever hears of it may begin the next one.
+            drop(under_way);
+            let _ = sender.send(outcome);
         };
         thread.spawn(run).map_err(|error| Failure::Request(error.to_string()))?;
-        loop {
+        let why = loop {
             match receiver.recv_timeout(LOOK) {
                 Ok(outcome) => return outcome.map_err(|failure| failure.unwrap_or_else(timed_out)),
                 Err(RecvTimeoutError::Disconnected) => return Err(Failure::Broken),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => return Err(timed_out()),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= until => break timed_out(),
                 Err(RecvTimeoutError::Timeout) if goes_on() => {}
-                Err(RecvTimeoutError::Timeout) => return Err(Failure::Interrupted),
+                Err(RecvTimeoutError::Timeout) => break Failure::Interrupted,
             }
+        };
+        given_up.shutdown();
+        Err(why)
+    }
+}
+
+/// Waits as long as somebody wants an answer.
+fn wait(pause: Duration, goes_on: &impl Fn() -> bool) {
+    let until = Instant::now() + pause;
+    while goes_on() {
+        match until.saturating_duration_since(Instant::now()) {
+            left if left.is_zero() => return,
+            left => std::thread::sleep(left.min(LOOK)),
         }
     }
 }
@@ -114,32 +161,32 @@ impl std::fmt::Debug for Guarded {
 
 /// Says through ureq that no address of a host is allowed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct NotAllowed(String);
+#[error("no address of the host is allowed")]
+struct NotAllowed;
 
 impl Resolver for Guarded {
     fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
-        let found = self.resolver.resolve(uri, config, timeout)?;
+        // With a limit the name would be looked up on another thread, which goes on by itself and is counted by nobody.
+        let found = self.resolver.resolve(uri, config, NextTimeout { after: Wait::NotHappening, ..timeout })?;
         let mut allowed = self.empty();
         found.iter().filter(|address| (self.allows)(address.ip())).for_each(|address| allowed.push(*address));
         match found.first() {
             Some(first) if allowed.is_empty() => {
-                Err(Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed(first.ip().to_string()))))
+                // Not for the client: whom a name stands for within the node's network is none of its business.
+                tracing::debug!(address = %first.ip(), "a request of `r.http` was not allowed");
+                Err(Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, NotAllowed)))
             }
             _ => Ok(allowed),
         }
     }
 }
 
-/// Makes a request once. `None` says that it took too long.
-fn perform(allows: Allows, request: &Request, until: Instant) -> Result<Answer, Option<Failure>> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(None);
-    }
+/// Makes one request, within the time that is left.
+fn agent(allows: Allows, request: &Request, left: Duration) -> Agent {
     let tls = TlsConfig::builder().disable_verification(!request.verify).build();
     let config = Config::builder()
         .timeout_global(Some(left))
+        .timeout_connect(Some(CONNECT))
         .max_redirects(request.redirects)
         .http_status_as_error(false)
         .allow_non_standard_methods(true)
@@ -149,7 +196,11 @@ fn perform(allows: Allows, request: &Request, until: Instant) -> Result<Answer, 
         .user_agent(concat!("tessera/", env!("CARGO_PKG_VERSION")))
         .build();
     let resolver = Guarded { resolver: DefaultResolver::default(), allows };
-    let agent = Agent::with_parts(config, DefaultConnector::default(), resolver);
+    Agent::with_parts(config, DefaultConnector::default(), resolver)
+}
+
+/// Makes a request once. `None` says that it took too long.
+fn perform(agent: &Agent, request: &Request) -> Result<Answer, Option<Failure>> {
     let mut builder = ureq::http::Request::builder().method(request.method.as_str()).uri(url(&request.url)?);
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
@@ -177,7 +228,7 @@ fn url(text: &str) -> Result<String, Failure> {
             _ => Err(Failure::Protocol),
         },
         Some(_) => Err(Failure::Url),
-        // With a port behind the host, or something that looks like one.
+        // `host:` says that there is a port, and has none.
         None if text.is_empty() || text.ends_with(':') => Err(Failure::Url),
         None => Ok(format!("http://{text}")),
     }
@@ -185,6 +236,7 @@ fn url(text: &str) -> Result<String, Failure> {
 
 fn failure(error: Error) -> Option<Failure> {
     Some(match error {
+        Error::Timeout(Timeout::Connect) => Failure::NotConnected,
         Error::Timeout(_) => return None,
         Error::HostNotFound => Failure::NoHost,
         Error::ConnectionFailed => Failure::NotConnected,
@@ -199,8 +251,8 @@ fn failure(error: Error) -> Option<Failure> {
 }
 
 fn of_io(error: &io::Error) -> Option<Failure> {
-    if let Some(NotAllowed(address)) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        return Some(Failure::Forbidden(address.clone()));
+    if error.get_ref().is_some_and(|inner| inner.is::<NotAllowed>()) {
+        return Some(Failure::Forbidden);
     }
     let text = error.to_string();
     Some(match error.kind() {
@@ -219,6 +271,7 @@ fn of_io(error: &io::Error) -> Option<Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::sync::Mutex;
@@ -295,7 +348,7 @@ mod tests {
     }
 
     fn everywhere() -> Fetcher {
-        Fetcher::new(Reach::Everywhere, 4)
+        Fetcher::new(Reach::Everywhere, 4, |_| false)
     }
 
     #[test]
@@ -359,19 +412,62 @@ mod tests {
             }
             _ => None,
         });
-        let (fetcher, url) = (Fetcher::new(Reach::Everywhere, 1), format!("http://127.0.0.1:{}", server.port));
+        let (fetcher, url) =
+            (Fetcher::new(Reach::Everywhere, 1, |_| false), format!("http://127.0.0.1:{}", server.port));
         assert_eq!(fetcher.fetch(&request(format!("{url}/long")), || true), Err(Failure::TooLong(ANSWER_BYTES)));
         let short = Duration::from_millis(200);
         let silent = Request { timeout: short, ..request(format!("{url}/silent")) };
         assert_eq!(fetcher.fetch(&silent, || true), Err(Failure::TimedOut(short)));
         let at_once = Request { timeout: Duration::ZERO, ..silent.clone() };
         assert_eq!(fetcher.fetch(&at_once, || true), Err(Failure::TimedOut(Duration::ZERO)));
-        // Whoever does not want the answer any more does not wait for it, but the request counts until it ends.
+        let fetcher = Fetcher::new(Reach::Everywhere, 1, |_| false);
+        std::thread::scope(|scope| {
+            let waits = Cell::new(true);
+            let goes_on = || {
+                // As soon as it is under way, another one is one too many.
+                if waits.take() {
+                    return true;
+                }
+                assert_eq!(scope.spawn(|| fetcher.fetch(&silent, || true)).join().unwrap(), Err(Failure::TooMany));
+                false
+            };
+            // Whoever does not want the answer any more does not wait for it, and it keeps nobody from another one.
+            assert_eq!(fetcher.fetch(&request(format!("{url}/silent")), goes_on), Err(Failure::Interrupted));
+        });
         let began = Instant::now();
-        let fetcher = Fetcher::new(Reach::Everywhere, 1);
-        assert_eq!(fetcher.fetch(&request(format!("{url}/silent")), || false), Err(Failure::Interrupted));
+        while fetcher.fetch(&silent, || true) == Err(Failure::TooMany) {
+            assert!(began.elapsed() < Duration::from_secs(10), "the request counts although nobody wants it");
+        }
+    }
+
+    /// They were made one after the other as fast as they failed, and nobody could stop that.
+    #[test]
+    fn attempts_are_made_with_pauses_and_end_when_nobody_wants_them() {
+        let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let endless = Request { attempts: u64::MAX, ..request(format!("http://{refused}/")) };
+        let began = Instant::now();
+        let outcome = everywhere().fetch(&endless, || began.elapsed() < Duration::from_millis(300));
+        assert_eq!(outcome, Err(Failure::Interrupted));
         assert!(began.elapsed() < Duration::from_secs(10));
-        assert_eq!(fetcher.fetch(&silent, || true), Err(Failure::TooMany));
+        let server = Server::start(|_, _| {
+            Some("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_string())
+        });
+        let url = format!("http://127.0.0.1:{}/", server.port);
+        let short = Request { attempts: u64::MAX, timeout: Duration::from_millis(500), ..request(url) };
+        assert_eq!(everywhere().fetch(&short, || true).unwrap().status, 503);
+        assert!((2..5).contains(&server.heard().len()), "{}", server.heard().len());
+        assert_eq!(everywhere().fetch(&short, || false), Err(Failure::Interrupted));
+    }
+
+    /// Each was looked up on another thread, which went on although the request did not count any more.
+    #[test]
+    fn names_are_looked_up_on_the_thread_that_counts() {
+        let guarded = Guarded { resolver: DefaultResolver::default(), allows: Arc::new(|_| true) };
+        let timeout =
+            NextTimeout { after: Wait::Exact(Duration::ZERO), reason: Timeout::Global, ..NextTimeout::default() };
+        let found = guarded.resolve(&"http://localhost:80/".parse().unwrap(), &Config::default(), timeout);
+        // On another thread it would have come too late.
+        assert!(!found.unwrap().is_empty());
     }
 
     #[test]
@@ -386,10 +482,10 @@ mod tests {
             _ => ok("public"),
         });
         let allows = |address: IpAddr| address.to_string() == "127.0.0.1";
-        let fetcher = Fetcher::with(Arc::new(allows), 4);
+        let fetcher = Fetcher { allows: Some(Arc::new(allows)), ..everywhere() };
         let url = format!("http://127.0.0.1:{}", public.port);
         assert_eq!(fetcher.fetch(&request(format!("{url}/")), || true).unwrap().body, b"public");
-        let forbidden = Err(Failure::Forbidden("127.0.0.2".into()));
+        let forbidden = Err(Failure::Forbidden);
         assert_eq!(fetcher.fetch(&request(format!("{url}/away")), || true), forbidden);
         assert_eq!(fetcher.fetch(&request(format!("http://127.0.0.2:{port}/")), || true), forbidden);
         assert!(private.heard().is_empty());
@@ -404,14 +500,17 @@ mod tests {
         assert_eq!(fetcher.fetch(&chained, || true), Err(Failure::Redirects));
         assert_eq!(chain.heard().len(), 2);
         // A name is looked up, and what it stands for counts.
-        let by_name = Fetcher::new(Reach::Public, 4);
+        let by_name = Fetcher::new(Reach::Public, 4, |_| false);
         for host in ["localhost", "127.1", "0x7f.1", "[::ffff:127.0.0.1]", "[::1]"] {
             let outcome = by_name.fetch(&request(format!("http://{host}:{port}/")), || true);
-            assert!(
-                matches!(outcome, Err(Failure::Forbidden(_) | Failure::NoHost | Failure::Url)),
-                "{host}: {outcome:?}"
-            );
+            assert!(matches!(outcome, Err(Failure::Forbidden | Failure::NoHost | Failure::Url)), "{host}: {outcome:?}");
         }
         assert!(private.heard().is_empty());
+        let is_node = |address: IpAddr| address.to_string() == "9.9.9.9";
+        let other = Fetcher::new(Reach::Public, 4, is_node);
+        let short = |url: &str| Request { timeout: Duration::from_millis(50), attempts: 1, ..request(url.into()) };
+        assert_eq!(other.fetch(&short("http://9.9.9.9:9/"), || true), Err(Failure::Forbidden));
+        let nowhere = Fetcher::new(Reach::Nowhere, 4, |_| false);
+        assert_eq!(nowhere.fetch(&request("http://no.such.host.invalid/".into()), || true), Err(Failure::Forbidden));
     }
 }

@@ -1,7 +1,7 @@
 //! Which addresses requests may go to. Whoever may have a node make requests could otherwise use services that trust the node's
 //! network, or its machine: other nodes, caches, the metadata of clouds.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// Which addresses requests may go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,22 @@ impl Reach {
     }
 }
 
-/// Neither of the special ranges of <https://www.iana.org/assignments/iana-ipv4-special-registry>, nor of multicast.
+/// Whether an address is one of this machine. The system tells by the address from which it would send something there; nothing is sent.
+pub(crate) fn is_local(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let own = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    own.is_ok_and(|own| own.ip() == address)
+}
+
+/// Whether an address is in none of the special ranges of <https://www.iana.org/assignments/iana-ipv4-special-registry>, nor in that of
+/// multicast.
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let is_special = matches!(
@@ -42,6 +57,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
             | (192, 88, 99)
             | (192, 168, _)
             | (198, 18 | 19, _)
+            // Services of a cloud for its machines, by an address that is public by its looks.
+            | (168, 63, 129)
             | (198, 51, 100)
             | (203, 0, 113)
             | (224.., ..)
@@ -49,8 +66,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_special
 }
 
-/// Of the global unicast addresses, not those that stand for others (6to4, Teredo) or for nothing. NAT64 and whatever else is not global
-/// unicast is out as well.
+/// Whether an address is global unicast, which NAT64 and others are not, and none of those that stand for others (6to4, Teredo) or for
+/// nothing.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let is_global_unicast = first & 0xe000 == 0x2000;
@@ -62,6 +79,12 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        assert!(is_local("127.0.0.1".parse().unwrap()));
+        assert!(!is_local("192.0.2.1".parse().unwrap()));
+    }
 
     #[test]
     fn only_public_addresses_are_public() {
@@ -80,6 +103,7 @@ mod tests {
             "169.254.169.254",
             "100.64.0.1",
             "192.0.0.1",
+            "168.63.129.16",
             "198.18.0.1",
             "224.0.0.1",
             "255.255.255.255",

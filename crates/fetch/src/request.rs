@@ -58,9 +58,9 @@ pub enum Failure {
     /// The name has no address.
     #[error("Couldn't resolve host name")]
     NoHost,
-    /// The address is none that requests may go to.
-    #[error("{0} is no address that `reql.http` allows requests to")]
-    Forbidden(String),
+    /// The host has no address that requests may go to.
+    #[error("the host has no address that `reql.http` allows requests to")]
+    Forbidden,
     /// It is neither HTTP nor HTTPS.
     #[error("Unsupported protocol")]
     Protocol,

@@ -67,8 +67,8 @@ impl Clients {
         self.all().iter().flat_map(|client| client.jobs(&id)).collect()
     }
 
-    /// Ends the query whose number has this identifier. Whoever has asked it is told.
-    pub(crate) fn end(&self, wanted: &str, id: impl Fn(u64) -> String) {
-        self.all().iter().any(|client| client.end(&|number| id(number) == wanted));
+    /// Ends the query whose number has this identifier. Whoever has asked it is told. Returns whether there was one.
+    pub(crate) fn end(&self, wanted: &str, id: impl Fn(u64) -> String) -> bool {
+        self.all().iter().any(|client| client.end(&|number| id(number) == wanted))
     }
 }

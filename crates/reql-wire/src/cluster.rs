@@ -4,6 +4,7 @@ use crate::definition::{definition_of, write_hook_of};
 use crate::identity::server_id;
 use crate::route::Place;
 use crate::scan::scan_work;
+use crate::site::parts;
 use crate::tables::{Tables, catalog_outcome, damaged, failed};
 use crate::work::{Reply, Work};
 use std::time::UNIX_EPOCH;
@@ -32,14 +33,6 @@ pub(crate) fn server(node: NodeId) -> Server {
 /// Replicas that hold records.
 fn holders(replicas: &[ReplicaId]) -> impl Iterator<Item = &ReplicaId> {
     replicas.iter().filter(|replica| !replica.is_witness())
-}
-
-/// The host and the port of an address.
-fn parts(address: &str) -> (&str, Option<u16>) {
-    match address.rsplit_once(':') {
-        Some((host, port)) => (host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()),
-        None => (address, None),
-    }
 }
 
 impl Tables {
@@ -223,17 +216,5 @@ impl Tables {
                 Ok(())
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parts;
-
-    #[test]
-    fn addresses_have_a_host_and_a_port() {
-        assert_eq!(parts("10.0.0.1:7000"), ("10.0.0.1", Some(7000)));
-        assert_eq!(parts("[::1]:7000"), ("::1", Some(7000)));
-        assert_eq!(parts("nowhere"), ("nowhere", None));
     }
 }

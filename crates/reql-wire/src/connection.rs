@@ -8,7 +8,7 @@ use crate::logins::Asker;
 use crate::memory::{Held, Kept};
 use crate::outgoing::{Outgoing, write};
 use crate::point::{self, Asked};
-use crate::queries::{Ending, Open, Queries, Running, Work, batch, run, something_new};
+use crate::queries::{Ending, Open, Queries, Running, Work, batch, batch_or_nothing, run, something_new};
 use crate::respond::{self, Reply};
 use crate::rows::Rows;
 use crate::shared::Shared;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tessera_face::{ClientShare, Stream};
 use tessera_reql::{Query, Request, Stop};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -35,6 +35,9 @@ const READ_AHEAD: usize = 16;
 const SHORT_BYTES: usize = 64 << 10;
 /// Of the text of a query, as much as is shown of queries that run.
 const SHOWN_BYTES: usize = 2048;
+/// How long a feed that has nothing keeps a request waiting where each request waits for its answer: then it is told that there is nothing
+/// yet. Whoever has left for good is noticed so, and gives up the connection that the request has come through.
+const LONGEST_WAIT: Duration = Duration::from_secs(25);
 const FAULT: &str = "The query ended by a fault of the server.";
 
 /// How a connection ends whose client has not failed.
@@ -108,7 +111,12 @@ impl Connection {
         share: Arc<ClientShare>,
     ) -> io::Result<Option<(R, W)>> {
         let (answers, waiting) = mpsc::channel(ANSWERS);
-        let mut writing = pin!(write(writer, waiting, shared.config.write_timeout));
+        let patience = match manner {
+            // Answers go into a pipe, and wait there for room that others make: that is not this client's fault.
+            Manner::Each => Duration::MAX,
+            Manner::Beside | Manner::OneByOne => shared.config.write_timeout,
+        };
+        let mut writing = pin!(write(writer, waiting, patience));
         let asker = Arc::new(shared.logins.asker(queries.user.clone()));
         let queries = Arc::new(queries);
         let ended = Ended(queries.clone());
@@ -358,6 +366,7 @@ impl Connection {
     ) -> JoinHandle<()> {
         let (shared, answers, queries) = (self.shared.clone(), self.answers.clone(), self.queries.clone());
         let mut running = Some(running);
+        let longest = (self.manner == Manner::Each).then_some(LONGEST_WAIT);
         tokio::spawn(async move {
             let answered = match asked {
                 Some(asked) => asked.answer(&shared).await,
@@ -371,6 +380,7 @@ impl Connection {
                 }
             } else {
                 let mut work: Box<dyn FnOnce() -> Work + Send> = Box::new(work);
+                let until = longest.map(|longest| Instant::now() + longest);
                 loop {
                     let turn = tokio::select! {
                         turn = shared.turns.clone().acquire_owned() => turn,
@@ -389,12 +399,16 @@ impl Connection {
                     };
                     // A feed may wait for ever, and takes up nothing meanwhile.
                     running = None;
-                    tokio::select! {
-                        () = something_new(&shared, &queries, token, wait) => {}
+                    let is_over = tokio::select! {
+                        () = something_new(&shared, &queries, token, wait) => false,
+                        () = at(until) => true,
                         () = answers.closed() => return,
-                    }
+                    };
                     let (shared, queries) = (shared.clone(), queries.clone());
-                    work = Box::new(move || batch(&shared, &queries, token, rows, false));
+                    work = match is_over {
+                        false => Box::new(move || batch(&shared, &queries, token, rows, false)),
+                        true => Box::new(move || batch_or_nothing(&shared, &queries, token, rows)),
+                    };
                 }
             };
             shared.counts.note(&reply);
@@ -439,6 +453,14 @@ impl Connection {
         let is_feed = |query: &Open| query.rows.as_ref().is_some_and(Rows::is_feed);
         let mut open = self.queries.open.lock();
         open.retain(|_, query| query.is_running || is_feed(query) || query.used.elapsed() < timeout);
+    }
+}
+
+/// Waits for a moment, if there is one.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -41,6 +41,7 @@ mod scan;
 mod server;
 mod sessions;
 mod shared;
+mod site;
 mod source;
 mod tables;
 mod together;

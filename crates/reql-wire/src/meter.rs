@@ -61,8 +61,8 @@ impl DocumentMeter {
         self.tables.read().iter().map(|(table, counts)| (*table, load(counts))).collect()
     }
 
-    /// Notes what has been counted so far, to tell later how often something happens. To be called once a second; forgets tables that
-    /// are no more.
+    /// Notes what has been counted so far, to tell later how often something happens. This is called once a second, and forgets tables
+    /// that are gone.
     pub(crate) fn sample(&self, queries: u64, is_there: impl Fn(TableId) -> bool) {
         if self.tables.read().keys().any(|table| !is_there(*table)) {
             self.tables.write().retain(|table, _| is_there(*table));

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
-use tessera_reql::{LogLine, Monitor, NodeStatistics, QueryJob, Result, Server, TableStatistics};
+use tessera_reql::{Error, LogLine, Monitor, NodeStatistics, QueryJob, Result, Server, TableStatistics};
 use tessera_store::{Envelope, PartOutcome, QUIET};
 use tessera_types::{Model, NodeId};
 
@@ -54,22 +54,21 @@ pub(crate) async fn sample(shared: Weak<Shared>) {
     }
 }
 
-/// Answers another node.
-pub(crate) fn serve(shared: &Shared, request: Bytes) -> Envelope {
-    let answer = request.split_first().and_then(|(kind, about)| {
+/// Answers another node, on a thread where this may take a moment: requests come in on that of a partition.
+pub(crate) async fn serve(shared: Arc<Shared>, request: Bytes) -> Envelope {
+    let runtime = shared.runtime.clone();
+    let answered = runtime.spawn_blocking(move || {
+        let (kind, about) = request.split_first()?;
         let about = std::str::from_utf8(about).ok()?;
-        Some(answer(shared, Ask::of(*kind)?, about))
+        Some(answer(&shared, Ask::of(*kind)?, about))
     });
-    answer.map(PartOutcome::Done).into_iter().collect()
+    answered.await.ok().flatten().map(PartOutcome::Done).into_iter().collect()
 }
 
 fn answer(shared: &Shared, ask: Ask, about: &str) -> Bytes {
     match ask {
         Ask::Queries => json(&shared.clients.jobs(|number| query_id(shared, number))),
-        Ask::EndQuery => {
-            shared.clients.end(about, |number| query_id(shared, number));
-            json(&())
-        }
+        Ask::EndQuery => json(&shared.clients.end(about, |number| query_id(shared, number))),
         Ask::Statistics => json(&statistics(shared)),
         Ask::Log => json(&shared.config.log_book.lines()),
     }
@@ -91,8 +90,7 @@ fn statistics(shared: &Shared) -> NodeStatistics {
     let documents = tables.iter().filter(|table| table.schema().model == Model::Document);
     let share = |table: &Arc<tessera_store::Table>| {
         let (read, written) = measured.tables.remove(&table.id()).unwrap_or_default();
-        let engine = table.engine().statistics();
-        let (memory_bytes, disk_bytes) = (engine.memory_bytes, engine.disk_bytes);
+        let (memory_bytes, disk_bytes) = table.engine().sizes();
         TableStatistics { table: table_id(table.number()), read, written, memory_bytes, disk_bytes }
     };
     NodeStatistics {
@@ -109,12 +107,8 @@ impl Tables {
         let store = &self.0.store;
         let request: Bytes = [&[ask as u8], about.as_bytes()].concat().into();
         let ask_one = |node: NodeId| {
-            let (shared, store, request) = (self.0.clone(), store.clone(), request.clone());
-            let about = about.to_string();
+            let (store, request) = (store.clone(), request.clone());
             self.0.runtime.spawn(async move {
-                if node == store.node() {
-                    return Some(answer(&shared, ask, &about));
-                }
                 if !store.is_heard(node) {
                     return None;
                 }
@@ -126,15 +120,41 @@ impl Tables {
             })
         };
         let nodes: Vec<NodeId> = store.catalog().nodes().map(|node| node.id).collect();
-        let asked: Vec<_> = nodes.into_iter().map(|node| (node, ask_one(node))).collect();
-        self.wait(async {
+        let asked: Vec<_> =
+            nodes.into_iter().map(|node| (node, (node != store.node()).then(|| ask_one(node)))).collect();
+        // On the thread of the query, while the others are asked.
+        let own = answer(&self.0, ask, about);
+        let told = self.wait(async {
             let mut told = Vec::new();
-            for (node, answer) in asked {
-                let answer = answer.await.ok().flatten();
-                told.push((server(node), answer.and_then(|answer| serde_json::from_slice(&answer).ok())));
+            for (node, asked) in asked {
+                let answer = match asked {
+                    Some(asked) => asked.await.ok().flatten(),
+                    None => Some(own.clone()),
+                };
+                told.push((node, answer));
             }
             told
-        })
+        });
+        let read = |answer: Bytes| serde_json::from_slice(&answer).ok();
+        told.into_iter().map(|(node, answer)| (server(node), answer.and_then(read))).collect()
+    }
+}
+
+/// Whether a query was ended, by what the nodes have answered to that.
+///
+/// # Errors
+/// If nobody knows: none has ended it, and some have not answered.
+fn is_ended(told: &[(Server, Option<bool>)]) -> Result<()> {
+    if told.iter().any(|(_, is_ended)| *is_ended == Some(true)) {
+        return Ok(());
+    }
+    let silent = told.iter().filter(|(_, answer)| answer.is_none()).map(|(server, _)| format!("`{}`", server.name));
+    match silent.collect::<Vec<_>>() {
+        silent if silent.is_empty() => Ok(()),
+        silent => Err(Error::failed(format!(
+            "The query was found on none of the servers that have answered, and may still run: {} did not answer in time.",
+            silent.join(", ")
+        ))),
     }
 }
 
@@ -144,8 +164,7 @@ impl Monitor for Tables {
     }
 
     fn end_query(&self, id: &str) -> Result<()> {
-        self.ask_all::<()>(Ask::EndQuery, id);
-        Ok(())
+        is_ended(&self.ask_all(Ask::EndQuery, id))
     }
 
     fn statistics(&self) -> Result<Vec<(Server, Option<NodeStatistics>)>> {
@@ -158,5 +177,23 @@ impl Monitor for Tables {
 
     fn silence_limit(&self) -> Duration {
         QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_has_ended_if_its_node_says_so_or_nobody_has_it() {
+        let told = |answers: &[Option<bool>]| -> Vec<(Server, Option<bool>)> {
+            (1..).zip(answers).map(|(node, answer)| (server(NodeId(node)), *answer)).collect()
+        };
+        for known in [&[Some(false), Some(true), None][..], &[Some(false), Some(false)]] {
+            assert!(is_ended(&told(known)).is_ok());
+        }
+        // It was said to have ended.
+        let unknown = is_ended(&told(&[Some(false), None, None])).unwrap_err();
+        assert!(unknown.message().contains("`node-2`, `node-3` did not answer in time"), "{}", unknown.message());
     }
 }

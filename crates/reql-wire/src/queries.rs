@@ -108,7 +108,8 @@ impl Client for Queries {
     fn end(&self, is_wanted: &dyn Fn(u64) -> bool) -> bool {
         let mut open = self.open.lock();
         let Some(query) = open.values_mut().find(|query| is_wanted(query.number)) else { return false };
-        query.ending = Some(Ending::Killed);
+        // Its client has stopped it already.
+        query.ending.get_or_insert(Ending::Killed);
         // An idle stream stays until its client asks for more, and is told.
         query.rows = None;
         query.end();
@@ -185,8 +186,9 @@ pub(crate) fn run(shared: &Arc<Shared>, asker: Arc<Asker>, queries: &Queries, to
     let pace = Arc::new(Pace { shared: shared.clone(), stop, woken });
     let text = match query.prepare(now()).and_then(|prepared| prepared.run_for(asker, source, pace)) {
         Ok(Answer::Cursor(cursor)) => {
-            let (rows, is_first) = (Rows::new(cursor), true);
-            return take_batch(shared, queries, token, rows, has_profile, is_first);
+            // The client is to know at once that there is a feed.
+            let (rows, is_told) = (Rows::new(cursor), true);
+            return take_batch(shared, queries, token, rows, has_profile, is_told);
         }
         Ok(Answer::Value(value)) => value_of(&value, has_profile),
         Err(failure) => Err(failure),
@@ -212,17 +214,21 @@ pub(crate) fn batch(shared: &Shared, queries: &Queries, token: i64, rows: Rows, 
     take_batch(shared, queries, token, rows, has_profile, false)
 }
 
+/// The same of a feed whose client is to have an answer now, also if there is nothing yet.
+pub(crate) fn batch_or_nothing(shared: &Shared, queries: &Queries, token: i64, rows: Rows) -> Work {
+    take_batch(shared, queries, token, rows, false, true)
+}
+
 fn take_batch(
     shared: &Shared,
     queries: &Queries,
     token: i64,
     mut rows: Rows,
     has_profile: bool,
-    is_first: bool,
+    is_told: bool,
 ) -> Work {
     let answer = match rows.answer(has_profile) {
-        // The client is to know at once that there is a feed.
-        Ok(Batch::Wait(_)) if is_first => Ok((rows.nothing_yet(has_profile), false)),
+        Ok(Batch::Wait(_)) if is_told => Ok((rows.nothing_yet(has_profile), false)),
         Ok(Batch::Wait(wait)) => {
             let is_ending = queries.open.lock().get(&token).is_none_or(|query| query.ending.is_some());
             match is_ending || shared.is_stopping() {

@@ -27,6 +27,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The fewest threads that page through partitions, and evaluate there, for the queries of all nodes. Queries wait for these, so they
 /// must not share theirs.
 const LEAST_SCANNERS: usize = 2;
+/// Threads that tell other nodes what happens here, also while queries and scans take up all of theirs.
+const TELLERS: usize = 1;
 /// How long queries may take to end when the node stops.
 const LAST_QUERIES: Duration = Duration::from_secs(1);
 
@@ -53,7 +55,7 @@ impl ReqlServer {
     ) -> std::io::Result<Self> {
         let scanners = std::thread::available_parallelism().map_or(LEAST_SCANNERS, usize::from).max(LEAST_SCANNERS);
         let runtime = Builder::new_current_thread()
-            .max_blocking_threads(config.query_threads + scanners)
+            .max_blocking_threads(config.query_threads + scanners + TELLERS)
             .thread_name("reql-query")
             .enable_all()
             .build()?;
@@ -62,9 +64,7 @@ impl ReqlServer {
             Box::pin(async move { route::serve(shared, request).await })
         });
         shared.store.evaluate_for(route::SERVICE, &shared);
-        shared.store.serve_face(monitor::SERVICE, &shared, |shared, request| {
-            Box::pin(async move { monitor::serve(&shared, request) })
-        });
+        shared.store.serve_face(monitor::SERVICE, &shared, |shared, request| Box::pin(monitor::serve(shared, request)));
         runtime.spawn(monitor::sample(Arc::downgrade(&shared)));
         if let Some(listener) = listener {
             let _entered = runtime.enter();

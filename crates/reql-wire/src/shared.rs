@@ -7,6 +7,8 @@ use crate::log_book::LogBook;
 use crate::logins::Logins;
 use crate::meter::DocumentMeter;
 use crate::respond::{Class, Reply};
+use crate::site::is_at;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -101,12 +103,14 @@ impl Counts {
 impl Shared {
     /// `runtime` runs the connections and the queries; `scanners` is how many of its threads may evaluate slices at one time.
     pub(crate) fn new(store: Store, config: ReqlConfig, tls: Option<Tls>, runtime: Handle, scanners: usize) -> Self {
+        let nodes = store.clone();
+        let is_node = move |address: IpAddr| nodes.catalog().nodes().any(|node| is_at(&node.site, address));
         Self {
             turns: Arc::new(Semaphore::new(config.query_threads)),
             evaluators: Semaphore::new(scanners),
             handshakes: Handshakes::new(HANDSHAKES, config.greeting_timeout),
             // A query waits for its request, and others must go on.
-            fetcher: Fetcher::new(config.http, (config.query_threads / 2).max(1)),
+            fetcher: Fetcher::new(config.http, (config.query_threads / 2).max(1), is_node),
             logins: Logins::new(config.authenticator.clone()),
             store,
             config,

@@ -21,7 +21,9 @@ use tessera_reql::{
     Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
 };
 use tessera_store::Table;
-use tessera_types::{EngineKind, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings};
+use tessera_types::{
+    Acks, EngineKind, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings,
+};
 
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -123,10 +125,10 @@ impl Source for Tables {
                 Some(replicas) => u8::try_from(replicas).unwrap_or(u8::MAX),
             },
         };
-        let settings =
-            TableSettings { default_ttl_seconds: options.ttl_seconds.unwrap_or_default(), ..TableSettings::default() };
-        let absent = Default::default();
-        let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent };
+        let acks = if options.waits_for_majority { Acks::Majority } else { Acks::Single };
+        let default_ttl_seconds = options.ttl_seconds.unwrap_or_default();
+        let settings = TableSettings { acks, default_ttl_seconds, ..TableSettings::default() };
+        let create = CatalogCommand::Create { name: full.clone(), schema, settings, absent: Default::default() };
         match self.wait(self.0.store.change_catalog(create)) {
             // Another node has just made it.
             Ok(Err(CatalogError::Exists(_))) => return Err(exists()),

@@ -85,7 +85,7 @@ pub trait Monitor: Send + Sync {
     /// Has a query end, on whichever node it runs. One that has ended already is none that this complains about.
     ///
     /// # Errors
-    /// If that cannot be told to the nodes.
+    /// If it may be one of a node that has not answered.
     fn end_query(&self, id: &str) -> Result<()>;
 
     /// What each node has been asked and holds.

@@ -1,5 +1,6 @@
 //! Queries as people read them: about as JavaScript would have them, and as RethinkDB shows the queries that run.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::function::Function;
@@ -11,7 +12,7 @@ use crate::value::{Value, ValueExt as _};
 const MAX_DEPTH: usize = 64;
 
 /// Fields whose values are not shown: they are secrets where RethinkDB gives them a meaning.
-const SECRET: &[&str] = &["password", "pass", "auth"];
+const SECRET: &[&str] = &["password", "pass", "auth", "header"];
 
 /// Terms that are not written behind their first argument.
 const FREE: &[i32] = &[17, 18, 66, 67, code::BRANCH, 154];
@@ -143,6 +144,30 @@ fn is_constant(number: i32) -> bool {
     matches!(number, code::IMPLICIT_VAR | 107..=125 | 180 | 181)
 }
 
+/// A text without the names and passwords that stand before the hosts of URLs, as in `http://ann:secret@example.org/`. Of a text that is cut
+/// a host at its end may be such a name.
+fn without_logins(text: &str, is_cut: bool) -> Cow<'_, str> {
+    const HIDDEN: &str = "<hidden>";
+    if !text.contains("://") {
+        return text.into();
+    }
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find("://") {
+        let (head, behind) = rest.split_at(at + 3);
+        shown.push_str(head);
+        let end = behind.find(|letter: char| matches!(letter, '/' | '?' | '#') || letter.is_whitespace());
+        rest = match behind[..end.unwrap_or(behind.len())].rfind('@') {
+            _ if end.is_none() && is_cut => HIDDEN,
+            Some(login) => {
+                shown.push_str(HIDDEN);
+                &behind[login..]
+            }
+            None => behind,
+        };
+    }
+    (shown + rest).into()
+}
+
 impl Printer {
     fn push(&mut self, text: &str) -> Printed {
         let left = self.limit.saturating_sub(self.out.len());
@@ -166,7 +191,12 @@ impl Printer {
 
     fn string(&mut self, text: &str) -> Printed {
         self.push("\"")?;
-        let mut rest = text;
+        // Of a long text no more is looked at than is shown.
+        let left = self.limit.saturating_sub(self.out.len());
+        let seen = &text[..text.ceil_char_boundary(left.saturating_add(1))];
+        let is_cut = seen.len() < text.len();
+        let seen = without_logins(seen, is_cut);
+        let mut rest = &*seen;
         while let Some(at) = rest.find(|letter: char| matches!(letter, '"' | '\\') || letter < ' ') {
             self.push(&rest[..at])?;
             let letter = rest.as_bytes()[at];
@@ -179,6 +209,9 @@ impl Printer {
             rest = &rest[at + 1..];
         }
         self.push(rest)?;
+        if is_cut {
+            return Err(Full);
+        }
         self.push("\"")
     }
 
@@ -333,6 +366,15 @@ mod tests {
             assert_eq!(text(insert, limit), format!("{}...", &printed[..limit]));
         }
         assert_eq!(text(r#"[1,"ééé"]"#, 11), "r.expr(\"é...");
+        let url =
+            r#"[1,[153,["http://ann:se@cret@example.org/a@b"],{"header":{"Authorization":"x"},"params":{"a":1}}]]"#;
+        let printed = r#"r.http("http://<hidden>@example.org/a@b", {"header": "<hidden>", "params": {"a": 1}})"#;
+        assert_eq!(text(url, 1000), printed);
+        for limit in 0..printed.len() {
+            let text = text(url, limit);
+            assert!(text.ends_with("...") && !["ann", "se", "@c"].iter().any(|part| text.contains(part)), "{text}");
+        }
+        assert_eq!(text(r#"[1,"a://b c://d"]"#, 1000), r#"r.expr("a://b c://d")"#);
         let deep = format!("[1,{}1{}]", "[2,[".repeat(100), "]]".repeat(100));
         assert!(text(&deep, 1000).contains("[...]"));
     }

@@ -100,6 +100,8 @@ pub struct TableOptions {
     pub is_hard: bool,
     /// For how many seconds documents are there that are inserted without saying for how long; `None` if they do not end.
     pub ttl_seconds: Option<u64>,
+    /// Whether most replicas have a write before it is acknowledged.
+    pub waits_for_majority: bool,
 }
 
 /// How an index derives keys from a document.

@@ -18,6 +18,7 @@ impl QuerySessions for BrowserQueries {
             match sessions.ask(&id, &user, request).await {
                 Ok(answer) => Ok(Bytes::from_owner(answer)),
                 Err(error @ NotAsked::TooSmall) => Err(NotAnswered::NoRequest(error.to_string())),
+                Err(error @ NotAsked::TooMany) => Err(NotAnswered::Busy(error.to_string())),
                 Err(error @ NotAsked::Closed) => Err(NotAnswered::Closed(error.to_string())),
             }
         })

@@ -543,16 +543,22 @@ impl Engine for RocksEngine {
 
     fn statistics(&self) -> EngineStatistics {
         let table = self.store.db.property_value_cf(&self.column_family, properties::CFSTATS_NO_FILE_HISTOGRAM);
+        let (memory_bytes, disk_bytes) = self.sizes();
         EngineStatistics {
             records: self.int_property(properties::ESTIMATE_NUM_KEYS),
             records_are_estimated: true,
             hash_keys: None,
-            memory_bytes: self.int_property(properties::CUR_SIZE_ALL_MEM_TABLES),
-            disk_bytes: self.int_property(properties::TOTAL_SST_FILES_SIZE),
+            memory_bytes,
+            disk_bytes,
             expired_removed: 0,
             evicted: 0,
             pending_compaction_bytes: self.int_property(properties::ESTIMATE_PENDING_COMPACTION_BYTES),
             levels: table.ok().flatten().map(|text| level_table::parse(&text)).unwrap_or_default(),
         }
+    }
+
+    fn sizes(&self) -> (u64, u64) {
+        let memory = self.int_property(properties::CUR_SIZE_ALL_MEM_TABLES);
+        (memory, self.int_property(properties::TOTAL_SST_FILES_SIZE))
     }
 }

@@ -131,7 +131,7 @@ impl Source for CutSource {
     }
 
     fn write_hook(&self, table: &TableInfo) -> Result<Option<Arc<tessera_reql::WriteHook>>> {
-        self.source.write_hook(table)
+        self.0.write_hook(table)
     }
 
     fn indexes(&self, table: &TableInfo) -> Result<Vec<IndexInfo>> {

@@ -145,7 +145,7 @@ impl Source for MemorySource {
             shards: vec![shard; data.options.shards],
             indexes: data.indexes.keys().cloned().collect(),
             is_hard: data.options.is_hard,
-            write_acks: if data.waits_for_majority { "majority" } else { "single" },
+            write_acks: if data.options.waits_for_majority { "majority" } else { "single" },
             write_hook: data.write_hook.clone(),
         })
     }
@@ -199,7 +199,7 @@ impl Source for MemorySource {
         let data = self.find(table)?;
         let (database, name) = match change {
             TableChange::WriteAcks { majority } => {
-                lock(&data).waits_for_majority = *majority;
+                lock(&data).options.waits_for_majority = *majority;
                 return Ok(());
             }
             TableChange::WriteHook(hook) => {

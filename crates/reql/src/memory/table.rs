@@ -30,7 +30,6 @@ pub struct Index {
 pub struct TableData {
     pub info: TableInfo,
     pub options: TableOptions,
-    pub waits_for_majority: bool,
     pub write_hook: Option<Arc<WriteHook>>,
     pub documents: BTreeMap<Vec<u8>, Value>,
     pub indexes: BTreeMap<String, Index>,
@@ -42,7 +41,6 @@ impl TableData {
         Self {
             info,
             options,
-            waits_for_majority: true,
             write_hook: None,
             documents: BTreeMap::new(),
             indexes: BTreeMap::new(),

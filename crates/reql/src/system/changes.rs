@@ -16,7 +16,7 @@ use crate::value::Value;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The same of tables for which all nodes are asked.
+/// Between two looks at a table for which all nodes are asked.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 type Rows = BTreeMap<Value, Document>;

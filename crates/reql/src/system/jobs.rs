@@ -12,7 +12,14 @@ use crate::source::Source;
 use crate::uuid;
 use crate::value::{self, Value, ValueExt as _};
 
-pub(super) fn rows(source: &dyn Source) -> Result<Vec<Value>> {
+const QUERY: &str = "query";
+
+/// Whether a key is that of a query.
+pub(super) fn is_query(key: &Value) -> bool {
+    matches!(key, Value::Array(id) if matches!(&id[..], [Value::String(kind), _] if **kind == *QUERY))
+}
+
+pub(super) fn queries(source: &dyn Source) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     if let Some(monitor) = source.monitor() {
         for (server, jobs) in monitor.queries()? {
@@ -21,6 +28,11 @@ pub(super) fn rows(source: &dyn Source) -> Result<Vec<Value>> {
             }
         }
     }
+    Ok(rows)
+}
+
+pub(super) fn rows(source: &dyn Source) -> Result<Vec<Value>> {
+    let mut rows = queries(source)?;
     for info in tables(source)? {
         let shards = source.table_status(&info)?;
         // Indexes of a table that nobody can read are not built, and asking for them would take long.
@@ -52,7 +64,7 @@ fn query(server: &Server, job: &QueryJob) -> Result<Value> {
         ("query", Value::from(job.text.clone())),
         ("user", Value::from(job.user.clone())),
     ])?;
-    row("query", &job.id, value::number(job.seconds)?, names([server])?, info)
+    row(QUERY, &job.id, value::number(job.seconds)?, names([server])?, info)
 }
 
 /// Nobody keeps when the building of an index was begun, or the copying of a replica: their `duration_sec` is `null`.
@@ -100,7 +112,7 @@ pub(super) fn carry_out(source: &dyn Source, old: &Value, new: &Value) -> Result
     }
     let Some(Value::Array(id)) = old.get_field("id") else { return Ok(()) };
     match &id[..] {
-        [Value::String(kind), Value::String(id)] if **kind == *"query" => {
+        [Value::String(kind), Value::String(id)] if **kind == *QUERY => {
             source.monitor().map_or(Ok(()), |monitor| monitor.end_query(id))
         }
         [Value::String(kind), _] => Err(Error::failed(format!("Jobs of type `{kind}` cannot be interrupted."))),

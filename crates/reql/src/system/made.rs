@@ -4,7 +4,6 @@
 use super::rows::config_row;
 use super::write::{check_name, text, wrong_format};
 use super::{DATABASE, SystemTable, WithSystemTables};
-use crate::cluster::TableChange;
 use crate::error::{Error, Result};
 use crate::scan::{ReadMode, TableInfo, TableOptions};
 use crate::source::Source;
@@ -60,7 +59,23 @@ fn make_table(source: &WithSystemTables, row: &Value) -> Result<Value> {
     let name = text(table, row, "name")?;
     check_name(table, &name, "table")?;
     let database = text(table, row, "db")?;
-    only(table, row, &["id", "name", "db", "primary_key", "durability", "write_acks", "shards"])?;
+    only(
+        table,
+        row,
+        &["id", "name", "db", "primary_key", "durability", "write_acks", "shards", "indexes", "write_hook"],
+    )?;
+    // Rows of other tables have these, and are copied.
+    match row.get_field("indexes") {
+        None => {}
+        Some(Value::Array(indexes)) if indexes.is_empty() => {}
+        Some(Value::Array(_)) => {
+            return Err(Error::failed("The `indexes` field is read-only and can't be used to create indexes."));
+        }
+        Some(_) => return Err(wrong_format(table, "In `indexes`: Expected an array.")),
+    }
+    if row.get_field("write_hook").is_some_and(|hook| !hook.is_null()) {
+        return Err(Error::failed("The `write_hook` field is read-only and can't be used to create a write hook."));
+    }
     if row.get_field("shards").is_some() {
         return Err(Error::failed(
             "Tessera places replicas itself: leave `shards` out, or use `table_create` with the numbers of shards and replicas.",
@@ -86,11 +101,9 @@ fn make_table(source: &WithSystemTables, row: &Value) -> Result<Value> {
     let Some(found) = found else {
         return Err(wrong_format(table, &format!("Database `{database}` does not exist.")));
     };
-    let is_hard = durability == "hard";
-    let options = TableOptions { primary_key, shards: 1, replicas: None, is_hard, ttl_seconds: None };
+    let (is_hard, waits_for_majority) = (durability == "hard", acks == "majority");
+    let options =
+        TableOptions { primary_key, shards: 1, replicas: None, is_hard, waits_for_majority, ttl_seconds: None };
     let info = source.create_table(&found, &name, &options)?;
-    if acks == "single" {
-        source.change_table(&info, &TableChange::WriteAcks { majority: false })?;
-    }
     config_row(&info, &source.table_config(&info)?)
 }

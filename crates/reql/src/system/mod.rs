@@ -12,6 +12,7 @@ mod stats;
 mod users;
 mod write;
 
+use std::collections::BTreeMap;
 use std::ops::RangeBounds as _;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::gathered::{Replacement, Together};
 use crate::http::HttpClient;
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
-use crate::source::{Durability, Evaluated, Source, Write, Written, evaluate_page};
+use crate::source::{Change, Durability, Evaluated, Source, Write, Written, evaluate_page};
 use crate::stream::Pipeline;
 use crate::uuid;
 use crate::value::{Value, ValueExt as _};
@@ -137,6 +138,10 @@ impl WithSystemTables {
     }
 
     fn row(&self, table: SystemTable, key: &Value) -> Result<Option<Value>> {
+        if table == SystemTable::Jobs && jobs::is_query(key) {
+            // Nothing else is looked at to end a query.
+            return Ok(jobs::queries(&*self.0)?.into_iter().find(|row| row.get_field("id").as_ref() == Some(key)));
+        }
         Ok(self.rows(table)?.into_iter().find(|(own, _)| own == key).map(|(_, row)| row))
     }
 }
@@ -295,7 +300,10 @@ impl Source for WithSystemTables {
 
     fn get_all(&self, table: &TableInfo, keys: &[Value], reads: ReadMode) -> Result<Vec<Option<Value>>> {
         match SystemTable::of(table)? {
-            Some(system) => keys.iter().map(|key| self.row(system, key)).collect(),
+            Some(system) => {
+                let rows: BTreeMap<Value, Value> = self.rows(system)?.into_iter().collect();
+                Ok(keys.iter().map(|key| rows.get(key).cloned()).collect())
+            }
             None => self.0.get_all(table, keys, reads),
         }
     }
@@ -342,13 +350,19 @@ impl Source for WithSystemTables {
     fn write(&self, env: &Env, table: &TableInfo, writes: Vec<Write>, durability: Durability) -> Result<Vec<Written>> {
         let Some(system) = SystemTable::of(table)? else { return self.0.write(env, table, writes, durability) };
         let carry_out = |write: Write| -> Result<Written> {
+            env.check()?;
             let old = self.row(system, &write.key)?.unwrap_or(Value::Null);
             let new = write.apply(env, "id", &old);
             let changed = new.and_then(|new| match system {
                 // To drop a user who is not there is an error.
                 SystemTable::Users if new.is_null() || new != old => users::carry_out(self, &write.key, &old, &new),
                 _ if new == old => Ok(new),
-                SystemTable::DbConfig | SystemTable::TableConfig if old.is_null() => made::make(self, system, &new),
+                SystemTable::DbConfig | SystemTable::TableConfig if old.is_null() => {
+                    // Of an insert it is known already whether somebody gave the key. What else writes a row that is not there gives it.
+                    let is_insert = matches!(write.change, Change::Insert { .. });
+                    let refusal = if is_insert { None } else { made::with_key(self, table, &new)? };
+                    refusal.map_or_else(|| made::make(self, system, &new), Err)
+                }
                 SystemTable::Permissions => permissions::carry_out(self, &write.key, &old, &new).map(|()| new),
                 _ => write::carry_out(self, system, &old, &new).map(|()| new),
             });

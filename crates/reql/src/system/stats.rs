@@ -1,5 +1,7 @@
 //! The table `stats`: what the nodes have been asked, and hold. What Tessera does not count is `null`.
 
+use std::collections::BTreeMap;
+
 use super::parts::{array, name, tables};
 use crate::cluster::Server;
 use crate::error::Result;
@@ -11,12 +13,32 @@ use crate::value::{self, Value};
 /// What stands in a row about a node that has not answered, in the words of RethinkDB.
 const SILENT: &str = "Timed out. Unable to retrieve stats.";
 
+/// What a node has told.
+struct Node {
+    statistics: NodeStatistics,
+    /// Its share of each table, by the identifier of the table.
+    shares: BTreeMap<String, TableStatistics>,
+}
+
 /// What a node has told, if it has.
-type Told = (Server, Option<NodeStatistics>);
+type Told = (Server, Option<Node>);
+
+impl Node {
+    fn new(mut statistics: NodeStatistics) -> Self {
+        let tables = std::mem::take(&mut statistics.tables);
+        Self { statistics, shares: tables.into_iter().map(|share| (share.table.clone(), share)).collect() }
+    }
+
+    /// What it has told of a table. A node that has none of it has nothing of it.
+    fn share(&self, table: &TableInfo) -> TableStatistics {
+        self.shares.get(&table.id).cloned().unwrap_or_default()
+    }
+}
 
 pub(super) fn rows(source: &dyn Source) -> Result<Vec<Value>> {
     let Some(monitor) = source.monitor() else { return Ok(Vec::new()) };
-    let nodes = monitor.statistics()?;
+    let told = monitor.statistics()?.into_iter();
+    let nodes: Vec<Told> = told.map(|(server, statistics)| (server, statistics.map(Node::new))).collect();
     let tables = tables(source)?;
     let mut rows = vec![cluster(&nodes, &tables)?];
     for node in &nodes {
@@ -39,13 +61,8 @@ fn count(number: u64) -> Result<Value> {
     value::number(number as f64)
 }
 
-/// What a node has told of a table. A node that has none of it has nothing of it.
-fn share(node: &NodeStatistics, table: &TableInfo) -> TableStatistics {
-    node.tables.iter().find(|share| share.table == table.id).cloned().unwrap_or_default()
-}
-
 /// Documents of tables read and written on nodes.
-fn documents<'a>(nodes: impl IntoIterator<Item = &'a NodeStatistics>, tables: &[TableInfo]) -> (Rate, Rate) {
+fn documents<'a>(nodes: impl IntoIterator<Item = &'a Node>, tables: &[TableInfo]) -> (Rate, Rate) {
     let (mut read, mut written) = (Rate::default(), Rate::default());
     let add = |sum: &mut Rate, rate: Rate| {
         sum.per_second += rate.per_second;
@@ -53,7 +70,7 @@ fn documents<'a>(nodes: impl IntoIterator<Item = &'a NodeStatistics>, tables: &[
     };
     for node in nodes {
         for table in tables {
-            let share = share(node, table);
+            let share = node.share(table);
             add(&mut read, share.read);
             add(&mut written, share.written);
         }
@@ -62,8 +79,8 @@ fn documents<'a>(nodes: impl IntoIterator<Item = &'a NodeStatistics>, tables: &[
 }
 
 fn cluster(nodes: &[Told], tables: &[TableInfo]) -> Result<Value> {
-    let told = || nodes.iter().filter_map(|(_, node)| node.as_ref());
-    let (read, written) = documents(told(), tables);
+    let (read, written) = documents(nodes.iter().filter_map(|(_, node)| node.as_ref()), tables);
+    let told = || nodes.iter().filter_map(|(_, node)| node.as_ref().map(|node| &node.statistics));
     let engine = value::object([
         ("client_connections", count(told().map(|node| node.connections).sum())?),
         ("clients_active", count(told().map(|node| node.active_connections).sum())?),
@@ -80,6 +97,7 @@ fn server((server, node): &Told, tables: &[TableInfo]) -> Result<Value> {
         return value::object([("error", Value::from(SILENT)), ("id", id), ("server", name(server))]);
     };
     let (read, written) = documents([node], tables);
+    let node = &node.statistics;
     let engine = value::object([
         ("client_connections", count(node.connections)?),
         ("clients_active", count(node.active_connections)?),
@@ -117,7 +135,7 @@ fn table_server(info: &TableInfo, (server, node): &Told) -> Result<Value> {
     match node {
         None => fields.push(("error", Value::from(SILENT))),
         Some(node) => {
-            let TableStatistics { read, written, memory_bytes, disk_bytes, .. } = share(node, info);
+            let TableStatistics { read, written, memory_bytes, disk_bytes, .. } = node.share(info);
             let engine = value::object([
                 ("read_docs_per_sec", value::number(read.per_second)?),
                 ("read_docs_total", count(read.total)?),

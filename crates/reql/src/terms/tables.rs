@@ -354,7 +354,8 @@ fn table_create(call: &mut Call<'_>, env: &Env) -> Result<Val> {
         check_shards(shards.unwrap_or(1))?;
     }
     let replicas = replicas.map_or(Ok(None), |replicas| replicas.count(env))?;
-    let options = TableOptions { primary_key, shards: shards.unwrap_or(1), replicas, is_hard, ttl_seconds };
+    let shards = shards.unwrap_or(1);
+    let options = TableOptions { primary_key, shards, replicas, is_hard, waits_for_majority: true, ttl_seconds };
     let table = env.source_alone()?.create_table(&database, &name, &options)?;
     let config = config_of(env, &table)?;
     call.value(value::object([("config_changes", changes(Value::Null, config)?), ("tables_created", Value::from(1))])?)

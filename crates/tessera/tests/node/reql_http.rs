@@ -86,6 +86,10 @@ fn answer(port: u16, path: &str) -> Option<(u16, String, Vec<u8>)> {
             let link = if page < 3 { next } else { String::new() };
             (200, kind("application/json") + &link, format!("[{page}, {}]", 10 * page).into_bytes())
         }
+        "/elsewhere" => {
+            let link = format!("Link: <http://localhost:{port}/pages?page=2>; rel=\"next\"\r\n");
+            (200, kind("application/json") + &link, b"[0]".to_vec())
+        }
         "/silent" => return None,
         _ => (200, kind("text/plain"), Vec::new()),
     })
@@ -255,6 +259,52 @@ fn pages_are_asked_for_when_they_are_wanted() {
     assert_eq!(changes["t"], 18, "{changes}");
 }
 
+/// Pages are found where a server says, and that server was told who asks the first one.
+#[test]
+fn other_servers_are_not_told_who_asks_the_first() {
+    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
+    let mut client = Client::to(port);
+    for secret in [
+        json!({"auth": {"user": "ann", "pass": "secret"}}),
+        json!({"header": {"AUTHORIZATION": "secret", "Cookie": "secret", "Proxy-Authorization": "secret"}}),
+    ] {
+        let mut options = json!({"page": "link-next", "page_limit": 3});
+        options.as_object_mut().unwrap().extend(secret.as_object().unwrap().clone());
+        server.heard.lock().unwrap().clear();
+        client.ask(&http(&server.url("elsewhere"), options.clone()));
+        let told = |request: &String| {
+            let request = request.to_ascii_lowercase();
+            ["authorization:", "cookie:"].iter().any(|header| request.contains(header))
+        };
+        let heard: Vec<bool> = server.heard.lock().unwrap().iter().map(told).collect();
+        // `localhost` is another host than 127.0.0.1, and what is dropped does not come back.
+        assert_eq!(heard, [true, false, false], "{options}");
+        server.heard.lock().unwrap().clear();
+        client.ask(&http(&server.url("pages?page=1"), options));
+        assert!(server.heard.lock().unwrap().iter().all(told), "pages of one server are asked for as the first one");
+    }
+}
+
+#[test]
+fn the_right_to_connect_is_asked_for_each_page() {
+    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
+    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
+    let mut admin = Client::to(port);
+    let user = json!([56, [[15, [[14, ["rethinkdb"]], "users"]], {"id": "ann", "password": "secret"}]]);
+    assert_eq!(admin.ask(&user)["inserted"], 1);
+    assert_eq!(admin.ask(&json!([188, ["ann", {"connect": true}]]))["granted"], 1);
+    let mut ann = log_in(port, "ann", "secret").ok().unwrap();
+    let pages = http(&server.url("pages?page=1"), json!({"page": "link-next", "page_limit": -1}));
+    ann.send(1001, &json!([1, pages, {"max_batch_rows": 2, "first_batch_scaledown_factor": 1}]).to_string());
+    assert_eq!(ann.receive().1["r"], json!([1, 10]));
+    assert_eq!(admin.ask(&json!([188, ["ann", {"connect": false}]]))["granted"], 1);
+    ann.send(1001, "[2]");
+    let refused = ann.receive().1;
+    assert_eq!(error(&refused), "User `ann` does not have the required `connect` permission.");
+    assert_eq!(server.heard.lock().unwrap().len(), 1, "the next page was not asked for");
+}
+
 #[test]
 fn requests_go_where_they_may_for_those_who_may() {
     let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
@@ -263,7 +313,7 @@ fn requests_go_where_they_may_for_those_who_may() {
     // Without a setting, nothing of this machine or its networks is reached.
     for url in [server.url("json"), server.url("json").replace("127.0.0.1", "localhost"), "http://[::1]/".into()] {
         let refused = client.ask(&http(&url, json!({})));
-        assert!(error(&refused).contains("is no address that `reql.http` allows requests to."), "{refused}");
+        assert!(error(&refused).contains("the host has no address that `reql.http` allows requests to."), "{refused}");
         assert_eq!(refused["e"], 3_100_000, "{refused}");
     }
     assert_eq!(server.last(), "");

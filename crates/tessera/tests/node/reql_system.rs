@@ -265,6 +265,20 @@ fn rows_that_are_inserted_make_databases_and_tables() {
         let refused = client.ask(&insert(table, row.clone()));
         assert_eq!((&refused["first_error"], &refused["inserted"]), (&json!(text), &json!(0)), "{table} {row}");
     }
+    // What is written under a key that somebody gives is refused as well if it is no insert.
+    for (table, row, what) in [
+        ("db_config", json!({"id": "zz", "name": "u"}), "database"),
+        ("table_config", json!({"id": "zz", "name": "u", "db": "made"}), "table"),
+    ] {
+        let refused = client.ask(&json!([55, [[16, [system(table), "zz"]], row]]));
+        assert_eq!((&refused["first_error"], &refused["inserted"]), (&json!(given(what)), &json!(0)), "{row}");
+    }
+    // Rows are copied from those of other tables.
+    let copied = |indexes: Value| json!({"name": "u", "db": "made", "indexes": indexes, "write_hook": null});
+    let refused = client.ask(&insert("table_config", copied(json!([2, ["i"]]))));
+    let text = "The `indexes` field is read-only and can't be used to create indexes.";
+    assert_eq!(refused["first_error"], text, "{refused}");
+    assert_eq!(client.ask(&insert("table_config", copied(json!([2, []]))))["inserted"], 1);
     assert_eq!(client.ask(&json!([54, [[39, [system("db_config"), {"name": "made"}]]]]))["deleted"], 1);
     assert_eq!(client.ask(&json!([59, []])), json!(["rethinkdb", "test"]));
 }

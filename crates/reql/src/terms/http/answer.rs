@@ -70,7 +70,7 @@ fn json(text: &str) -> Option<Value> {
     Value::from_json(text).ok()
 }
 
-/// A call of a function with JSON, as JavaScript.
+/// Reads the JSON that a call of a function in JavaScript has as its argument.
 fn jsonp(text: &str) -> Option<Value> {
     static CALL: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let name = r"\s*[$_\p{L}\p{Nl}][$_\p{L}\p{Nl}\p{Mn}\p{Mc}\p{Nd}\p{Pc}]*\s*";

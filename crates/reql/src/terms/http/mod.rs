@@ -16,7 +16,7 @@ use pages::HttpPages;
 use crate::account::Place;
 use crate::call::Call;
 use crate::env::Env;
-use crate::error::{Error, ErrorKind, FrameId, Result};
+use crate::error::{At as _, Error, ErrorKind, FrameId, Result};
 use crate::function::Function;
 use crate::http::{HttpAnswer, HttpRequest};
 use crate::plan::Definition;
@@ -42,6 +42,9 @@ pub const TERMS: &[Definition] = &[Definition::new(153, 1, 1, http)
     ])
     .nondeterministic()];
 
+/// Headers that say who asks.
+const SECRET: &[&str] = &["authorization", "cookie", "proxy-authorization"];
+
 /// What a call asks for.
 struct Asked {
     request: HttpRequest,
@@ -60,7 +63,6 @@ enum Page {
 }
 
 fn http(call: &mut Call<'_>, env: &Env) -> Result<Val> {
-    env.source()?.require(Right::Connect, Place::Global)?;
     let url = call.string(env, 0)?;
     let asked = options::read(call, env, &url)?;
     let Some((page, limit)) = wanted_pages(call, env)? else {
@@ -103,6 +105,24 @@ fn wanted_pages(call: &Call<'_>, env: &Env) -> Result<Option<(Page, i64)>> {
     Ok(Some((page, count)))
 }
 
+/// The scheme, the host and the port of a URL.
+fn origin(url: &str) -> (String, String, String) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let (scheme, place) = (scheme.to_ascii_lowercase(), place.to_ascii_lowercase());
+    let port = match &*scheme {
+        "https" => "443",
+        _ => "80",
+    };
+    // The colons of an address in brackets are none before a port.
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (&*place, port),
+    };
+    (scheme.clone(), host.into(), port.into())
+}
+
 impl Asked {
     /// The URL with its parameters.
     fn full_url(&self) -> Result<String> {
@@ -119,6 +139,17 @@ impl Asked {
         })
     }
 
+    /// Has the next request go to another URL. What the first server was to know of the client is for no other one.
+    fn leave_for(&mut self, url: &str) {
+        if origin(url) != origin(&self.url) {
+            self.request.login = None;
+            self.request
+                .headers
+                .retain(|(name, _)| !SECRET.iter().any(|secret| name.trim().eq_ignore_ascii_case(secret)));
+        }
+        self.url = url.into();
+    }
+
     fn error(&self, what: &str, shown: Option<(&Value, &Value)>) -> Result<Error> {
         let mut message = format!("Error in HTTP {} of `{}`: {what}.", self.request.method, self.url);
         if let Some((header, body)) = shown {
@@ -130,6 +161,8 @@ impl Asked {
 
     /// Has the request made.
     fn perform(&self, env: &Env) -> Result<HttpAnswer> {
+        // For each page, since the right may be taken away while a stream is open.
+        env.source()?.require(Right::Connect, Place::Global).at(self.frame)?;
         let Some(client) = env.source()?.http() else {
             return Err(Error::logic("HTTP requests out of queries are not available on this server."));
         };
@@ -140,5 +173,30 @@ impl Asked {
             let shown = (!failure.is_late).then_some((&Value::Null, &Value::Null));
             Err(self.error(&failure.message, shown)?)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_told_apart() {
+        let same = "http://example.org/a";
+        for url in ["HTTP://Example.org:80?b", "example.org", "http://ann:secret@example.org/"] {
+            assert_eq!(origin(url), origin(same), "{url}");
+        }
+        for url in [
+            "https://example.org/a",
+            "http://example.org:8080/a",
+            "http://example.org.other/a",
+            "http://example.org@other/a",
+            "http://other/http://example.org/a",
+            "http://other\\@example.org/a",
+            "http://[::1]/",
+        ] {
+            assert_ne!(origin(url), origin(same), "{url}");
+        }
+        assert_eq!(origin("http://[::1]/"), origin("http://[::1]:80/"));
     }
 }

@@ -61,10 +61,10 @@ impl HttpPages {
         };
         let given =
             value::object([("body", body.clone()), ("header", header.clone()), ("params", self.asked.params.clone())])?;
-        let shown = given.print()?;
-        let next = function.call(env, &[given], false).and_then(Val::into_datum).and_then(|next| self.follow(&next));
-        next.map_err(|error| {
+        let next = function.call(env, std::slice::from_ref(&given), false).and_then(Val::into_datum);
+        next.and_then(|next| self.follow(&next)).map_err(|error| {
             let (method, url) = (self.asked.request.method, &self.asked.url);
+            let shown = given.print().unwrap_or_default();
             let message = format!(
                 "Error in HTTP {method} of `{url}`: {}.\nError occurred during `page` called with:\n{shown}\n",
                 error.message()
@@ -98,7 +98,7 @@ impl HttpPages {
         match url {
             Value::Null => Ok(false),
             Value::String(url) => {
-                self.asked.url = url.to_string();
+                self.asked.leave_for(url);
                 Ok(true)
             }
             other => Err(Error::logic(format!(
