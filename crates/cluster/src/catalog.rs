@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tessera_types::{
     Durability, EngineKind, Limits, Model, NodeId, Partitioner, ReplicaId, TableId, TableNumber, TableSchema,
-    TableSettings, check_table_name,
+    TableSettings, WhenFull, check_table_name,
 };
 pub use users::{PasswordHash, UserEntry, UserList};
 
@@ -214,7 +214,7 @@ impl Catalog {
                 if before.as_ref().is_some_and(|before| *before != table.settings) {
                     return Err(CatalogError::AlteredMeanwhile(name.clone()));
                 }
-                check_expiry(&table.schema, settings)?;
+                check_documents(&table.schema, settings)?;
                 table.settings = settings.clone();
                 Ok(Changed::Table(table.id))
             }
@@ -508,17 +508,23 @@ impl Catalog {
             return Err(CatalogError::DurabilityOfEngine);
         }
         check_replicas(&schema)?;
-        check_expiry(&schema, &settings)?;
+        check_documents(&schema, &settings)?;
         Ok(self.insert(name, schema, settings, absent))
     }
 }
 
-/// Rules are for records that are ordered by hash; documents are in ordered spaces.
-fn check_expiry(schema: &TableSchema, settings: &TableSettings) -> Result<(), CatalogError> {
-    if schema.model == Model::Document && !settings.rules.is_empty() {
+/// Rules and eviction are for records that are ordered by hash; documents are in ordered spaces, and have entries in indexes.
+fn check_documents(schema: &TableSchema, settings: &TableSettings) -> Result<(), CatalogError> {
+    if schema.model != Model::Document {
+        return Ok(());
+    }
+    if !settings.rules.is_empty() {
         return Err(CatalogError::RulesForDocuments);
     }
-    Ok(())
+    match settings.when_full {
+        WhenFull::Refuse => Ok(()),
+        WhenFull::Evict => Err(CatalogError::EvictsDocuments),
+    }
 }
 
 fn check_replicas(schema: &TableSchema) -> Result<(), CatalogError> {

@@ -11,7 +11,7 @@ use crate::account::{Account, AccountChange, Place};
 use crate::change_log::{ChangeLog, Interest, Resume};
 use crate::cluster::{ServerStatus, Shape, ShardStatus, TableChange, TableConfig};
 use crate::env::Env;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::function::Function;
 use crate::gathered::{Replacement, Together};
 use crate::http::HttpClient;
@@ -21,7 +21,8 @@ pub use crate::scan::{
     TableInfo, TableOptions,
 };
 use crate::stream::{Partial, Pipeline};
-use crate::value::{Value, ValueExt as _};
+use crate::val::Val;
+use crate::value::{self, Value, ValueExt as _};
 use crate::write_hook::WriteHook;
 use tessera_types::Right;
 
@@ -95,9 +96,30 @@ impl Write {
     pub fn apply(&self, env: &Env, primary_key: &str, old: &Value) -> Result<Value> {
         let new = self.change.apply(env, primary_key, &self.key, old)?;
         let Some(hook) = &self.hook else { return Ok(new) };
-        let new = hook.apply(env, &self.key, old, &new)?;
+        let new = called(hook, env, &self.key, old, &new)?;
         check_replacement(primary_key, &self.key, old, &new)?;
         Ok(new)
+    }
+}
+
+/// What a hook writes in place of `new`. The key is that of the document.
+///
+/// # Errors
+/// What the function complains about, or that it makes a deletion of something else, or something else of a deletion.
+fn called(hook: &WriteHook, env: &Env, key: &Value, old: &Value, new: &Value) -> Result<Value> {
+    let context = value::object([("primary_key", key.clone()), ("timestamp", env.now.clone())])?;
+    let called = hook.function().call(env, &[context, old.clone(), new.clone()], false);
+    let hooked = called.and_then(Val::into_datum).map_err(|error| match error.kind() {
+        ErrorKind::Interrupted => error,
+        _ => {
+            let message = format!("Error in write hook: {}", error.message());
+            error.with_message(message)
+        }
+    })?;
+    match (new.is_null(), hooked.is_null()) {
+        (false, true) => Err(Error::logic("A write hook function must not turn a replace/insert into a deletion.")),
+        (true, false) => Err(Error::logic("A write hook function must not turn a deletion into a replace/insert.")),
+        _ => Ok(hooked),
     }
 }
 

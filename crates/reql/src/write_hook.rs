@@ -1,10 +1,9 @@
 //! Write hooks: a function of a table through which every write of its documents goes.
 
-use crate::env::Env;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::function::Function;
 use crate::printed;
-use crate::value::{self, Value, ValueExt as _};
+use crate::value::{self, Value};
 use std::sync::Arc;
 
 /// What stands before the bytes of a hook's function.
@@ -54,26 +53,5 @@ impl WriteHook {
     /// What `get_write_hook` and the table's configuration tell of it.
     pub(crate) fn row(&self) -> Result<Value> {
         value::object([("function", Value::Binary(self.source.clone())), ("query", Value::from(self.query.clone()))])
-    }
-
-    /// What is written in place of `new`. The key is that of the document.
-    ///
-    /// # Errors
-    /// What the function complains about, or that it makes a deletion of something else, or something else of a deletion.
-    pub(crate) fn apply(&self, env: &Env, key: &Value, old: &Value, new: &Value) -> Result<Value> {
-        let context = value::object([("primary_key", key.clone()), ("timestamp", env.now.clone())])?;
-        let called = self.function.call(env, &[context, old.clone(), new.clone()], false);
-        let hooked = called.and_then(|hooked| hooked.into_datum()).map_err(|error| match error.kind() {
-            ErrorKind::Interrupted => error,
-            _ => {
-                let message = format!("Error in write hook: {}", error.message());
-                error.with_message(message)
-            }
-        })?;
-        match (new.is_null(), hooked.is_null()) {
-            (false, true) => Err(Error::logic("A write hook function must not turn a replace/insert into a deletion.")),
-            (true, false) => Err(Error::logic("A write hook function must not turn a deletion into a replace/insert.")),
-            _ => Ok(hooked),
-        }
     }
 }

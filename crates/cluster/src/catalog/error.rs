@@ -68,6 +68,11 @@ pub enum CatalogError {
     /// Rules are for records that are ordered by hash.
     #[error("a table of documents can have no rules")]
     RulesForDocuments,
+    /// Eviction is for records that are ordered by hash.
+    #[error(
+        "a table of documents evicts nothing: its documents would leave their indexes behind; use `--when-full refuse`, and `ttl` for documents that end"
+    )]
+    EvictsDocuments,
     /// The command must wait until the split has ended.
     #[error("table '{0}' is being split")]
     Splitting(String),

@@ -151,3 +151,12 @@ fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_memb
     let late = placement(&apply(CatalogCommand::moved(table, 0, &moving)).unwrap());
     assert_eq!(late, placement(&after), "what was so before that counts no more");
 }
+
+#[test]
+fn a_table_of_documents_evicts_nothing() {
+    let evicts = TableSettings { when_full: WhenFull::Evict, ..TableSettings::default() };
+    let documents = TableSchema { model: Model::Document, ..schema(EngineKind::Memory) };
+    assert_eq!(check_documents(&documents, &evicts), Err(CatalogError::EvictsDocuments));
+    assert_eq!(check_documents(&documents, &TableSettings::default()), Ok(()));
+    assert_eq!(check_documents(&schema(EngineKind::Memory), &evicts), Ok(()));
+}

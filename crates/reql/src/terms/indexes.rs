@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::account::Place;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use crate::source::{IndexDefinition, IndexInfo};
 use crate::term::code;
 use crate::val::{Kind, Shortcut, Val};
 use crate::value::{self, Value, ValueExt as _};
+use tessera_types::Right;
 
 pub const TERMS: &[Definition] = &[
     Definition::new(75, 2, 3, index_create).nondeterministic().optargs(&["multi", "geo", "unique"]),
@@ -132,14 +134,15 @@ fn index_list(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     call.value(Value::array(names.into_iter().map(Value::from).collect())?)
 }
 
-fn status(index: &IndexInfo) -> Result<Value> {
+/// `tells_keys` says whether whoever asks may know keys of documents.
+fn status(index: &IndexInfo, tells_keys: bool) -> Result<Value> {
     let progress = match index.is_ready {
         true => None,
         false => Some(("progress", value::number(index.progress)?)),
     };
     // What RethinkDB does not have stands only where it says something.
     let unique = index.definition.unique.then_some(("unique", Value::TRUE));
-    let hindrance = index.hindrance.as_ref().map(|reason| ("error", Value::from(reason.clone())));
+    let hindrance = index.hindrance.as_deref().map(|reason| ("error", Value::from(told(reason, tells_keys))));
     let fields = [
         ("function", Value::Binary(index.definition.source.clone())),
         ("geo", Value::Bool(index.definition.geo)),
@@ -150,6 +153,11 @@ fn status(index: &IndexInfo) -> Result<Value> {
         ("ready", Value::Bool(index.is_ready)),
     ];
     Ok(Value::object(fields.into_iter().chain(progress).chain(unique).chain(hindrance))?)
+}
+
+/// Why an index cannot be built, to whom the keys of documents may be told or not.
+fn told(reason: &str, tells_keys: bool) -> String {
+    if tells_keys { reason.into() } else { "several documents have the same key".into() }
 }
 
 fn index_status(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -166,6 +174,7 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
     for at in 1..call.count() {
         names.push(call.string(env, at)?);
     }
+    let tells_keys = env.source()?.require(Right::Read, Place::Table(&table.info)).is_ok();
     env.source()?.learn();
     let wanted = |index: &&IndexInfo| names.is_empty() || names.iter().any(|name| **name == *index.name);
     loop {
@@ -177,15 +186,17 @@ fn statuses(call: &mut Call<'_>, env: &Env, waits: bool) -> Result<Val> {
             }
         }
         if !waits || indexes.iter().filter(wanted).all(|index| index.is_ready) {
-            let rows = indexes.iter().filter(wanted).map(status).collect::<Result<Vec<_>>>()?;
+            let rows =
+                indexes.iter().filter(wanted).map(|index| status(index, tells_keys)).collect::<Result<Vec<_>>>()?;
             return call.value(env.array(rows)?);
         }
         let hindered = indexes.iter().filter(wanted).find_map(|index| Some((index, index.hindrance.as_ref()?)));
         if let Some((index, reason)) = hindered {
             return Err(Error::failed(format!(
-                "Index `{}` on table `{}` cannot be built: {reason}",
+                "Index `{}` on table `{}` cannot be built: {}",
                 index.name,
-                table.info.full_name()
+                table.info.full_name(),
+                told(reason, tells_keys)
             )));
         }
         env.source()?.pause();
