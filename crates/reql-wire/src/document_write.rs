@@ -113,7 +113,7 @@ impl WriteWork {
         self.new.as_ref()?;
         match self.lifetime {
             Lifetime::Kept if self.old.is_some() => ended,
-            Lifetime::Kept => transaction.default_expiry().earliest(),
+            Lifetime::Kept | Lifetime::Fresh => transaction.default_expiry().earliest(),
             Lifetime::Endless => None,
             Lifetime::Millis(millis) => transaction.now().checked_add_millis(millis),
         }

@@ -28,6 +28,8 @@ use tessera_types::{Model, ReadMode, RequestError, Space, StoredDocument, UnixMi
 const PAUSE: Duration = Duration::from_millis(500);
 /// Documents that are removed in one go.
 const AT_ONCE: usize = 100;
+/// So often in a partition, before the next one has its turn.
+const ROUNDS: usize = 10;
 /// How long the functions of indexes may take for these.
 const EVALUATION: Duration = Duration::from_secs(10);
 /// How often it is tried because others write the documents or their indexes change.
@@ -70,7 +72,11 @@ fn remove_all(shared: &Arc<Shared>, ending: &AtomicBool) {
     let documents = |table: &Arc<Table>| table.schema().model == Model::Document;
     for table in shared.store.tables().into_iter().filter(documents) {
         for partition in 0..table.schema().partitions {
-            while table.leader_of(partition) == Leader::Here && !ending.load(Ordering::Acquire) {
+            for _ in 0..ROUNDS {
+                let is_wanted = may_have_ended(shared, &table, partition) && table.leader_of(partition) == Leader::Here;
+                if !is_wanted || ending.load(Ordering::Acquire) {
+                    break;
+                }
                 let removed = ended(shared, &table, partition).and_then(|keys| match keys.len() {
                     0 => Ok(0),
                     count => shared.runtime.block_on(shared.remove_ended_now(&table, keys)).map(|_| count),
@@ -88,6 +94,22 @@ fn remove_all(shared: &Arc<Shared>, ending: &AtomicBool) {
             }
         }
     }
+}
+
+/// Whether this node leads a partition in which something may have ended. A group that rests goes on resting if nothing has.
+fn may_have_ended(shared: &Shared, table: &Table, partition: u32) -> bool {
+    if table.known_leader(partition) != Some(shared.store.node()) {
+        return false;
+    }
+    let seen_at = table.seen_at(partition, ReadMode::Single, shared.store.now());
+    let end = (seen_at.get() + 1).to_be_bytes();
+    let range = (Bound::Unbounded, Bound::Excluded(&end[..]));
+    let mut is_any = false;
+    let found = table.engine().scan_space(partition, Space::ENDS, range, Order::Ascending, &mut |_, _| {
+        is_any = true;
+        false
+    });
+    is_any || found.is_err()
 }
 
 /// The primary keys of documents of a partition that have ended.
@@ -127,12 +149,15 @@ impl Shared {
             let stored = reach(self, table, ReadMode::Single, asked).await?;
             let (mut plain, mut claiming) = (Vec::new(), Vec::new());
             for (key, stored) in keys.iter().zip(stored) {
-                if let Reply::Stored(Some(stored), now) = stored
-                    && let Some(write) = self.removal(table, key, &stored, UnixMillis::new(now))?
-                {
-                    match write.claims.is_empty() {
-                        true => plain.push(write),
-                        false => claiming.push(write),
+                let Reply::Stored(Some(stored), now) = stored else { continue };
+                match self.removal(table, key, &stored, UnixMillis::new(now)) {
+                    Ok(Some(write)) if write.claims.is_empty() => plain.push(write),
+                    Ok(Some(write)) => claiming.push(write),
+                    Ok(None) => {}
+                    Err(error) if keys.len() == 1 => return Err(error),
+                    // It does not keep the others from being removed.
+                    Err(error) => {
+                        tracing::warn!(table = %table.name(), %error, "a document that has ended cannot be removed now");
                     }
                 }
             }
@@ -144,14 +169,18 @@ impl Shared {
             let mut hindrances: Vec<(Bytes, Reply)> = Vec::new();
             let replies = reach(self, table, ReadMode::Single, work.collect()).await?;
             hindrances.extend(plain.iter().map(|write| write.work.key.clone()).zip(replies));
-            for write in &claiming {
-                let mut plan = Plan::default();
-                plan.add_document(table, 0, &write.work.key, &Work::Write(write.work.clone()));
-                let _ = plan.add_claims(table, 0, &write.work.key, &write.claims);
-                match self.carry_out(plan, Durability::Default).await? {
+            let mut carried = tokio::task::JoinSet::new();
+            for write in claiming {
+                let (mut plan, key, shared) = (Plan::default(), write.work.key.clone(), self.clone());
+                let _ = plan.add_claims(table, 0, &key, &write.claims);
+                plan.add_document(table, 0, &key, &Work::Write(write.work));
+                carried.spawn(async move { (key, shared.carry_out(plan, Durability::Default).await) });
+            }
+            for (key, carried) in carried.join_all().await {
+                match carried? {
                     Carried::Done => {}
                     Carried::Hindered(found) => {
-                        hindrances.extend(found.into_iter().map(|(_, reply)| (write.work.key.clone(), reply)));
+                        hindrances.extend(found.into_iter().map(|(_, reply)| (key.clone(), reply)));
                     }
                     Carried::Split => return Err(RequestError::NotReady),
                 }

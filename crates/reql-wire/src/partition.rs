@@ -24,6 +24,8 @@ const ENTRIES_BYTES: usize = 64 << 10;
 
 /// Documents of an index's entries that are read in one call: as many as RocksDB looks for together.
 const DOCUMENTS_AT_ONCE: usize = 32;
+/// How often a page of an index is begun anew because all documents of its entries have ended.
+const ROUNDS_WITHOUT_ROWS: usize = 200;
 
 /// Reads something of a partition that one look at it shows.
 pub(crate) fn read<T>(
@@ -180,10 +182,11 @@ impl Operation for Mark {
 }
 
 impl ScanWork {
-    fn range(&self) -> KeyRange<'_> {
+    /// What is still to be read behind a key.
+    fn range<'a>(&'a self, after: Option<&'a Bytes>) -> KeyRange<'a> {
         let start = Bound::Included(&self.start[..]);
         let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        match (&self.after, self.order) {
+        match (after, self.order) {
             (None, _) => (start, end),
             (Some(after), Order::Ascending) => (Bound::Excluded(&after[..]), end),
             (Some(after), Order::Descending) => (start, Bound::Excluded(&after[..])),
@@ -209,7 +212,7 @@ impl ScanWork {
 
     fn page_of_documents(&self, transaction: &Transaction<'_>, bytes: usize) -> Result<Reply, RequestError> {
         let limit = PageLimit { records: self.limit(), bytes };
-        let found = transaction.scan_in(Space::DOCUMENTS, self.range(), self.order, limit)?;
+        let found = transaction.scan_in(Space::DOCUMENTS, self.range(self.after.as_ref()), self.order, limit)?;
         Ok(Reply::Page(found.records, found.is_cut))
     }
 
@@ -220,34 +223,52 @@ impl ScanWork {
         if !IndexList::decode(list).is_some_and(|list| is_built(&list)) {
             return Ok(Reply::NotBuilt);
         }
-        let limit = PageLimit { records: self.limit(), bytes };
-        let (found, is_cut) = match &self.cells {
-            None => {
-                let found = transaction.scan_in(self.space, self.range(), self.order, limit)?;
-                (found.records, found.is_cut)
+        let mut after = self.after.clone();
+        for round in 0..ROUNDS_WITHOUT_ROWS {
+            let records = if round == 0 { self.limit() } else { self.limit().max(8 * DOCUMENTS_AT_ONCE) };
+            let limit = PageLimit { records, bytes };
+            let (found, is_cut) = match &self.cells {
+                None => {
+                    let found = transaction.scan_in(self.space, self.range(after.as_ref()), self.order, limit)?;
+                    (found.records, found.is_cut)
+                }
+                Some(cells) => self.entries_with_cells(transaction, cells, after.as_ref(), records)?,
+            };
+            let (rows, looked) = self.rows_of(transaction, &found, bytes)?;
+            let has_more = is_cut || looked < found.len();
+            match found.last() {
+                // Readers go on behind the last row, so a page that is not the last one has one.
+                Some((last, _)) if rows.is_empty() && has_more => after = Some(last.clone()),
+                _ => return Ok(Reply::Page(rows, has_more)),
             }
-            Some(cells) => self.entries_with_cells(transaction, cells)?,
-        };
-        let (mut rows, mut size) = (Vec::with_capacity(found.len()), 0);
-        let count = found.len();
+        }
+        // What has ended is being removed.
+        Err(RequestError::NotReady)
+    }
+
+    /// The documents of entries, as many as a page may have, and how many entries were looked at.
+    fn rows_of(
+        &self,
+        transaction: &Transaction<'_>,
+        found: &[(Bytes, Bytes)],
+        bytes: usize,
+    ) -> Result<(Vec<(Bytes, Bytes)>, usize), RequestError> {
+        let (mut rows, mut size, mut looked) = (Vec::with_capacity(found.len().min(self.limit())), 0, 0);
         for entries in found.chunks(DOCUMENTS_AT_ONCE) {
             let keys = entries.iter().map(|(entry, _)| primary_key(entry)).collect::<Result<Vec<_>, RequestError>>()?;
             let documents = transaction.multi_get_in(Space::DOCUMENTS, &keys)?;
-            // A reader that writes overtook finds entries without documents, and reads again.
-            let pairs = entries.iter().zip(documents).filter_map(|((entry, _), found)| Some((entry.clone(), found?)));
-            for (entry, document) in pairs {
-                if size >= bytes {
-                    break;
+            for ((entry, _), document) in entries.iter().zip(documents) {
+                if size >= bytes || rows.len() >= self.limit() {
+                    return Ok((rows, looked));
                 }
+                looked += 1;
+                // It has ended; or a write overtook this reader, which reads again then.
+                let Some(document) = document else { continue };
                 size += document.len();
-                rows.push((entry, document));
-            }
-            if size >= bytes {
-                break;
+                rows.push((entry.clone(), document));
             }
         }
-        let has_more = is_cut || rows.len() < count;
-        Ok(Reply::Page(rows, has_more))
+        Ok((rows, looked))
     }
 
     /// The next entries by which a search of a geospatial index finds documents, and whether there may be more behind them.
@@ -255,18 +276,20 @@ impl ScanWork {
         &self,
         transaction: &Transaction<'_>,
         cells: &Cells,
+        after: Option<&Bytes>,
+        records: usize,
     ) -> Result<(Vec<(Bytes, Bytes)>, bool), RequestError> {
         let bounds: Vec<_> = cells.ranges().iter().map(|range| cell_bounds(*range)).collect();
         let mut ranges: Vec<KeyRange<'_>> =
             bounds.iter().map(|(start, end)| (Bound::Included(&start[..]), Bound::Excluded(&end[..]))).collect();
-        if let Some(after) = &self.after {
+        if let Some(after) = after {
             let begun = bounds.partition_point(|(_, end)| **end <= **after);
             ranges.drain(..begun);
             if let Some((start, _)) = ranges.first_mut().filter(|_| *bounds[begun].0 <= **after) {
                 *start = Bound::Excluded(after);
             }
         }
-        let limit = PageLimit { records: self.limit(), bytes: ENTRIES_BYTES };
+        let limit = PageLimit { records, bytes: ENTRIES_BYTES };
         // What is no key of an entry is told when its document is looked for.
         let finds = |key: &[u8]| EntryKey::decode(key).map_or(true, |entry| cells.finds_by(entry.secondary));
         let found = transaction.scan_ranges_in(self.space, &ranges, limit, finds)?;

@@ -68,7 +68,7 @@ impl Tables {
                     }
                 };
                 let new_bytes = encoded(&new);
-                if is_known[at] && new_bytes == there[at] && write.lifetime == Lifetime::Kept {
+                if is_known[at] && new_bytes == there[at] && (write.lifetime == Lifetime::Kept || new_bytes.is_none()) {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }
@@ -82,14 +82,8 @@ impl Tables {
                 under_way.insert(at, (old, new));
             }
             let sent = self.send(&mut table, info, work, claiming, durability);
-            let replies = sent.map_err(|error| {
-                let is_written = |written: &Written| written.error.is_none() && written.old != written.new;
-                // Others of the batch are written, so it must not be said that nothing was done.
-                match written.iter().flatten().any(is_written) {
-                    true => failed(&RequestError::Interrupted),
-                    false => error,
-                }
-            })?;
+            let replies = sent.map_err(|error| unless_written(&written, error))?;
+            let mut ended = Vec::new();
             for (at, reply) in replies {
                 let Some((old, new)) = under_way.remove(&at) else { continue };
                 match reply {
@@ -107,13 +101,16 @@ impl Tables {
                         let error = Some(self.duplicate(info, &taken)?);
                         written[at] = Some(Written { old, new: Value::Null, error });
                     }
-                    Reply::Ended(key) => _ = self.0.remove_ended(&table, vec![key])?,
+                    Reply::Ended(key) => ended.push(key),
                     Reply::List(list) => {
                         let partition = table.partition_of(&RecordKey::new(&keys[at], b""));
                         self.0.lists.learn(table.id(), partition, &list)?;
                     }
                     _ => return Err(damaged()),
                 }
+            }
+            if !ended.is_empty() {
+                self.0.remove_ended(&table, ended).map_err(|error| unless_written(&written, error))?;
             }
             match written.iter().filter(|written| written.is_none()).count() {
                 0 => return Ok(written.into_iter().flatten().collect()),
@@ -154,6 +151,15 @@ impl Tables {
             })?;
         }
         Ok(replies)
+    }
+}
+
+/// The error with which a batch ends. Where others of it are written it must not say that nothing was done.
+fn unless_written(written: &[Option<Written>], error: Error) -> Error {
+    let is_written = |written: &Written| written.error.is_none() && written.old != written.new;
+    match written.iter().flatten().any(is_written) {
+        true => failed(&RequestError::Interrupted),
+        false => error,
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::{Error, Result};
 use crate::key;
 use crate::scan::{Durability, Lifetime, TableInfo};
-use crate::value::Value;
+use crate::value::{Value, ValueExt as _};
 
 /// A document that is to take the place of another one; `null` stands for none.
 #[derive(Debug, Clone)]
@@ -99,11 +99,17 @@ impl Gathered {
         Err(Error::limit(message))
     }
 
-    /// Notes how long a document that was gathered is to be there.
-    pub(crate) fn note_lifetime(&mut self, name: &Name, lifetime: Lifetime) {
-        if let Some(document) = self.documents.get_mut(name).filter(|_| lifetime != Lifetime::Kept) {
-            document.lifetime = lifetime;
-        }
+    /// Notes how long a document that was gathered is to be there. `was_there` says whether there was one before this write of the query.
+    pub(crate) fn note_lifetime(&mut self, name: &Name, was_there: bool, lifetime: Lifetime) {
+        let Some(document) = self.documents.get_mut(name) else { return };
+        document.lifetime = match lifetime {
+            _ if document.new.is_null() => Lifetime::Kept,
+            Lifetime::Kept if was_there => return,
+            Lifetime::Kept if document.old.is_null() => Lifetime::Kept,
+            // The query has deleted the document, and makes another one.
+            Lifetime::Kept => Lifetime::Fresh,
+            asked => asked,
+        };
     }
 
     /// Whether nothing that was gathered is to be another document.

@@ -227,6 +227,8 @@ pub enum Lifetime {
     /// As long as before; a new one as the table says.
     #[default]
     Kept,
+    /// As the table says, also where there was a document before that it has nothing in common with.
+    Fresh,
     /// Until it is deleted.
     Endless,
     /// For so many milliseconds from the write on.

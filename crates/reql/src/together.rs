@@ -84,7 +84,7 @@ impl Env {
                 Ok(new) => {
                     if let Some(gathered) = &mut *self.gathered.borrow_mut() {
                         gathered.note(name.clone(), table, &write.key, old.clone(), new.clone())?;
-                        gathered.note_lifetime(&name, write.lifetime);
+                        gathered.note_lifetime(&name, !old.is_null(), write.lifetime);
                         gathered.note_durability(durability);
                     }
                     written.push(Written { old, new, error: None });

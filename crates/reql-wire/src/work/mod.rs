@@ -187,6 +187,10 @@ impl Work {
                         out.put_u8(18);
                         out.put_u64_le(0);
                     }
+                    (false, Lifetime::Fresh) => {
+                        out.put_u8(18);
+                        out.put_u64_le(u64::MAX);
+                    }
                     (false, Lifetime::Millis(millis)) => {
                         out.put_u8(18);
                         out.put_u64_le(millis);
@@ -256,6 +260,7 @@ impl Work {
             18 => {
                 let lifetime = match input.try_get_u64_le().ok()? {
                     0 => Lifetime::Endless,
+                    u64::MAX => Lifetime::Fresh,
                     millis => Lifetime::Millis(millis),
                 };
                 Self::Write(WriteWork { lifetime, ..take_write(input)? })
@@ -409,6 +414,7 @@ mod tests {
                 ..WriteWork::comparison(key.clone(), Some(key.clone()))
             }),
             Work::Write(WriteWork { lifetime: Lifetime::Endless, ..WriteWork::comparison(key.clone(), None) }),
+            Work::Write(WriteWork { lifetime: Lifetime::Fresh, ..WriteWork::comparison(key.clone(), None) }),
             Work::Write(WriteWork { removes_ended: true, ..WriteWork::comparison(key.clone(), Some(key.clone())) }),
             Work::Stored { key: key.clone() },
         ];

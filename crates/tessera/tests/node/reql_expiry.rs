@@ -153,3 +153,39 @@ fn documents_end_through_the_loss_of_a_node_and_a_split() {
     });
     assert_eq!(client.ask(&json!([43, [[41, [table("t")], {"index": "n"}]]])), 400);
 }
+
+/// A page of an index whose documents had all ended once looked like the last one.
+#[test]
+fn documents_behind_those_that_have_ended_are_found_by_an_index() {
+    let (_cluster, mut clients) = start(&json!({"shards": 1, "replicas": 1, "durability": "soft"}));
+    assert_eq!(clients[0].ask(&json!([75, [table("t"), "n"]]))["created"], 1);
+    assert!(clients[0].ask(&json!([140, [table("t")]])).is_array());
+    let client = &mut clients[0];
+    assert_eq!(client.ask(&json!([56, [table("t"), {"id": "last", "n": 1}]]))["inserted"], 1);
+    let documents: Vec<Value> = (0..3_000).map(|id| json!({"id": id, "n": 0})).collect();
+    assert_eq!(client.ask(&insert(&documents, &json!(0.4)))["inserted"], 3_000);
+    let first = json!([71, [[41, [table("t")], {"index": "n"}], 1]]);
+    wait_for("the first ones have all ended", PATIENCE, || {
+        let found = client.ask(&first);
+        let found = found.as_array().unwrap_or_else(|| panic!("{found}"));
+        assert_eq!(found.len(), 1, "a document that does not end is there all the time");
+        (found[0]["id"] == "last").then_some(())
+    });
+}
+
+/// What an atomic query deletes and makes anew once kept the time to live of the document before.
+#[test]
+fn a_document_that_an_atomic_query_makes_anew_has_a_time_to_live_of_its_own() {
+    let (_cluster, mut clients) = start(&json!({"shards": 2, "replicas": 1, "durability": "soft"}));
+    let client = &mut clients[0];
+    let made_anew = |first: Value| {
+        let writes = [first, json!([54, [get(1)]]), json!([56, [table("t"), {"id": 1}]])];
+        json!([2, writes, {"atomic": true}])
+    };
+    assert_eq!(client.ask(&insert(&[json!({"id": 1})], &json!(60)))["inserted"], 1);
+    for first in [json!([53, [get(1), {"n": 1}]]), json!([53, [get(1), {"n": 2}], {"ttl": 60}])] {
+        let answer = client.ask(&made_anew(first));
+        assert_eq!(answer[2]["inserted"], 1, "{answer}");
+        assert_eq!(ttl(client, 1), None);
+    }
+}
