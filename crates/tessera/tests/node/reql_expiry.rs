@@ -84,7 +84,7 @@ fn a_write_in_the_place_of_a_document_that_has_ended_finds_none() {
     for round in 0..12 {
         let client = &mut clients[round % 3];
         let document = json!({"id": 1, "n": round, "key": "a"});
-        let answer = client.ask(&insert(&[document.clone()], &json!(0.15)));
+        let answer = client.ask(&insert(std::slice::from_ref(&document), &json!(0.15)));
         assert_eq!(answer["inserted"], 1, "round {round}: {answer}");
         await_end(client, 1);
         // At once, before it is removed: under its key, or with its unique key, alone or with others.
