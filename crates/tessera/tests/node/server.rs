@@ -204,7 +204,11 @@ impl RedisPeer {
 
 /// What an admin port answers, with its head.
 pub fn http_get(port: u16, path: &str) -> Option<String> {
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    http_get_from("127.0.0.1", port, path)
+}
+
+pub fn http_get_from(host: &str, port: u16, path: &str) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect((host, port)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;

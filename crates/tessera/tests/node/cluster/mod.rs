@@ -27,7 +27,7 @@ mod users;
 
 use crate::disk::DiskWithPower;
 use crate::resp_client::Client;
-use crate::server::{Node, free_port, http_get, tessera, wait_for};
+use crate::server::{Node, free_port, http_get_from, tessera, wait_for};
 use clock::Clocks;
 use net::Net;
 use std::fs::File;
@@ -315,7 +315,7 @@ impl Cluster {
 
     /// What a metric is on a node. `name` has its labels, if it has any.
     fn metric(&self, at: usize, name: &str) -> Option<f64> {
-        let text = http_get(self.ports[at].1, "/metrics")?;
+        let text = http_get_from(&self.host(at), self.ports[at].1, "/metrics")?;
         let mut values = text.lines().filter_map(|line| line.strip_prefix(name));
         let value = values.find_map(|value| value.strip_prefix("{} ").or_else(|| value.strip_prefix(' ')))?;
         value.parse().ok()
