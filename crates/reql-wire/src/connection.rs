@@ -126,7 +126,8 @@ impl Connection {
         let mut frames = Frames::new(reader, connection.held.clone(), limit);
         let read = async {
             match manner {
-                Manner::OneByOne => connection.read_ahead(&mut frames, limit).await,
+                // Few clients are so old, and the others need not be as large.
+                Manner::OneByOne => Box::pin(connection.read_ahead(&mut frames, limit)).await,
                 Manner::Beside | Manner::Each => connection.read(&mut frames, limit).await,
             }
         };
