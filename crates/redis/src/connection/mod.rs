@@ -375,8 +375,7 @@ impl Connection {
             self.settle().await;
             if self.admit(command, &owned).await {
                 let began = Instant::now();
-                // What most connections never do must not make all of them larger.
-                Box::pin(self.write_several_partitions(command, &owned)).await;
+                self.write_several_partitions(command, &owned).await;
                 self.note_slow(&owned, began.elapsed());
             }
             return Ok(());
@@ -387,7 +386,7 @@ impl Connection {
                 let (began, replied) = (Instant::now(), self.output.len());
                 match self.may_gather_here(command, &owned) {
                     true => self.run_read(command, &owned, now).await,
-                    false => Box::pin(self.read_several_partitions(command, &owned)).await,
+                    false => self.read_several_partitions(command, &owned).await,
                 }
                 self.note_read(replied);
                 self.note_slow(&owned, began.elapsed());

@@ -69,7 +69,7 @@ impl Connection {
         let partition = match partition_of_all(&table, commands).and_then(|at| partition_with(&table, at, &watches)) {
             Ok(partition) => partition,
             Err(RequestError::CrossPartition) if self.transacts() => {
-                return Box::pin(self.exec_over_partitions(transaction, watches)).await;
+                return self.exec_over_partitions(transaction, watches).await;
             }
             Err(error) => return self.refuse(&CommandError::Request(error)),
         };

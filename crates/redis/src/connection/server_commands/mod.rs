@@ -33,7 +33,8 @@ impl Connection {
     ) -> io::Result<()> {
         let args = frame.arguments();
         let outcome = match which {
-            S::Acl => self.acl(&args).await,
+            // Changes of users are large, and must not make every connection as large.
+            S::Acl => Box::pin(self.acl(&args)).await,
             S::Auth => self.auth(&args).await,
             S::Client => self.client_command(&args),
             S::Cluster => self.cluster(&args),
