@@ -4,23 +4,25 @@
 //! it takes are there until it is removed: by an ordinary write, so that feeds are told, which the leader of its partition makes. Its thread here finds by [`Space::ENDS`]
 //! what has ended. Whoever wants to write a document under the same key, or one with a unique key of it, removes it before.
 
+use crate::background::Background;
+use crate::indexes::EVALUATION;
 use crate::partition;
 use crate::plan::Plan;
 use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{decoded, failed};
 use crate::transact::Carried;
+use crate::until::Until;
 use crate::work::{Reply, Work};
 use crate::write::{DocumentWrite, work_of};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tessera_document::Value;
 use tessera_engine::{Order, PageLimit};
-use tessera_reql::{Durability, Env, Pacer, Result};
+use tessera_reql::{Durability, Env, Result};
 use tessera_store::{Leader, Table};
 use tessera_types::{Model, ReadMode, RequestError, Space, StoredDocument, UnixMillis};
 
@@ -30,41 +32,20 @@ const PAUSE: Duration = Duration::from_millis(500);
 const AT_ONCE: usize = 100;
 /// So often in a partition, before the next one has its turn.
 const ROUNDS: usize = 10;
-/// How long the functions of indexes may take for these.
-const EVALUATION: Duration = Duration::from_secs(10);
 /// How often it is tried because others write the documents or their indexes change.
 const TRIES: usize = 20;
 
-/// The thread that removes documents.
-pub(crate) struct Expirer {
-    ending: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Expirer {
-    /// # Errors
-    /// If the thread cannot be started.
-    pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
-        let ending = Arc::new(AtomicBool::new(false));
-        let is_ending = ending.clone();
-        let thread = std::thread::Builder::new().name("reql-expiry".into()).spawn(move || {
-            while !is_ending.load(Ordering::Acquire) {
-                remove_all(&shared, &is_ending);
-                std::thread::park_timeout(PAUSE);
-            }
-        })?;
-        Ok(Self { ending, thread: Some(thread) })
-    }
-}
-
-impl Drop for Expirer {
-    fn drop(&mut self) {
-        self.ending.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
+/// Starts the thread that removes documents.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<Background> {
+    Background::start("reql-expiry", move |ending| {
+        while !ending.load(Ordering::Acquire) {
+            remove_all(&shared, &ending);
+            std::thread::park_timeout(PAUSE);
         }
-    }
+    })
 }
 
 /// Removes what has ended in the partitions that this node leads.
@@ -96,13 +77,17 @@ fn remove_all(shared: &Arc<Shared>, ending: &AtomicBool) {
     }
 }
 
+/// The key in [`Space::ENDS`] behind those of all that has ended by a time.
+fn behind(time: UnixMillis) -> [u8; 8] {
+    (time.get() + 1).to_be_bytes()
+}
+
 /// Whether this node leads a partition in which something may have ended. A group that rests goes on resting if nothing has.
 fn may_have_ended(shared: &Shared, table: &Table, partition: u32) -> bool {
     if table.known_leader(partition) != Some(shared.store.node()) {
         return false;
     }
-    let seen_at = table.seen_at(partition, ReadMode::Single, shared.store.now());
-    let end = (seen_at.get() + 1).to_be_bytes();
+    let end = behind(table.seen_at(partition, ReadMode::Single, shared.store.now()));
     let range = (Bound::Unbounded, Bound::Excluded(&end[..]));
     let mut is_any = false;
     let found = table.engine().scan_space(partition, Space::ENDS, range, Order::Ascending, &mut |_, _| {
@@ -115,20 +100,11 @@ fn may_have_ended(shared: &Shared, table: &Table, partition: u32) -> bool {
 /// The primary keys of documents of a partition that have ended.
 fn ended(shared: &Shared, table: &Table, partition: u32) -> core::result::Result<Vec<Bytes>, RequestError> {
     partition::read(&shared.store, table, partition, ReadMode::Single, |transaction| {
-        let end = (transaction.seen_at().get() + 1).to_be_bytes();
+        let end = behind(transaction.seen_at());
         let range = (Bound::Unbounded, Bound::Excluded(&end[..]));
         let found = transaction.scan_in(Space::ENDS, range, Order::Ascending, PageLimit::of_records(AT_ONCE))?;
         Ok(found.records.into_iter().filter(|(key, _)| key.len() > 8).map(|(key, _)| key.slice(8..)).collect())
     })
-}
-
-/// Lets functions run for a while.
-struct Deadline(Instant);
-
-impl Pacer for Deadline {
-    fn goes_on(&self) -> bool {
-        Instant::now() < self.0
-    }
 }
 
 impl Shared {
@@ -214,7 +190,7 @@ impl Shared {
         let document = stored.slice_ref(decoded_document.document);
         let damaged = |_| RequestError::Corruption("a document that has ended".into());
         let old = decoded(Some(&document)).map_err(damaged)?;
-        let env = Env::for_functions(Arc::new(Deadline(Instant::now() + EVALUATION)), Value::Null);
+        let env = Env::for_functions(Arc::new(Until::after(EVALUATION)), Value::Null);
         let (old, new) = ((&old, Some(document)), (&Value::Null, None));
         let mut write =
             work_of(self, table, &env, key, old, new, Durability::Default).map_err(|_| RequestError::Busy)?;

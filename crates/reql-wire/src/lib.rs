@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod background;
 mod claims;
 mod clients;
 mod cluster;
@@ -47,6 +48,7 @@ mod tables;
 mod together;
 mod transact;
 mod unique;
+mod until;
 mod work;
 mod write;
 

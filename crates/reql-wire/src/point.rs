@@ -9,14 +9,15 @@ use crate::respond::{self, ATOM, Reply, Values};
 use crate::route::{Place, reach};
 use crate::shared::Shared;
 use crate::tables::{decoded, failed, key_of, mode};
+use crate::until::Until;
 use crate::work::{self, Work, WriteWork};
 use crate::write::{encoded, refused, work_of};
 use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tessera_document::{EncodedValue, Value};
 use tessera_engine::from_caches;
-use tessera_reql::{Change, Durability, Env, Error, Failure, Pacer, Query, Requester as _, Stage, Written};
+use tessera_reql::{Change, Durability, Env, Error, Failure, Query, Requester as _, Stage, Written};
 use tessera_store::{Leader, Table};
 use tessera_types::{Model, ReadMode, RecordKey, Right};
 
@@ -26,15 +27,6 @@ const MOST_BYTES: usize = 64 << 10;
 const WRITE_TRIES: usize = 20;
 /// How long the functions of indexes may take here; those that take longer are left to a thread for queries.
 const BRIEF: Duration = Duration::from_millis(1);
-
-/// Lets functions run for a moment.
-struct Briefly(Instant);
-
-impl Pacer for Briefly {
-    fn goes_on(&self) -> bool {
-        Instant::now() < self.0
-    }
-}
 
 /// The answer to a query, if it is one for a document that is here.
 pub(crate) fn answer(shared: &Arc<Shared>, asker: &Asker, query: &Query) -> Option<Reply> {
@@ -206,7 +198,7 @@ impl Computed {
         if old.as_ref().is_some_and(|old| old.len() > MOST_BYTES) {
             return None;
         }
-        let env = Env::for_functions(Arc::new(Briefly(Instant::now() + BRIEF)), Value::Null);
+        let env = Env::for_functions(Arc::new(Until::after(BRIEF)), Value::Null);
         let before = decoded(old.as_ref()).ok()?;
         let after = change.apply(&env, table.schema().primary_key(), value, &before).ok()?;
         let new = encoded(&after);

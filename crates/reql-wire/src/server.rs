@@ -3,9 +3,10 @@
 //! Connections have a thread of their own, and queries run on a bounded number of others, since evaluation may wait and may take
 //! long: the threads of the partitions never evaluate queries.
 
+use crate::background::Background;
 use crate::connection::Connection;
-use crate::expiry::Expirer;
-use crate::indexes::IndexBuilder;
+use crate::expiry;
+use crate::indexes::start_building;
 use crate::memory::evicted;
 use crate::monitor;
 use crate::respond::Class;
@@ -35,8 +36,8 @@ const LAST_QUERIES: Duration = Duration::from_secs(1);
 /// The ReQL face of a node.
 pub struct ReqlServer {
     /// Ends before what it needs.
-    _expirer: Expirer,
-    _builder: IndexBuilder,
+    _expiry: Background,
+    _builder: Background,
     /// Ends the connections when it goes.
     _running: oneshot::Sender<()>,
     shared: Arc<Shared>,
@@ -77,8 +78,8 @@ impl ReqlServer {
             runtime.shutdown_background();
         })?;
         Ok(Self {
-            _expirer: Expirer::start(shared.clone())?,
-            _builder: IndexBuilder::start(shared.clone())?,
+            _expiry: expiry::start(shared.clone())?,
+            _builder: start_building(shared.clone())?,
             _running: running,
             shared,
         })

@@ -11,6 +11,7 @@ use super::cache::indexed;
 use super::claiming::{ClaimedDocument, Claiming};
 use super::list::{IndexList, ListedIndex, all_claims_keys, claimed_index, claims_key, progress_key};
 use super::{LIST_KEY, stamp_of};
+use crate::background::Background;
 use crate::definition::source_of;
 use crate::partition;
 use crate::shared::Shared;
@@ -21,7 +22,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tessera_cluster::Indexes;
 use tessera_document::{EncodedValue, Value};
@@ -41,31 +41,12 @@ const PAGE: PageLimit = PageLimit { records: 200, bytes: 512 << 10 };
 /// Bytes of entries in one step, about: there may be many more of them than of documents.
 const STEP_BYTES: usize = 256 << 10;
 
-/// The thread that builds.
-pub(crate) struct IndexBuilder {
-    ending: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl IndexBuilder {
-    /// # Errors
-    /// If the thread cannot be started.
-    pub(crate) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
-        let ending = Arc::new(AtomicBool::new(false));
-        let work = Building { shared, ending: ending.clone(), due: HashMap::new() };
-        let thread = std::thread::Builder::new().name("reql-index".into()).spawn(move || work.run())?;
-        Ok(Self { ending, thread: Some(thread) })
-    }
-}
-
-impl Drop for IndexBuilder {
-    fn drop(&mut self) {
-        self.ending.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
-    }
+/// Starts the thread that builds.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start_building(shared: Arc<Shared>) -> std::io::Result<Background> {
+    Background::start("reql-index", move |ending| Building { shared, ending, due: HashMap::new() }.run())
 }
 
 /// Lets functions run for a while.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tessera_types::RequestError;
 
 /// How long the functions of one page may take. One that takes longer is tried again later, so its index is never built.
-pub(super) const EVALUATION: Duration = Duration::from_secs(10);
+pub(crate) const EVALUATION: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BuildError {

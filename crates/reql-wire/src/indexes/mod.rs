@@ -13,6 +13,7 @@ mod cache;
 mod claiming;
 mod list;
 
-pub(crate) use build::IndexBuilder;
+pub(crate) use build::start_building;
+pub(crate) use build_error::EVALUATION;
 pub(crate) use cache::{IndexChanges, ListCache, NewEntries, value_at};
 pub(crate) use list::{IndexList, LIST_KEY, claims_key, stamp_of};
