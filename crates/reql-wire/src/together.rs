@@ -9,14 +9,14 @@ use crate::write::{DocumentWrite, encoded, work_of};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use tessera_document::Value;
-use tessera_reql::{Durability, Env, Error, Lifetime, Replacement, Result, TableInfo, Together};
+use tessera_reql::{Durability, Env, Error, Replacement, Result, TableInfo, Together};
 use tessera_types::RequestError;
 
 /// How often a transaction is made anew because partitions have got other indexes, or tables were split.
 const TRIES: usize = 100;
 
 /// A key of a unique index that the document at a place cannot have.
-struct Complaint {
+struct TakenKey {
     at: usize,
     taken: Taken,
     /// Whether the holder is another document of the query, which takes the key too.
@@ -73,7 +73,7 @@ impl Tables {
     }
 
     /// The documents that are others by now, with what they are; and the holder of a key at the same instant.
-    fn compare(&self, documents: &[Replacement], holder_of: Option<&Complaint>) -> Result<(Changed, Option<Bytes>)> {
+    fn compare(&self, documents: &[Replacement], holder_of: Option<&TakenKey>) -> Result<(Changed, Option<Bytes>)> {
         let keys = documents.iter().map(|document| (&document.table, &document.key));
         let holder_of = holder_of.and_then(|of| Some((&documents.get(of.at)?.table, &of.taken)));
         let mut found = self.read_together(keys, holder_of)?;
@@ -92,8 +92,8 @@ impl Tables {
     ///
     /// # Errors
     /// That it is so. `None` if the transaction is to be tried again.
-    fn complain(&self, documents: &[Replacement], complaint: &Complaint) -> Result<Option<Together>> {
-        let Complaint { at, taken, is_of_query } = complaint;
+    fn complain(&self, documents: &[Replacement], complaint: &TakenKey) -> Result<Option<Together>> {
+        let TakenKey { at, taken, is_of_query } = complaint;
         let info = &documents.get(*at).ok_or_else(damaged)?.table;
         // A document that has ended gives its keys up when it is removed.
         if !is_of_query && self.0.remove_ended(&self.open(info)?, vec![taken.holder.clone()])? {
@@ -111,7 +111,7 @@ impl Tables {
     }
 
     /// What is to be done; and two documents that cannot both be written, if there are any.
-    fn plan(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<(Plan, Option<Complaint>)> {
+    fn plan(&self, env: &Env, documents: &[Replacement], durability: Durability) -> Result<(Plan, Option<TakenKey>)> {
         let (mut plan, mut tables) = (Plan::default(), BTreeMap::new());
         for (at, document) in documents.iter().enumerate() {
             let Replacement { table: info, key, old, new, lifetime } = document;
@@ -122,7 +122,7 @@ impl Tables {
             let key = key_of(key)?;
             let (old_bytes, new_bytes) = (encoded(old), encoded(new));
             let DocumentWrite { mut work, claims } =
-                match old_bytes == new_bytes && (*lifetime == Lifetime::Kept || new_bytes.is_none()) {
+                match old_bytes == new_bytes && lifetime.is_nothing(new_bytes.is_some()) {
                     true => WriteWork::comparison(key.clone(), old_bytes).into(),
                     false => work_of(&self.0, table, env, &key, (old, old_bytes), (new, new_bytes), durability)?,
                 };
@@ -132,7 +132,7 @@ impl Tables {
             plan.add_document(table, at, &key, &Work::Write(work));
             if let Err(TakenTwice { space, key, first }) = plan.add_claims(table, at, &key, &claims) {
                 let taken = Taken { space, key, holder: first };
-                return Ok((plan, Some(Complaint { at, taken, is_of_query: true })));
+                return Ok((plan, Some(TakenKey { at, taken, is_of_query: true })));
             }
         }
         Ok((plan, None))
@@ -144,7 +144,7 @@ impl Tables {
         &self,
         documents: &[Replacement],
         hindrances: Vec<(usize, Reply)>,
-    ) -> Result<(Changed, Option<Complaint>)> {
+    ) -> Result<(Changed, Option<TakenKey>)> {
         let (mut changed, mut complaint) = (Vec::new(), None);
         for (at, hindrance) in hindrances {
             match hindrance {
@@ -154,7 +154,7 @@ impl Tables {
                     let table = self.open(&document.table)?;
                     self.0.lists.learn(table.id(), partition_of(&table, &key_of(&document.key)?), &list)?;
                 }
-                Reply::Taken(taken) => complaint = Some(Complaint { at, taken, is_of_query: false }),
+                Reply::Taken(taken) => complaint = Some(TakenKey { at, taken, is_of_query: false }),
                 Reply::Ended(key) => {
                     let document = documents.get(at).ok_or_else(damaged)?;
                     self.0.remove_ended(&self.open(&document.table)?, vec![key])?;

@@ -4,8 +4,9 @@ use crate::intent::{documents_of, hindrances};
 use crate::plan::Plan;
 use crate::route::SERVICE;
 use crate::shared::Shared;
-use crate::work::{Reply, Taken};
+use crate::work::{Reply, Taken, Work};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tessera_reql::Durability;
 use tessera_store::{PATIENCE, Table, Transacted};
@@ -21,13 +22,12 @@ pub(crate) enum Carried {
 }
 
 /// A document that cannot have a key of a unique index, as it seems.
-pub(crate) struct Complaint<'a> {
-    pub(crate) table: &'a Arc<Table>,
+struct Complaint<'a> {
     /// The document's primary key.
-    pub(crate) key: &'a Bytes,
+    key: &'a Bytes,
     /// What the document must be for the complaint to count.
-    pub(crate) document: Option<&'a Bytes>,
-    pub(crate) taken: &'a Taken,
+    document: Option<&'a Bytes>,
+    taken: &'a Taken,
 }
 
 fn unreadable() -> RequestError {
@@ -61,27 +61,55 @@ impl Shared {
         }
     }
 
-    /// Looks again at documents that could not have a key. What was computed from a document counts only if that was still the same
-    /// when the other one had the key. Replies for each one whether it is so, or what it is now; nothing, if it is to be tried again.
-    pub(crate) async fn look_again(&self, complaints: &[Complaint<'_>]) -> Result<Vec<Option<Reply>>, RequestError> {
-        if complaints.is_empty() {
-            return Ok(Vec::new());
+    /// Settles what hinders documents of a table, by their places: those that could not have a key are looked at again, since what was computed
+    /// from a document counts only if that was still the same when the other one had the key. `document` gives the primary key of a place, and what
+    /// the document there must be. Documents without a reply are to be tried again.
+    pub(crate) async fn settle<'a>(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        hindrances: &[(usize, Reply)],
+        document: impl Fn(usize) -> Option<(&'a Bytes, Option<&'a Bytes>)>,
+    ) -> Result<Vec<(usize, Reply)>, RequestError> {
+        let (mut replies, mut complaints) = (Vec::new(), BTreeMap::new());
+        for (at, reply) in hindrances {
+            match (reply, document(*at)) {
+                (Reply::Taken(taken), Some((key, document))) => {
+                    complaints.entry(*at).or_insert(Complaint { key, document, taken });
+                }
+                (Reply::Taken(_), None) => {}
+                (reply, _) => replies.push((*at, reply.clone())),
+            }
         }
+        if complaints.is_empty() {
+            return Ok(replies);
+        }
+        // A document that has ended gives its keys up when it is removed.
+        let holders = complaints.values().map(|complaint| complaint.taken.holder.clone()).collect();
+        if !self.remove_ended_now(table, holders).await? {
+            replies.extend(self.look_again(table, &complaints).await?);
+        }
+        Ok(replies)
+    }
+
+    /// Replies for each complaint whether it is so, or what the document is now; nothing, if it is to be tried again.
+    async fn look_again(
+        &self,
+        table: &Arc<Table>,
+        complaints: &BTreeMap<usize, Complaint<'_>>,
+    ) -> Result<Vec<(usize, Reply)>, RequestError> {
         let mut plan = Plan::default();
-        for (at, Complaint { table, key, taken, .. }) in complaints.iter().enumerate() {
-            plan.add_document(table, 2 * at, key, &crate::work::Work::Get { key: (*key).clone() });
+        for (at, Complaint { key, taken, .. }) in complaints.values().enumerate() {
+            plan.add_document(table, 2 * at, key, &Work::Get { key: (*key).clone() });
             plan.add_holder(table, 2 * at + 1, taken.space, &taken.key);
         }
-        let Some(found) = self.read_at_one_instant(plan, 2 * complaints.len()).await? else {
-            return Ok(vec![None; complaints.len()]);
-        };
-        let judge = |(complaint, found): (&Complaint<'_>, &[Option<Bytes>])| match found {
-            [document, _] if document.as_ref() != complaint.document => Some(Reply::Differs(document.clone())),
+        let Some(found) = self.read_at_one_instant(plan, 2 * complaints.len()).await? else { return Ok(Vec::new()) };
+        let judge = |((at, complaint), found): ((&usize, &Complaint<'_>), &[Option<Bytes>])| match found {
+            [document, _] if document.as_ref() != complaint.document => Some((*at, Reply::Differs(document.clone()))),
             [_, Some(holder)] if holder != complaint.key => {
-                Some(Reply::Taken(Taken { holder: holder.clone(), ..complaint.taken.clone() }))
+                Some((*at, Reply::Taken(Taken { holder: holder.clone(), ..complaint.taken.clone() })))
             }
             _ => None,
         };
-        Ok(complaints.iter().zip(found.chunks(2)).map(judge).collect())
+        Ok(complaints.iter().zip(found.chunks(2)).filter_map(judge).collect())
     }
 }

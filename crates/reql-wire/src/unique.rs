@@ -3,7 +3,7 @@
 
 use crate::plan::Plan;
 use crate::tables::{Tables, damaged, failed};
-use crate::transact::{Carried, Complaint};
+use crate::transact::Carried;
 use crate::work::{Reply, Taken, Work};
 use crate::write::DocumentWrite;
 use std::collections::{BTreeSet, VecDeque};
@@ -62,27 +62,11 @@ impl Tables {
             Carried::Hindered(hindrances) => hindrances,
             Carried::Split => return Ok(Vec::new()),
         };
-        let (mut replies, mut places, mut complaints) = (Vec::new(), BTreeSet::new(), Vec::new());
-        for (at, reply) in &hindrances {
-            let write = writes.iter().find(|(place, _)| place == at).map(|(_, write)| &write.work);
-            match (reply, write) {
-                (Reply::Taken(taken), Some(write)) if places.insert(*at) => {
-                    let (key, document) = (&write.key, write.old.as_ref());
-                    complaints.push((*at, Complaint { table, key, document, taken }));
-                }
-                (Reply::Taken(_), _) => {}
-                (reply, _) => replies.push((*at, reply.clone())),
-            }
-        }
-        let (places, complaints): (Vec<_>, Vec<_>) = complaints.into_iter().unzip();
-        // A document that has ended gives its keys up when it is removed.
-        let holders: Vec<_> = complaints.iter().map(|complaint| complaint.taken.holder.clone()).collect();
-        if !holders.is_empty() && self.0.remove_ended_now(table, holders).await? {
-            return Ok(replies);
-        }
-        let looked = self.0.look_again(&complaints).await?;
-        replies.extend(places.into_iter().zip(looked).filter_map(|(at, reply)| Some((at, reply?))));
-        Ok(replies)
+        let document = |at| {
+            let (_, write) = writes.iter().find(|(place, _)| *place == at)?;
+            Some((&write.work.key, write.work.old.as_ref()))
+        };
+        self.0.settle(table, &hindrances, document).await
     }
 
     /// The error of a document that cannot have a key of a unique index.

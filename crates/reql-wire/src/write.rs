@@ -68,7 +68,7 @@ impl Tables {
                     }
                 };
                 let new_bytes = encoded(&new);
-                if is_known[at] && new_bytes == there[at] && (write.lifetime == Lifetime::Kept || new_bytes.is_none()) {
+                if is_known[at] && new_bytes == there[at] && write.lifetime.is_nothing(new_bytes.is_some()) {
                     written[at] = Some(Written { old, new, error: None });
                     continue;
                 }

@@ -224,13 +224,20 @@ pub enum Durability {
 /// How long a document is to be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lifetime {
-    /// As long as before; a new one as the table says.
+    /// It is there as long as it was to be before; a new document is there as long as the table says.
     #[default]
     Kept,
-    /// As the table says, also where there was a document before that it has nothing in common with.
+    /// It is there as long as the table says, also where there was another document before.
     Fresh,
-    /// Until it is deleted.
+    /// It is there until it is deleted.
     Endless,
-    /// For so many milliseconds from the write on.
+    /// It is there for so many milliseconds from the write on.
     Millis(u64),
+}
+
+impl Lifetime {
+    /// Whether a write that leaves everything else as it is has nothing to do: there is a document afterwards, or there is none.
+    pub fn is_nothing(self, is_there: bool) -> bool {
+        self == Self::Kept || !is_there
+    }
 }

@@ -7,7 +7,7 @@ use super::build_error::BuildError;
 use super::cache::indexed;
 use crate::plan::Plan;
 use crate::shared::Shared;
-use crate::transact::{Carried, Complaint};
+use crate::transact::Carried;
 use crate::work::{Reply, Taken, Work, WriteWork};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -96,42 +96,21 @@ impl Claiming<'_> {
             let _ = plan.add_claims(self.table, at, &document.key, &claims);
             planned.push(document);
         }
-        let hindrances = match self.shared.carry_out(plan, Durability::Soft).await? {
+        let hindrances = match self.shared.carry_out(plan, Durability::Default).await? {
             Carried::Done => return Ok((left, true)),
             Carried::Hindered(hindrances) => hindrances,
             Carried::Split => return Err(BuildError::Overtaken),
         };
-        let mut complaints = Vec::new();
-        for (at, reply) in &hindrances {
-            match (reply, planned.get_mut(*at)) {
-                (Reply::Differs(document), Some(planned)) => self.change(planned, document.as_ref())?,
-                (Reply::Taken(taken), Some(_)) => complaints.push((*at, taken)),
-                (Reply::Refused(reason), _) => {
-                    return Err(BuildError::Refused(reason.clone()));
-                }
-                _ => return Err(BuildError::Damaged),
-            }
-        }
-        let asked: Vec<Complaint<'_>> = complaints
-            .iter()
-            .filter_map(|(at, taken)| {
-                let ClaimedDocument { key, bytes, .. } = planned.get(*at)?;
-                Some(Complaint { table: self.table, key, document: Some(bytes), taken })
-            })
-            .collect();
-        // A document that has ended gives its keys up when it is removed.
-        let holders: Vec<_> = asked.iter().map(|complaint| complaint.taken.holder.clone()).collect();
-        if !holders.is_empty() {
-            self.shared.remove_ended_now(self.table, holders).await?;
-        }
-        let looked = self.shared.look_again(&asked).await?;
-        for ((at, _), reply) in complaints.into_iter().zip(looked) {
+        let document = |at: usize| planned.get(at).map(|planned| (&planned.key, Some(&planned.bytes)));
+        let settled = self.shared.settle(self.table, &hindrances, document).await?;
+        for (at, reply) in settled {
             match (reply, planned.get_mut(at)) {
-                (Some(Reply::Differs(document)), Some(planned)) => self.change(planned, document.as_ref())?,
-                (Some(Reply::Taken(taken)), Some(planned)) => {
+                (Reply::Differs(document), Some(planned)) => self.change(planned, document.as_ref())?,
+                (Reply::Taken(taken), Some(planned)) => {
                     return Err(BuildError::Hindered(reason(&taken, &planned.key)?));
                 }
-                _ => {}
+                (Reply::Refused(reason), _) => return Err(BuildError::Refused(reason)),
+                _ => return Err(BuildError::Damaged),
             }
         }
         // A document that is gone, or has no keys any more, needs no claims.
