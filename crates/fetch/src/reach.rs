@@ -1,17 +1,21 @@
 //! Which addresses requests may go to. Whoever may have a node make requests could otherwise use services that trust the node's
 //! network, or its machine: other nodes, caches, the metadata of clouds.
 
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 /// Which addresses requests may go to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Reach {
     /// None: no requests are made.
+    #[serde(rename = "none")]
     Nowhere,
     /// Those that are reached through the internet: not this machine, private networks, links, multicast and the like.
     #[default]
     Public,
     /// All.
+    #[serde(rename = "all")]
     Everywhere,
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// In capitals.
+    /// The method, in capitals.
     pub method: String,
-    /// Where it goes.
+    /// The URL to which it goes.
     pub url: String,
     /// Names and values.
     pub headers: Vec<(String, String)>,

@@ -15,9 +15,7 @@ pub(crate) fn definition_of(source: &[u8], query: &str) -> String {
 
 /// The function in a definition, as bytes.
 pub(crate) fn source_of(definition: &str) -> Option<Bytes> {
-    let definition: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let source = definition.get("function")?.as_str()?;
-    Some(base64::engine::general_purpose::STANDARD.decode(source).ok()?.into())
+    read(definition).map(|(source, _)| source)
 }
 
 /// Whether a definition is that of a geospatial index, which is known without reading the function.
@@ -28,7 +26,7 @@ pub(crate) fn is_geospatial(definition: &str) -> Option<bool> {
 /// The index that [`definition_of`] has written down.
 pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
     let (source, query) = read(definition)?;
-    IndexDefinition::from_source(source, query)
+    IndexDefinition::from_source(source.to_vec().into(), query)
 }
 
 /// The write hook of a table.
@@ -38,13 +36,14 @@ pub(crate) fn read_definition(definition: &str) -> Option<IndexDefinition> {
 pub(crate) fn write_hook_of(table: &Table) -> Result<Option<Arc<WriteHook>>> {
     let settings = table.settings();
     let Some(definition) = &settings.write_hook else { return Ok(None) };
-    let hook = read(definition).and_then(|(source, query)| WriteHook::from_source(source, query));
+    let hook = read(definition).and_then(|(source, query)| WriteHook::from_source(source.to_vec().into(), query));
     hook.map(|hook| Some(Arc::new(hook))).ok_or_else(damaged)
 }
 
-fn read(definition: &str) -> Option<(Arc<[u8]>, String)> {
-    let source = source_of(definition)?;
-    let json: serde_json::Value = serde_json::from_str(definition).ok()?;
-    let query = json.get("query").and_then(serde_json::Value::as_str).unwrap_or_default();
-    Some((source.to_vec().into(), query.into()))
+/// The bytes of the function in a definition, and the query that made it.
+fn read(definition: &str) -> Option<(Bytes, String)> {
+    let definition: serde_json::Value = serde_json::from_str(definition).ok()?;
+    let source = definition.get("function")?.as_str()?;
+    let query = definition.get("query").and_then(serde_json::Value::as_str).unwrap_or_default();
+    Some((base64::engine::general_purpose::STANDARD.decode(source).ok()?.into(), query.into()))
 }

@@ -2,7 +2,7 @@
 
 use crate::browser_queries::BrowserQueries;
 use crate::cluster_users::ClusterUsers;
-use crate::config::{Config, HttpReach, Transactions};
+use crate::config::{Config, Transactions};
 use crate::doors::doors;
 use crate::exit::ExitError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,7 +20,7 @@ use tessera_face::{ClientMemory, Tls};
 use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{RedisConfig, RedisServer};
-use tessera_reql_wire::{LogBook, Reach, ReqlConfig, ReqlServer, ReqlStatistics};
+use tessera_reql_wire::{LogBook, ReqlConfig, ReqlServer, ReqlStatistics};
 use tessera_store::Store;
 use tessera_transport::Secret;
 use tokio::net::TcpStream;
@@ -413,11 +413,7 @@ fn reql_config(
         client_memory,
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
         authenticator,
-        http: match section.http {
-            HttpReach::None => Reach::Nowhere,
-            HttpReach::Public => Reach::Public,
-            HttpReach::All => Reach::Everywhere,
-        },
+        http: section.http,
         log_book,
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use tessera_engine::{MemoryConfig, RocksConfig};
+use tessera_reql_wire::Reach;
 use tessera_types::Limits;
 pub use user_section::UserSection;
 
@@ -63,19 +64,6 @@ pub enum Transactions {
     Partition,
 }
 
-/// Where `r.http` may send requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HttpReach {
-    /// Nowhere.
-    None,
-    /// To addresses of the internet.
-    #[default]
-    Public,
-    /// Also to this machine and to its networks.
-    All,
-}
-
 /// Clients of all faces.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -117,7 +105,7 @@ pub struct ReqlSection {
     /// After so long without being asked for more, a stream is closed.
     pub cursor_timeout_seconds: u64,
     /// Where `r.http` may send requests.
-    pub http: HttpReach,
+    pub http: Reach,
 }
 
 impl Default for ReqlSection {
@@ -131,7 +119,7 @@ impl Default for ReqlSection {
             greeting_timeout_ms: 10_000,
             write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
-            http: HttpReach::default(),
+            http: Reach::default(),
         }
     }
 }
