@@ -43,7 +43,7 @@ impl ClaimWork {
         Ok(())
     }
 
-    /// The same, if it was promised: locks and limits do not hold.
+    /// As [`Self::write`], for an intent that has committed: locks and limits do not hold.
     pub(crate) fn write_promised(&self, transaction: &mut Transaction<'_>) -> Result<(), RequestError> {
         let claims = self.space.claims();
         match &self.taking {

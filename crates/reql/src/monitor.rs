@@ -27,9 +27,9 @@ pub struct QueryJob {
 /// How often something has happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// In a second, of late.
+    /// How often it has happened in a second lately.
     pub per_second: f64,
-    /// Since the node was started.
+    /// How often it has happened since the node was started.
     pub total: u64,
 }
 

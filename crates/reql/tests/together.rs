@@ -2,50 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
 
+mod tables;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use tessera_document::{Time, Timezone};
-use tessera_reql::{Answer, Failure, MemorySource, Pacer, Request, Source, Stop};
+use tables::{Tables, t};
+use tessera_reql::{Pacer, Source};
 
-struct Tables(Arc<dyn Source>);
-
-impl Tables {
-    fn new() -> Self {
-        let source = MemorySource::new("test");
-        source.create_database("test").unwrap();
-        let tables = Self(Arc::new(source));
-        for name in ["t", "u"] {
-            tables.ask(&json!([60, [name]]), &json!({})).unwrap();
-        }
-        let three = json!([2, [{"id": 1, "n": 10}, {"id": 2, "n": 20}, {"id": 3, "n": 30}]]);
-        tables.ask(&json!([56, [t(), three]]), &json!({})).unwrap();
-        tables
-    }
-
-    fn ask(&self, term: &Value, options: &Value) -> Result<Value, Failure> {
-        self.ask_while(Arc::new(Stop::default()), term, options)
-    }
-
-    fn ask_while(&self, pacer: Arc<dyn Pacer>, term: &Value, options: &Value) -> Result<Value, Failure> {
-        let Request::Start(query) = Request::read(&json!([1, term, options]).to_string())? else { panic!("a query") };
-        let prepared = query.prepare(Time::new(0.0, Timezone::UTC).unwrap().into())?;
-        match prepared.run(self.0.clone(), pacer)? {
-            Answer::Value(value) => Ok(serde_json::from_str(&value.to_json().unwrap()).unwrap()),
-            Answer::Cursor(_) => panic!("a value"),
-        }
-    }
-
-    /// The field `n` of the documents of a table, in the order of their keys.
-    fn numbers(&self, table: &str) -> Value {
-        let ordered = json!([41, [[15, [table]], "id"]]);
-        self.ask(&json!([170, [ordered, "n"]]), &json!({})).unwrap()
-    }
+/// The tables `t`, with three documents, and `u`.
+fn filled() -> Tables {
+    let tables = Tables::new(&["t", "u"]);
+    let three = json!([2, [{"id": 1, "n": 10}, {"id": 2, "n": 20}, {"id": 3, "n": 30}]]);
+    tables.ask(&json!([56, [t(), three]]), &json!({})).unwrap();
+    tables
 }
 
-fn t() -> Value {
-    json!([15, ["t"]])
+/// The field `n` of the documents of a table, in the order of their keys.
+fn numbers(tables: &Tables, table: &str) -> Value {
+    let ordered = json!([41, [[15, [table]], "id"]]);
+    tables.ask(&json!([170, [ordered, "n"]]), &json!({})).unwrap()
 }
 
 fn u() -> Value {
@@ -68,7 +45,7 @@ fn add(table: &Value, id: i32, amount: i32) -> Value {
 
 #[test]
 fn an_insert_of_which_one_document_is_there_inserts_none() {
-    let tables = Tables::new();
+    let tables = filled();
     let answer = tables.ask(&json!([56, [t(), documents(&[7, 2, 8])], atomic()]), &json!({})).unwrap();
     for (field, count) in [("inserted", 0), ("errors", 1), ("undone", 2), ("replaced", 0), ("skipped", 0)] {
         assert_eq!(answer[field], count, "{answer}");
@@ -76,63 +53,66 @@ fn an_insert_of_which_one_document_is_there_inserts_none() {
     let several = tables.ask(&json!([56, [t(), documents(&[7, 2, 8, 1, 3])], atomic()]), &json!({})).unwrap();
     assert_eq!((&several["errors"], &several["undone"]), (&json!(3), &json!(2)), "{several}");
     assert!(answer["first_error"].as_str().unwrap().starts_with("Duplicate primary key `id`"), "{answer}");
-    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+    assert_eq!(numbers(&tables, "t"), json!([10, 20, 30]));
     let answer = tables.ask(&json!([56, [t(), [2, [{"n": 5}, 6]]], atomic()]), &json!({})).unwrap();
     assert_eq!((&answer["errors"], &answer["undone"], answer.get("generated_keys")), (&json!(1), &json!(1), None));
     let answer = tables.ask(&json!([56, [t(), documents(&[7, 8])], atomic()]), &json!({})).unwrap();
     assert_eq!((&answer["inserted"], answer.get("undone")), (&json!(2), None));
-    assert_eq!(tables.numbers("t"), json!([10, 20, 30, 1, 1]));
+    assert_eq!(numbers(&tables, "t"), json!([10, 20, 30, 1, 1]));
 }
 
 #[test]
 fn a_failing_function_undoes_an_update_and_changes_list_what_failed() {
-    let tables = Tables::new();
+    let tables = filled();
     // 100 / (n - 20), which fails for the second document.
     let quotient = json!([27, [100, [25, [[170, [[10, [1]], "n"]], 20]]]]);
     let options = json!({"atomic": true, "return_changes": "always"});
     let answer = tables.ask(&json!([53, [t(), [69, [[2, [1]], {"n": quotient}]]], options]), &json!({})).unwrap();
     assert_eq!((&answer["replaced"], &answer["errors"], &answer["undone"]), (&json!(0), &json!(1), &json!(2)));
     assert_eq!(answer["changes"].as_array().unwrap().len(), 1, "{answer}");
-    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+    assert_eq!(numbers(&tables, "t"), json!([10, 20, 30]));
     let answer = tables.ask(&json!([54, [t()], atomic()]), &json!({})).unwrap();
-    assert_eq!((&answer["deleted"], tables.numbers("t")), (&json!(3), json!([])));
+    assert_eq!((&answer["deleted"], numbers(&tables, "t")), (&json!(3), json!([])));
 }
 
 #[test]
 fn an_array_of_writes_concerns_several_tables_and_each_write_sees_those_before_it() {
-    let tables = Tables::new();
+    let tables = filled();
     let writes = json!([2, [add(&t(), 1, 5), add(&t(), 1, 6), [56, [u(), {"id": 1, "n": 4}]], add(&u(), 1, 3)]]);
     for (term, options) in [(writes.clone(), atomic()), (json!([2, writes[1], atomic()]), json!({}))] {
-        let tables = Tables::new();
+        let tables = filled();
         let answer = tables.ask(&term, &options).unwrap();
         assert_eq!(answer.as_array().unwrap().len(), 4, "{answer}");
-        assert_eq!((tables.numbers("t"), tables.numbers("u")), (json!([21, 20, 30]), json!([7])));
+        assert_eq!((numbers(&tables, "t"), numbers(&tables, "u")), (json!([21, 20, 30]), json!([7])));
     }
     let refused = json!([2, [add(&t(), 1, 5), [56, [t(), {"id": 3}]], [56, [u(), {"id": 1}]]]]);
     let failure = tables.ask(&refused, &atomic()).unwrap_err();
     assert!(failure.message.starts_with("Nothing was written, since the query is atomic: Duplicate"), "{failure:?}");
     // An error of the query itself, after writes.
     let failure = tables.ask(&json!([2, [add(&t(), 1, 5), [12, ["no"]]]]), &atomic()).unwrap_err();
-    assert_eq!((&*failure.message, tables.numbers("t"), tables.numbers("u")), ("no", json!([10, 20, 30]), json!([])));
+    assert_eq!(
+        (&*failure.message, numbers(&tables, "t"), numbers(&tables, "u")),
+        ("no", json!([10, 20, 30]), json!([]))
+    );
 }
 
 #[test]
 fn for_each_is_atomic_as_a_whole() {
-    let tables = Tables::new();
+    let tables = filled();
     let move_row = json!([69, [[2, [9]], [56, [u(), [10, [9]]]]]]);
     let for_each = |options: Value| json!([68, [t(), move_row], options]);
     tables.ask(&json!([56, [u(), {"id": 3, "n": 0}]]), &json!({})).unwrap();
     let answer = tables.ask(&for_each(atomic()), &json!({})).unwrap();
     assert_eq!((&answer["inserted"], &answer["errors"], &answer["undone"]), (&json!(0), &json!(1), &json!(2)));
-    assert_eq!(tables.numbers("u"), json!([0]));
+    assert_eq!(numbers(&tables, "u"), json!([0]));
     // Without the option, what could be done is done.
     assert_eq!(tables.ask(&for_each(json!({})), &json!({})).unwrap()["inserted"], 2);
-    assert_eq!(tables.numbers("u"), json!([10, 20, 0]));
+    assert_eq!(numbers(&tables, "u"), json!([10, 20, 0]));
 }
 
 #[test]
 fn a_field_of_this_name_is_a_field() {
-    let tables = Tables::new();
+    let tables = filled();
     let made = tables.ask(&json!({"atomic": true, "made": [60, ["v"]], "sum": [24, [1, 2]]}), &json!({})).unwrap();
     assert_eq!((&made["atomic"], &made["made"]["tables_created"], &made["sum"]), (&json!(true), &json!(1), &json!(3)));
 }
@@ -161,7 +141,7 @@ fn a_query_that_fails_has_seen_one_instant_too() {
     let update = json!([53, [[16, [t(), 3]], [69, [[2, [1]], {"n": refuse}]]], {"non_atomic": true}]);
     for term in [refuse, json!([2, [update]])] {
         for nth in 1..60 {
-            let tables = Tables::new();
+            let tables = filled();
             let pacer = Arc::new(Meanwhile { tables: tables.0.clone(), left: AtomicUsize::new(nth) });
             let outcome = tables.ask_while(pacer, &term, &atomic());
             assert!(outcome.is_ok(), "{nth}: {outcome:?}");
@@ -172,7 +152,7 @@ fn a_query_that_fails_has_seen_one_instant_too() {
 #[test]
 fn a_stream_is_read_before_the_query_takes_effect() {
     for nth in 1..30 {
-        let tables = Tables::new();
+        let tables = filled();
         let pacer = Arc::new(Meanwhile { tables: tables.0.clone(), left: AtomicUsize::new(nth) });
         // The range has 1 and 2.
         let got = json!([38, [[173, [1, 3]], [69, [[2, [1]], [170, [[16, [t(), [10, [1]]]], "n"]]]]]]);
@@ -183,7 +163,7 @@ fn a_stream_is_read_before_the_query_takes_effect() {
 
 #[test]
 fn what_a_query_gathers_is_bounded() {
-    let tables = Tables::new();
+    let tables = filled();
     let text = "x".repeat(1_000_000);
     let write = json!([56, [t(), {"id": [24, [100, [10, [1]]]], "text": text}]]);
     for (count, is_refused) in [(60, false), (70, true)] {
@@ -198,7 +178,7 @@ fn what_a_query_gathers_is_bounded() {
     let write = json!([56, [u(), {"id": [10, [1]]}]]);
     let failure = tables.ask(&json!([68, [[173, [1_000_000]], [69, [[2, [1]], write]]]]), &atomic()).unwrap_err();
     assert!(failure.message.contains("67108864 bytes"), "{failure:?}");
-    assert_eq!(tables.numbers("u"), json!([]));
+    assert_eq!(numbers(&tables, "u"), json!([]));
 }
 
 /// Adds one to both documents each time that it is asked.
@@ -213,7 +193,7 @@ impl Pacer for Busy {
 
 #[test]
 fn a_query_that_only_reads_does_not_wait_for_others_to_stop() {
-    let tables = Tables::new();
+    let tables = filled();
     let n = |id: i32| json!([170, [[16, [t(), id]], "n"]]);
     let seen = tables.ask_while(Arc::new(Busy(tables.0.clone())), &json!([2, [n(1), n(2)]]), &atomic()).unwrap();
     assert_eq!(seen[1].as_f64().unwrap() - seen[0].as_f64().unwrap(), 10.0, "{seen}");
@@ -221,7 +201,7 @@ fn a_query_that_only_reads_does_not_wait_for_others_to_stop() {
 
 #[test]
 fn what_is_done_at_once_is_refused() {
-    let tables = Tables::new();
+    let tables = filled();
     for term in [
         json!([60, ["v"]]),
         json!([61, ["u"]]),
@@ -235,5 +215,5 @@ fn what_is_done_at_once_is_refused() {
     let of_system = json!([53, [[16, [[15, [[14, ["rethinkdb"]], "table_config"]], "x"]], {"name": "v"}]]);
     let failure = tables.ask(&of_system, &atomic()).unwrap_err();
     assert!(failure.message.contains("system tables"), "{failure:?}");
-    assert_eq!(tables.numbers("t"), json!([10, 20, 30]));
+    assert_eq!(numbers(&tables, "t"), json!([10, 20, 30]));
 }

@@ -44,7 +44,7 @@ pub(crate) enum Work {
         space: Space,
         key: Bytes,
     },
-    /// It is done in transactions only.
+    /// Give a key of a unique index to a document, or take it away. It is done in transactions only.
     Claim(ClaimWork),
     /// Tell what is stored of a document, also if it has ended.
     Stored {

@@ -29,6 +29,14 @@ fn start(options: &Value) -> (Cluster, Vec<Client>) {
     (cluster, clients)
 }
 
+/// Makes an index of the field `n`, and a unique one of the field `key`.
+fn create_indexes(client: &mut Client) {
+    for (name, unique) in [("n", false), ("key", true)] {
+        assert_eq!(client.ask(&json!([75, [table("t"), name], {"unique": unique}]))["created"], 1);
+    }
+    assert!(client.ask(&json!([140, [table("t")]])).is_array());
+}
+
 /// Waits until a document is not seen any more, and returns for how long it was.
 fn await_end(client: &mut Client, id: i64) -> Duration {
     let began = Instant::now();
@@ -39,10 +47,7 @@ fn await_end(client: &mut Client, id: i64) -> Duration {
 #[test]
 fn a_document_that_has_ended_is_seen_by_nobody_and_leaves_its_indexes_and_feeds() {
     let (_cluster, mut clients) = start(&json!({"shards": 4, "replicas": 3, "durability": "soft"}));
-    for (name, unique) in [("n", false), ("key", true)] {
-        assert_eq!(clients[0].ask(&json!([75, [table("t"), name], {"unique": unique}]))["created"], 1);
-    }
-    assert!(clients[0].ask(&json!([140, [table("t")]])).is_array());
+    create_indexes(&mut clients[0]);
     let mut feed = Client::to(_cluster.reql_ports()[2]);
     feed.send(7, &json!([1, [152, [table("t")]], {}]).to_string());
     clients[1].ask(&json!([177, [table("t")]]));
@@ -77,10 +82,7 @@ fn a_document_that_has_ended_is_seen_by_nobody_and_leaves_its_indexes_and_feeds(
 #[test]
 fn a_write_in_the_place_of_a_document_that_has_ended_finds_none() {
     let (_cluster, mut clients) = start(&json!({"shards": 4, "replicas": 3, "durability": "soft"}));
-    for (name, unique) in [("n", false), ("key", true)] {
-        assert_eq!(clients[0].ask(&json!([75, [table("t"), name], {"unique": unique}]))["created"], 1);
-    }
-    assert!(clients[0].ask(&json!([140, [table("t")]])).is_array());
+    create_indexes(&mut clients[0]);
     for round in 0..12 {
         let client = &mut clients[round % 3];
         let document = json!({"id": 1, "n": round, "key": "a"});

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
 
 /// A server of somebody else. It keeps the requests that it was sent.
 struct Server {
@@ -48,6 +49,13 @@ impl Server {
     fn last(&self) -> String {
         self.heard.lock().unwrap().last().cloned().unwrap_or_default()
     }
+}
+
+/// A node whose queries may send requests anywhere, with its data; a client of it, and a server of somebody else.
+fn start() -> ((Node, TempDir), Client, Server) {
+    let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+    let node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
+    ((node, data), Client::to(port), Server::start())
 }
 
 fn read(stream: &mut TcpStream) -> String {
@@ -105,9 +113,7 @@ fn error(answer: &Value) -> &str {
 
 #[test]
 fn answers_of_servers_are_values() {
-    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
-    let mut client = Client::to(port);
+    let (_node, mut client, server) = start();
     let mut get = |path: &str, options: Value| client.ask(&http(&server.url(path), options));
     assert_eq!(get("json", json!({})), json!({"a": [1, null]}));
     assert_eq!(get("json", json!({"result_format": "text"})), "{\"a\": [1, null]}");
@@ -142,9 +148,7 @@ fn answers_of_servers_are_values() {
 
 #[test]
 fn requests_say_what_their_options_say() {
-    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
-    let mut client = Client::to(port);
+    let (_node, mut client, server) = start();
     let url = server.url("echo");
     for (options, begins, has, ends) in [
         (json!({"params": {"a b": 1, "c": "x&y", "d": null}}), "GET /echo?a%20b=1&c=x%26y&d= ", "", "\r\n\r\n"),
@@ -178,7 +182,7 @@ fn requests_say_what_their_options_say() {
         assert!(heard.ends_with(ends), "{options}: {heard}");
         assert!(heard.to_ascii_lowercase().contains(has), "{options}: {heard}");
     }
-    // In the words of RethinkDB.
+    // These are the words of RethinkDB.
     for (options, text) in [
         (
             json!({"method": "FETCH"}),
@@ -231,9 +235,7 @@ fn requests_say_what_their_options_say() {
 
 #[test]
 fn pages_are_asked_for_when_they_are_wanted() {
-    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
-    let mut client = Client::to(port);
+    let (_node, mut client, server) = start();
     let url = server.url("pages?page=1");
     let asked = || server.heard.lock().unwrap().len();
     let all = client.ask(&http(&url, json!({"page": "link-next", "page_limit": -1})));
@@ -262,9 +264,7 @@ fn pages_are_asked_for_when_they_are_wanted() {
 /// Pages are found where a server says, and that server was told who asks the first one.
 #[test]
 fn other_servers_are_not_told_who_asks_the_first() {
-    let (data, port, server) = (tempfile::tempdir().unwrap(), free_port(), Server::start());
-    let _node = Node::start(data.path(), &[&format!("reql.port={port}"), "reql.http=all"]);
-    let mut client = Client::to(port);
+    let (_node, mut client, server) = start();
     for secret in [
         json!({"auth": {"user": "ann", "pass": "secret"}}),
         json!({"header": {"AUTHORIZATION": "secret", "Cookie": "secret", "Proxy-Authorization": "secret"}}),

@@ -3,7 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::reql::{Client, PATIENCE, table};
-use crate::server::wait_for;
+use crate::server::{wait_for, wait_for_more};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,23 +159,17 @@ fn feeds_and_indexes_have_each_atomic_write_once_through_the_loss_of_a_node_and_
         let (ports, ending, acknowledged) = (vec![ports[0], ports[2]], ending.clone(), acknowledged.clone());
         std::thread::spawn(move || write(&ports, &ending, &acknowledged))
     };
-    let wait_for_more = |count: u64| {
-        let before = acknowledged.load(Ordering::Relaxed);
-        wait_for("more is written", PATIENCE, || {
-            (acknowledged.load(Ordering::Relaxed) >= before + count).then_some(())
-        });
-    };
-    wait_for_more(50);
+    wait_for_more(&acknowledged, 50, PATIENCE);
     // It coordinates none of these transactions, and leads some of the partitions.
     cluster.kill(1);
-    wait_for_more(50);
+    wait_for_more(&acknowledged, 50, PATIENCE);
     cluster.start_node(1);
-    wait_for_more(20);
+    wait_for_more(&acknowledged, 20, PATIENCE);
     cluster.cli(0, "table alter test.u --partitions 4").unwrap();
-    wait_for_more(50);
+    wait_for_more(&acknowledged, 50, PATIENCE);
     // One that coordinates some of them.
     cluster.kill(2);
-    wait_for_more(20);
+    wait_for_more(&acknowledged, 20, PATIENCE);
     ending.store(true, Ordering::Relaxed);
     writer.join().unwrap();
     cluster.start_node(2);

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::reql::{Client, PATIENCE, create, insert, table};
-use crate::server::wait_for;
+use crate::server::{wait_for, wait_for_more};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn function(body: Value) -> Value {
     json!([69, [[2, [1]], body]])
 }
 
-/// Of an answer to a write: inserted, replaced, deleted and errors.
+/// What an answer to a write counts: inserted, replaced, deleted and errors.
 fn counts(answer: &Value) -> [u64; 4] {
     ["inserted", "replaced", "deleted", "errors"]
         .map(|name| answer[name].as_u64().unwrap_or_else(|| panic!("{answer}")))
@@ -105,7 +105,7 @@ fn a_second_document_with_the_same_key_is_refused_by_every_way_of_writing() {
     // Null and absent keys are not indexed.
     let without = [json!({"id": 700}), json!({"id": 701, "email": null}), json!({"id": 702, "email": {}})];
     assert_eq!(counts(&client.ask(&insert("t", &without))), [3, 0, 0, 0]);
-    // Of a long key all of it counts.
+    // All of a long key counts.
     let long = |last: &str| format!("{}{last}", "x".repeat(1_000));
     let long_ones = [person(800, &long("a")), person(801, &long("b")), person(802, &long("a"))];
     let answer = client.ask(&insert("t", &long_ones));
@@ -339,23 +339,17 @@ fn writers_that_race_for_the_same_keys_never_both_get_one_through_the_loss_of_a_
             std::thread::spawn(move || race(&ports, writer, &ending, &acknowledged))
         })
         .collect();
-    let wait_for_more = |count: u64| {
-        let before = acknowledged.load(Ordering::Relaxed);
-        wait_for("more is written", PATIENCE, || {
-            (acknowledged.load(Ordering::Relaxed) >= before + count).then_some(())
-        });
-    };
-    wait_for_more(200);
+    wait_for_more(&acknowledged, 200, PATIENCE);
     cluster.kill(1);
-    wait_for_more(100);
+    wait_for_more(&acknowledged, 100, PATIENCE);
     cluster.start_node(1);
-    wait_for_more(100);
+    wait_for_more(&acknowledged, 100, PATIENCE);
     cluster.cli(0, "table alter test.t --partitions 8").unwrap();
-    wait_for_more(100);
+    wait_for_more(&acknowledged, 100, PATIENCE);
     cluster.kill(2);
-    wait_for_more(100);
+    wait_for_more(&acknowledged, 100, PATIENCE);
     cluster.start_node(2);
-    wait_for_more(100);
+    wait_for_more(&acknowledged, 100, PATIENCE);
     ending.store(true, Ordering::Relaxed);
     let known: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     wait_for("the table is split", PATIENCE, || {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -203,6 +203,12 @@ impl RedisPeer {
 }
 
 /// What an admin port answers, with its head.
+/// Waits until so much more has been counted.
+pub fn wait_for_more(counted: &AtomicU64, more: u64, limit: Duration) {
+    let before = counted.load(Ordering::Relaxed);
+    wait_for("more is counted", limit, || (counted.load(Ordering::Relaxed) >= before + more).then_some(()));
+}
+
 pub fn http_get(port: u16, path: &str) -> Option<String> {
     http_get_from("127.0.0.1", port, path)
 }

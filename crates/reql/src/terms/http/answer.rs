@@ -14,7 +14,7 @@ use crate::value::Value;
 /// What an answer is taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// By its content type.
+    /// Its content type says what it is.
     Auto,
     Json,
     Jsonp,

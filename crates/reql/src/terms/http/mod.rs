@@ -57,7 +57,7 @@ struct Asked {
 
 /// How the next page is found.
 enum Page {
-    /// By the link of the answer whose `rel` is `next`.
+    /// The answer has a link to it, whose `rel` is `next`.
     Link,
     Function(Arc<Function>),
 }
