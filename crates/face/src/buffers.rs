@@ -12,12 +12,14 @@ thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives an empty buffer room, if it has none.
+/// Gives a buffer room for what one read may bring, unless it has some. A buffer that holds the beginning of a command needs as much
+/// room as an empty one: with just enough for the rest of that command, a read would also bring the beginning of the next one, and
+/// a pipeline would be read one command at a time.
 pub fn take(buffer: &mut Vec<u8>) {
     if buffer.capacity() == 0 {
         let spare = SPARE.with_borrow_mut(Vec::pop);
         *buffer = spare.unwrap_or_else(|| Vec::with_capacity(NEW_BYTES));
-    } else if buffer.len() == buffer.capacity() {
+    } else if buffer.capacity() - buffer.len() < NEW_BYTES / 2 {
         buffer.reserve(NEW_BYTES);
     }
 }

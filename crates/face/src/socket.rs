@@ -11,6 +11,10 @@ use tokio::net::TcpStream;
 /// Room for what one read may bring, where it is not lent.
 const READ_BYTES: usize = 16 << 10;
 
+/// A read that fills its room is followed by another one at once, until there are this many bytes. The commands of a pipeline that are
+/// read together are sent to their partitions together.
+const READ_AT_ONCE: usize = 64 << 10;
+
 /// Bytes written at a time.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -57,15 +61,24 @@ pub(crate) async fn read<B: Input + Unpin>(stream: &mut TcpStream, input: &mut B
     loop {
         // The future that `readable` makes is a place in a list of waiting tasks, which costs more than the rest of a short read.
         poll_fn(|cx| stream.poll_read_ready(cx)).await?;
-        input.make_room();
-        // Readiness may be a mere guess, as it is for a new connection. This way it is known to be over when a read did not
-        // fill the room.
-        let attempt = poll_fn(|cx| match pin!(stream.read_buf(input)).poll(cx) {
-            Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-            Poll::Pending => Poll::Ready(None),
-        });
-        if let Some(outcome) = attempt.await {
-            return outcome;
+        let mut bytes = 0;
+        loop {
+            input.make_room();
+            let room = input.chunk_mut().len();
+            // Readiness may be a mere guess, as it is for a new connection. This way it is known to be over when a read did not
+            // fill the room.
+            let attempt = poll_fn(|cx| match pin!(stream.read_buf(input)).poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                Poll::Pending => Poll::Ready(None),
+            });
+            match attempt.await {
+                Some(Ok(read)) if read == room && bytes + read < READ_AT_ONCE => bytes += read,
+                Some(Ok(read)) => return Ok(bytes + read),
+                // What was read comes first; the error comes again.
+                Some(Err(_)) | None if bytes > 0 => return Ok(bytes),
+                Some(Err(error)) => return Err(error),
+                None => break,
+            }
         }
         input.drop_room();
         // Or tokio wants others to have their turn, and would say no more than that for ever.
@@ -147,6 +160,36 @@ mod tests {
             };
             assert_eq!(bytes.unwrap(), 6, "round {round}");
         }
+    }
+
+    /// A pipeline that was a little longer than the room of a read was once read in two pieces, or one command at a time.
+    #[tokio::test]
+    async fn what_has_arrived_is_read_together() {
+        let (mut client, mut stream) = connect().await;
+        for (sent, kept) in [(READ_BYTES + 700, 0), (READ_BYTES + 700, 1_000), (READ_AT_ONCE / 2, READ_BYTES - 1)] {
+            let (mut input, mut owned) = (vec![1; kept], BytesMut::zeroed(kept));
+            for round in 0..2 {
+                client.write_all(&vec![7; sent]).await.unwrap();
+                let mut arrived = vec![0; sent];
+                while stream.peek(&mut arrived).await.unwrap() < sent {
+                    tokio::task::yield_now().await;
+                }
+                let bytes = match round {
+                    0 => read(&mut stream, &mut input).await,
+                    _ => read(&mut stream, &mut owned).await,
+                };
+                assert_eq!(bytes.unwrap(), sent, "round {round} after {kept}");
+            }
+            assert_eq!((input.len(), owned.len()), (kept + sent, kept + sent));
+        }
+        // More than that comes in several pieces, so that others have their turn.
+        client.write_all(&vec![7; 4 * READ_AT_ONCE]).await.unwrap();
+        let mut input = Vec::new();
+        while input.len() < 4 * READ_AT_ONCE {
+            assert!(read(&mut stream, &mut input).await.unwrap() <= 2 * READ_AT_ONCE);
+        }
+        drop(client);
+        assert_eq!(read(&mut stream, &mut input).await.unwrap(), 0);
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use super::{Confined, Part};
 use crate::clients::Client;
 use crate::connection::Connection;
 use crate::connection::choices::Choices;
+use crate::connection::frame::OwnedFrame;
 use crate::connection::session::Session;
 use crate::resp::{Protocol, Reply};
 use crate::server::RedisServer;
@@ -23,7 +24,9 @@ const ANY: u32 = u32::MAX;
 pub(super) fn encode(table: TableId, protocol: Protocol, choices: Choices, parts: &[&Part]) -> Vec<u8> {
     let confined = |part: &Part| if part.work.is_confined { part.partition } else { ANY };
     let number = |number: usize| u32::try_from(number).expect("a pipeline is shorter than 4 GiB");
-    let mut out = Vec::new();
+    // The lengths that stand before each argument have a dozen bytes at most, and so have the numbers of a run.
+    let room = |frame: &OwnedFrame| frame.bytes() + 16 * (frame.len() + 2);
+    let mut out = Vec::with_capacity(16 + parts.iter().flat_map(|part| &part.work.frames).map(room).sum::<usize>());
     out.put_u32_le(table.0);
     out.put_u8(if protocol == Protocol::Resp3 { 3 } else { 2 });
     out.put_slice(&choices.encode());
