@@ -5,7 +5,7 @@
 
 use super::elsewhere::Merge;
 use super::frame::OwnedFrame;
-use super::replies::Replies;
+use super::replies::{Replies, ReplyList};
 use super::watches::Watched;
 use crate::commands::{self, Call, Command, CommandError, Run, SessionCommand};
 use crate::kept_watches::WatchToken;
@@ -60,6 +60,11 @@ impl Batch {
         self.replies.len()
     }
 
+    /// Whether it has a command for one of the partitions.
+    pub(super) fn concerns(&self, parts: &[(u32, OwnedFrame)]) -> bool {
+        self.partitions.iter().any(|gathered| parts.iter().any(|(partition, _)| gathered == partition))
+    }
+
     /// Adds a command that is answered already.
     pub(super) fn push_answered(&mut self, reply: Replies) {
         self.replies.push(Awaited::Ready(reply));
@@ -95,12 +100,12 @@ impl Batch {
         }
     }
 
-    /// Sends everything, and waits until all of it is answered.
-    pub(super) async fn run(self, store: &Store, table: &Table, mode: Mode, protocol: Protocol) -> Answered {
+    /// Sends everything, and waits until all of it is answered. Without a table it has only commands that are answered already.
+    pub(super) async fn run(self, store: &Store, table: Option<&Table>, mode: Mode, protocol: Protocol) -> Answered {
         let Self { work, partitions, replies } = self;
         let progress = Progress { replies: Replies::default(), parts: vec![0..0; work.len()], waiting: work.len() };
         let sent = Arc::new(SentBatch { work, protocol, progress: Mutex::new(progress), finished: Notify::new() });
-        if !partitions.is_empty() {
+        if let Some(table) = table.filter(|_| !partitions.is_empty()) {
             let operation: Arc<dyn Operation> = sent.clone();
             match mode {
                 Mode::Write(options) => store.write(table, options, &operation, partitions),
@@ -127,6 +132,18 @@ impl Answered {
 
     /// Writes the replies in order.
     pub(super) fn write(&self, out: &mut Replies) {
+        self.write_each(out, |_| {});
+    }
+
+    /// The replies in order.
+    pub(super) fn list(&self) -> ReplyList {
+        let (mut replies, mut ends) = (Replies::default(), Vec::with_capacity(self.replies.len()));
+        self.write_each(&mut replies, |out| ends.push(out.len()));
+        ReplyList { replies, ends }
+    }
+
+    /// `each` is called after each reply.
+    fn write_each(&self, out: &mut Replies, mut each: impl FnMut(&Replies)) {
         let progress = self.sent.progress.lock();
         let mut parts = progress.parts.iter().map(|range| progress.replies.part(range.clone()));
         for awaited in &self.replies {
@@ -134,6 +151,7 @@ impl Answered {
                 Awaited::Merged(merge) => merge.write(&mut parts, self.sent.protocol, out),
                 Awaited::Ready(reply) => out.push(reply.one()),
             }
+            each(out);
         }
     }
 

@@ -4,7 +4,7 @@ use super::batch::{self, Answered, Batch, Mode};
 use super::elsewhere;
 use super::frame::OwnedFrame;
 use super::large_hashes::Asked;
-use super::partitions::parts;
+use super::partitions::{Parts, parts};
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
 use super::session::Session;
@@ -18,12 +18,14 @@ use tessera_store::{InstantScope, KEYS_AT_ONCE, READ_TRIES, Table};
 use tessera_types::{ReadMode, RecordKey, RequestError, UnixMillis, ValueKind};
 
 impl Connection {
-    /// Adds a write to those to be sent to the partitions. The reply is waited for in [`Self::settle`].
-    pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame) {
-        let parts = match &self.session.table {
-            None => Err(CommandError::NO_TABLE),
-            Some(table) => parts(table, command, frame),
+    /// Adds a write to those to be sent to the partitions, in its parts if they are known. The reply is waited for in [`Self::settle`].
+    pub(super) fn gather_write(&mut self, command: &'static Command, frame: OwnedFrame, known: Option<Parts>) {
+        let parts = match (known, &self.session.table) {
+            (Some(parts), _) => Ok(parts),
+            (None, Some(table)) => parts(table, command, frame),
+            (None, None) => Err(CommandError::NO_TABLE),
         };
+        self.elsewhere.note_write_here();
         match parts {
             // Another node has asked, and its table was split here since. One reply cannot tell it which parts were done, so
             // none is: it sends them one by one when it has heard of the split.
@@ -49,21 +51,21 @@ impl Connection {
 
     /// Sends the writes that have gathered, waits for them, and takes their replies in order.
     pub(super) async fn settle(&mut self) {
-        // At most one of the two has something.
-        self.settle_writes().await;
-        self.reach_elsewhere().await;
-    }
-
-    pub(super) async fn settle_writes(&mut self) {
+        if !self.elsewhere.is_empty() {
+            return self.reach_elsewhere().await;
+        }
         if self.writes.is_empty() {
             return;
         }
         let writes = std::mem::take(&mut self.writes);
         let (began, first, replied) = (Instant::now(), writes.first(), self.output.len());
-        match self.run_batch(Mode::Write(self.session.choices.writes), writes).await {
-            Some(answered) if self.may_forward() && answered.has_undone() => self.finish_elsewhere(answered).await,
-            Some(answered) => answered.write(&mut self.output),
-            None => self.refuse(&CommandError::NO_TABLE),
+        let table = self.session.table();
+        let answered = self.run_batch(table.as_deref(), Mode::Write(self.session.choices.writes), writes).await;
+        match table.filter(|_| self.may_forward() && answered.has_undone()) {
+            Some(table) => {
+                self.finish_elsewhere(&table, answered).await.iter().for_each(|reply| self.output.push(reply))
+            }
+            None => answered.write(&mut self.output),
         }
         match std::mem::take(&mut self.returning) {
             0 => {}
@@ -75,10 +77,9 @@ impl Connection {
         }
     }
 
-    /// Has the partitions' loops carry a batch out; `None` if there is no table chosen.
-    pub(super) async fn run_batch(&self, mode: Mode, batch: Batch) -> Option<Answered> {
-        let Session { table, protocol, .. } = &self.session;
-        Some(batch.run(&self.server.store, table.as_ref()?, mode, *protocol).await)
+    /// Has the partitions' loops carry a batch out. Without a table it has only commands that are answered already.
+    pub(super) async fn run_batch(&self, table: Option<&Table>, mode: Mode, batch: Batch) -> Answered {
+        batch.run(&self.server.store, table, mode, self.session.protocol).await
     }
 
     /// Runs a read where the connection lives.
@@ -117,7 +118,7 @@ impl Connection {
         };
         let mut replies = Vec::new();
         for (partition, frame) in parts {
-            replies.push(self.run_one(Mode::Read, command, partition, frame).await);
+            replies.push(self.run_one(table, Mode::Read, command, partition, frame).await);
         }
         let mut replies = replies.iter().map(Replies::one);
         merge.write(&mut replies, self.session.protocol, &mut self.output);
@@ -183,18 +184,23 @@ impl Connection {
             }
         }
         self.output.truncate(began);
-        let reply = self.run_one(Mode::Write(self.session.choices.writes), command, partition, frame.clone()).await;
+        let mode = Mode::Write(self.session.choices.writes);
+        let reply = self.run_one(table, mode, command, partition, frame.clone()).await;
         self.output.push(reply.one());
     }
 
     /// Has one partition's loop carry one command out, and returns the reply.
-    async fn run_one(&self, mode: Mode, command: &'static Command, partition: u32, frame: OwnedFrame) -> Replies {
+    async fn run_one(
+        &self,
+        table: &Table,
+        mode: Mode,
+        command: &'static Command,
+        partition: u32,
+        frame: OwnedFrame,
+    ) -> Replies {
         let (mut batch, mut reply) = (Batch::default(), Replies::default());
         batch.push(command, std::iter::once((partition, frame)));
-        match self.run_batch(mode, batch).await {
-            Some(answered) => answered.write(&mut reply),
-            None => reply.error(self.session.protocol, &CommandError::NO_TABLE),
-        }
+        self.run_batch(Some(table), mode, batch).await.write(&mut reply);
         reply
     }
 

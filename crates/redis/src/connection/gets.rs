@@ -178,7 +178,7 @@ impl Connection {
                 let get = crate::commands::find(b"get").expect("GET is a command");
                 for range in batch {
                     let words = [&b"GET"[..], &input[range.clone()]];
-                    self.gather_write(get, OwnedFrame::from_arguments(words.into_iter()));
+                    self.gather_write(get, OwnedFrame::from_arguments(words.into_iter()), None);
                 }
             }
             Err(RequestError::NotReady) if self.may_forward() => {

@@ -44,7 +44,7 @@ use crate::resp::{Frame, ParseError, ParseLimits, Parsed, Reply, parse};
 use crate::server::RedisServer;
 use batch::Batch;
 pub(crate) use elsewhere::carry_out;
-use elsewhere::{Confined, Elsewhere};
+use elsewhere::{Confined, Elsewhere, Place};
 use frame::OwnedFrame;
 use gets::Begun;
 use replies::Replies;
@@ -393,12 +393,15 @@ impl Connection {
             }
             return Ok(());
         }
+        let mut parts = None;
         if self.may_forward() {
-            if self.take_elsewhere(command, &owned).await {
-                self.reach_slice().await;
-                return Ok(());
+            match self.place(command, &owned).await {
+                Place::Elsewhere => {
+                    self.reach_slice().await;
+                    return Ok(());
+                }
+                Place::Here(known) => parts = known,
             }
-            self.reach_elsewhere().await;
         }
         if !self.admit(command, &owned).await {
             return Ok(());
@@ -407,7 +410,7 @@ impl Connection {
             && command.flags.write
         {
             self.returning += usize::from(returns_values(command, &owned));
-            self.gather_write(command, owned);
+            self.gather_write(command, owned, parts);
             if self.returning >= self.turn.slice() || self.writes.len() >= GATHERED {
                 self.settle().await;
             }

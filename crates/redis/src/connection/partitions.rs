@@ -8,7 +8,7 @@ use tessera_types::{RecordKey, RequestError};
 
 /// The parts of a command, each with its partition: one for each partition of its keys. Commands without keys, and those
 /// whose keys are together, stay whole.
-type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
+pub(super) type Parts = SmallVec<[(u32, OwnedFrame); 1]>;
 
 pub(super) fn parts(table: &Table, command: &Command, frame: OwnedFrame) -> Result<Parts, CommandError> {
     let partition_of = |at: usize| table.partition_of(&RecordKey::new(frame.argument(at), b""));

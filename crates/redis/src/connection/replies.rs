@@ -16,6 +16,21 @@ pub(super) struct Replies {
     failures: Vec<(usize, Outcome)>,
 }
 
+/// Replies of which each can be found.
+#[derive(Default)]
+pub(super) struct ReplyList {
+    pub(super) replies: Replies,
+    /// Where each ends.
+    pub(super) ends: Vec<usize>,
+}
+
+impl ReplyList {
+    pub(super) fn iter(&self) -> impl Iterator<Item = OneReply<'_>> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(from, to)| self.replies.part(from..*to))
+    }
+}
+
 /// One reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OneReply<'a> {

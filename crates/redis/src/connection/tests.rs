@@ -76,12 +76,50 @@ async fn a_part_that_was_done_is_not_done_again_when_another_partition_has_moved
     // As if the partition of `there` had moved after it was looked where that is.
     for lines in ["INCR n".to_string(), format!("DEL {here} {there}"), "INCR n".into()] {
         let command = commands::find(frame(&lines).arguments()[0]).unwrap();
-        connection.gather_write(command, frame(&lines));
+        connection.gather_write(command, frame(&lines), None);
     }
     connection.settle().await;
     let replies = String::from_utf8(std::mem::take(&mut connection.output).bytes().to_vec()).unwrap();
     assert_eq!(replies, ":2\r\n:2\r\n:3\r\n");
     assert_eq!(connection.given(&format!("GET {here}\nGET {there}")).await, "$-1\r\n$-1\r\n");
+}
+
+/// Writes that are carried out here once had to be done before commands for other nodes were sent, and those after them went the long way.
+#[tokio::test]
+async fn commands_for_both_nodes_are_carried_out_together_and_answered_in_their_order() {
+    let (first, second, table, here, there) = two_nodes().await;
+    let mut connection = connection(&first, &table);
+    // Both have a lease from here on, so that no read has to be tried again.
+    assert_eq!(connection.given(&format!("GET {there}\nGET {here}")).await, "$-1\r\n$-1\r\n");
+    let forwarded = || first.server.forwarded.load(Ordering::Relaxed);
+    let before = forwarded();
+    let lines = format!(
+        "INCR {here}\nINCR {there}\nINCR {here}\nGET {there}\nSET {here} x y z\nINCR {there}\nINCR {here}\nINCR {there}"
+    );
+    let replies = connection.given(&lines).await;
+    assert_eq!(replies, ":1\r\n:1\r\n:2\r\n$1\r\n1\r\n-ERR syntax error\r\n:2\r\n:3\r\n:3\r\n");
+    assert_eq!(forwarded() - before, 1, "all went in one request");
+    // What reads what a write before it has written waits for that, whichever way the two go.
+    let replies =
+        connection.given(&format!("INCR {there}\nINCR {here}\nGET {here}\nGET {there}\nINCR {here}\nPING")).await;
+    assert_eq!(replies, ":4\r\n:4\r\n$1\r\n4\r\n$1\r\n4\r\n:5\r\n+PONG\r\n");
+    // As if the partition of `there` had moved after its writes had gathered to be carried out here.
+    for lines in [format!("INCR {there}"), format!("INCR {here}")] {
+        connection.gather_write(commands::find(b"incr").unwrap(), frame(&lines), None);
+    }
+    let replies = connection.given(&format!("GET {there}\nINCR {here}\nINCR {there}")).await;
+    assert_eq!(replies, ":5\r\n:6\r\n$1\r\n5\r\n:7\r\n:6\r\n");
+    drop(second);
+}
+
+/// Each of them was once answered by one error for all.
+#[tokio::test]
+async fn without_a_table_each_write_of_a_pipeline_has_an_answer() {
+    let (first, _second, table, here, _) = two_nodes().await;
+    let mut connection = connection(&first, &table);
+    connection.session.table = None;
+    let replies = connection.given(&format!("SET {here} 1\nINCR {here}\nDEL {here}")).await;
+    assert_eq!(replies.matches("-ERR the chosen table does not exist").count(), 3, "{replies}");
 }
 
 /// After a split that a node that asks has not heard of yet, what it takes for one part can be two, of which only one is here.

@@ -102,9 +102,7 @@ impl Connection {
         let watches = watches.collect();
         let mut batch = Batch::default();
         batch.push_transaction(at, transaction.commands, watches);
-        let Some(answered) = self.run_batch(Mode::Write(self.session.choices.writes), batch).await else {
-            return self.refuse(&CommandError::NO_TABLE);
-        };
+        let answered = self.run_batch(Some(&table), Mode::Write(self.session.choices.writes), batch).await;
         match again.filter(|_| answered.has_undone()) {
             None => answered.write(&mut self.output),
             Some(_) if is_watching_here => self.reply().null_array(),

@@ -22,6 +22,8 @@ pub(in crate::connection) enum Merge {
     /// Arrays: for each part, where its elements belong.
     Gather(Vec<Vec<usize>>),
     Arrays(usize),
+    /// It has no parts here: it is that of the next command that is carried out where the client is connected.
+    Here,
 }
 
 impl Merge {
@@ -40,6 +42,7 @@ impl Merge {
             Self::One => 1,
             Self::Sum { parts, .. } | Self::Same { parts } | Self::Arrays(parts) => *parts,
             Self::Gather(places) => places.len(),
+            Self::Here => 0,
         }
     }
 
@@ -74,6 +77,7 @@ impl Merge {
                 let replies: Vec<_> = replies.take(*count).collect();
                 join_arrays(&replies, protocol, out);
             }
+            Self::Here => {}
         }
     }
 }

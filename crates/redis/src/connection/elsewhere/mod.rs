@@ -3,17 +3,20 @@
 //! A client may ask any node for anything. What concerns partitions led elsewhere gathers as long as keyed commands come
 //! one after the other, then the store's [router](tessera_store::Route) takes it to all their nodes at once, as RESP inside of a
 //! request between nodes; the other node carries it out like a pipeline of its own, and the replies come back as they are.
+//!
+//! Writes to partitions that are led here gather beside it, and both are carried out at the same time. No partition has commands in
+//! both: those of one partition take effect in their order.
 
 mod merge;
 mod part;
 mod request;
 
 use super::Connection;
-use super::batch::{Answered, Awaited};
+use super::batch::{Answered, Awaited, Batch, Mode};
 use super::choices::Choices;
 use super::frame::OwnedFrame;
-use super::partitions;
-use super::replies::{OneReply, Replies, outcome_of, reply_of, reply_of_error};
+use super::partitions::{self, Parts};
+use super::replies::{OneReply, Replies, ReplyList, outcome_of, reply_of, reply_of_error};
 use super::scan_position::ScanPosition;
 use crate::commands::{Command, CommandError, FanOut, Keys, Run, SessionCommand};
 use crate::resp::Protocol;
@@ -21,11 +24,13 @@ use crate::server::{RedisServer, SERVICE};
 pub(super) use merge::{Merge, sum};
 use part::{Commands, Part, answered, part, split_part};
 pub(crate) use request::carry_out;
+use smallvec::smallvec;
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tessera_face::ClientShare;
 use tessera_store::{Leader, Outcomes, PATIENCE, PartOutcome, Route, Table};
 use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
@@ -34,7 +39,16 @@ use tessera_types::{Outcome, ReadMode, RecordKey, RequestError};
 #[derive(Default)]
 pub(super) struct Elsewhere {
     parts: Vec<Part>,
+    /// How the replies of all commands are made, in their order, also of the writes that have gathered to be carried out here.
     replies: Vec<Merge>,
+}
+
+/// Where a command is carried out.
+pub(super) enum Place {
+    /// It has been taken, and is carried out with those that have gathered.
+    Elsewhere,
+    /// Here, in these parts if it has keys.
+    Here(Option<Parts>),
 }
 
 impl Elsewhere {
@@ -42,8 +56,19 @@ impl Elsewhere {
         self.replies.is_empty()
     }
 
+    /// A write that comes next is carried out here.
+    pub(super) fn note_write_here(&mut self) {
+        if !self.is_empty() {
+            self.replies.push(Merge::Here);
+        }
+    }
+
+    fn concerns(&self, parts: &[(u32, OwnedFrame)]) -> bool {
+        self.parts.iter().any(|gathered| parts.iter().any(|(partition, _)| gathered.partition == *partition))
+    }
+
     /// Adds a command with its parts, of which reads are made as `reads` says.
-    fn add(&mut self, command: &Command, parts: Vec<(u32, OwnedFrame)>, merge: Merge, reads: ReadMode) {
+    fn add(&mut self, command: &Command, parts: Parts, merge: Merge, reads: ReadMode) {
         parts.into_iter().for_each(|(partition, frame)| self.push(partition, command, frame, reads));
         self.replies.push(merge);
     }
@@ -97,23 +122,34 @@ impl Connection {
         table.leader_of(partition) == Leader::Here
     }
 
-    /// Takes a command if it, or one before it, concerns partitions that are led elsewhere. Returns whether it did.
-    pub(super) async fn take_elsewhere(&mut self, command: &'static Command, frame: &OwnedFrame) -> bool {
-        let Some(table) = self.session.table() else { return false };
-        let Some((parts, merge)) = split(&table, command, frame) else { return false };
+    /// Takes a command that concerns partitions which are led elsewhere; or one that need not wait for such commands before it, but
+    /// would have to if it were carried out here.
+    pub(super) async fn place(&mut self, command: &'static Command, frame: &OwnedFrame) -> Place {
+        let Some(table) = self.session.table() else { return Place::Here(None) };
+        let Some((parts, merge)) = split(&table, command, frame) else { return Place::Here(None) };
         let reads = if is_keyed_read(command) { self.session.choices.reads } else { ReadMode::Single };
-        let all_here = parts.iter().all(|(partition, _)| table.reader_of(*partition, reads) == Leader::Here);
-        if all_here && self.elsewhere.is_empty() {
-            return false;
+        let is_write = matches!(command.run, Run::Keyed(_)) && command.flags.write;
+        let is_here =
+            |parts: &Parts| parts.iter().all(|(partition, _)| table.reader_of(*partition, reads) == Leader::Here);
+        if is_here(&parts) && (self.elsewhere.is_empty() || is_write && !self.elsewhere.concerns(&parts)) {
+            return Place::Here(Some(parts));
         }
         if let Some(line) = self.redirection(&table, frame, &parts) {
             self.settle().await;
             self.reply().error(&line);
-            return true;
+            return Place::Elsewhere;
         }
-        self.settle_writes().await;
+        if self.writes.concerns(&parts) {
+            self.settle().await;
+            if is_here(&parts) {
+                return Place::Here(Some(parts));
+            }
+        }
+        if self.elsewhere.is_empty() {
+            self.elsewhere.replies.extend((0..self.writes.len()).map(|_| Merge::Here));
+        }
         self.elsewhere.add(command, parts, merge, reads);
-        true
+        Place::Elsewhere
     }
 
     /// A command was carried out here, and its reply begins at `began`. If its partition turned out not to be led here any
@@ -145,17 +181,16 @@ impl Connection {
         for key in keys {
             let partition = table.partition_of(&RecordKey::new(&key, b""));
             let frame = OwnedFrame::from_arguments([&b"GET"[..], &key].into_iter());
-            self.elsewhere.add(command, vec![(partition, frame)], Merge::One, self.session.choices.reads);
+            self.elsewhere.add(command, smallvec![(partition, frame)], Merge::One, self.session.choices.reads);
         }
     }
 
-    /// Writes were carried out here, some parts of them not, since their partitions turned out not to be led here any more. Those
-    /// are taken to where they are led. What was done keeps its reply, and is not done again.
-    pub(super) async fn finish_elsewhere(&mut self, batch: Answered) {
-        let Some(table) = self.session.table() else { return batch.write(&mut self.output) };
-        let (all, replies) = batch.into_parts();
+    /// Writes were carried out here, and the parts of some were not done, since their partitions turned out not to be led here any more.
+    /// Those are taken to where they are led; what was done keeps its reply, and is not done again. Returns the replies.
+    pub(super) async fn finish_elsewhere(&self, table: &Arc<Table>, batch: Answered) -> ReplyList {
+        let (all, merges) = batch.into_parts();
         let (mut rest, mut all) = (Elsewhere::default(), all.into_iter());
-        for awaited in replies {
+        for awaited in merges {
             match awaited {
                 Awaited::Ready(reply) => {
                     rest.parts.push(answered(outcome_of(reply)));
@@ -163,19 +198,27 @@ impl Connection {
                 }
                 Awaited::Merged(merge) => {
                     for (command, frame, outcome) in all.by_ref().take(merge.parts()) {
-                        let partition = match partitions::parts(&table, command, frame.clone()) {
-                            Ok(parts) => parts[0].0,
-                            Err(error) => return self.refuse(&error),
-                        };
-                        rest.push(partition, command, frame, ReadMode::Single);
-                        rest.parts.last_mut().expect("it was just pushed").outcome = outcome;
+                        match partitions::parts(table, command, frame.clone()) {
+                            Ok(parts) => rest.push(parts[0].0, command, frame, ReadMode::Single),
+                            Err(error) => {
+                                let mut reply = Replies::default();
+                                reply.error(self.session.protocol, &error);
+                                rest.parts.push(answered(outcome_of(reply)));
+                            }
+                        }
+                        let part = rest.parts.last_mut().expect("it was just pushed");
+                        part.outcome = outcome.or(part.outcome.take());
                     }
                     rest.replies.push(merge);
                 }
             }
         }
-        self.elsewhere = rest;
-        self.reach_elsewhere().await;
+        let outcomes = self.reach(table, rest.parts).await;
+        let mut replies = ReplyList::default();
+        merge(&rest.replies, &outcomes, None, self.session.protocol, &mut replies.replies, |out| {
+            replies.ends.push(out.len());
+        });
+        replies
     }
 
     /// Carries out a transaction on a partition that is led elsewhere: WATCH, MULTI, the commands, EXEC.
@@ -242,19 +285,39 @@ impl Connection {
         }
     }
 
-    /// Sends what has gathered, waits for the replies, and writes them in order.
+    /// Sends what has gathered, also the writes to be carried out here, waits for the replies, and writes them in order.
     pub(super) async fn reach_elsewhere(&mut self) {
         if self.elsewhere.is_empty() {
             return;
         }
         let Elsewhere { parts, replies } = std::mem::take(&mut self.elsewhere);
+        let writes = std::mem::take(&mut self.writes);
         let Some(table) = self.session.table() else {
             return replies.iter().for_each(|_| self.refuse(&CommandError::NO_TABLE));
         };
-        let (count, replied) = (parts.len(), self.output.len());
-        let outcomes = self.reach(&table, parts).await;
-        merge(&replies, &outcomes, self.session.protocol, &mut self.output, |_| {});
+        let (began, first) = (Instant::now(), writes.first());
+        let (count, replied) = (parts.len() + std::mem::take(&mut self.returning), self.output.len());
+        let (here, outcomes) = if writes.is_empty() {
+            (None, self.reach(&table, parts).await)
+        } else {
+            // On the heap: it is rare where clients know the leaders, and would make every connection larger.
+            let both = async { tokio::join!(self.carry_out_here(&table, writes), self.reach(&table, parts)) };
+            let (here, outcomes) = Box::pin(both).await;
+            (Some(here), outcomes)
+        };
+        merge(&replies, &outcomes, here.as_ref(), self.session.protocol, &mut self.output, |_| {});
         self.turn.note_slice(count, self.output.len() - replied);
+        if let Some(first) = first {
+            self.note_slow(&first, began.elapsed());
+        }
+    }
+
+    /// Has the partitions' loops carry out writes. The parts of those that turn out not to be led here go to where they are led.
+    async fn carry_out_here(&self, table: &Arc<Table>, writes: Batch) -> ReplyList {
+        match self.run_batch(Some(table), Mode::Write(self.session.choices.writes), writes).await {
+            answered if answered.has_undone() => self.finish_elsewhere(table, answered).await,
+            answered => answered.list(),
+        }
     }
 
     /// Has every part carried out by whoever leads its partition.
@@ -295,7 +358,7 @@ impl Connection {
         }
         let outcomes = self.reach(table, again.parts).await;
         let mut which = which.into_iter();
-        merge(&again.replies, &outcomes, self.session.protocol, &mut Replies::default(), |reply| {
+        merge(&again.replies, &outcomes, None, self.session.protocol, &mut Replies::default(), |reply| {
             if let Some(at) = which.next() {
                 parts[at].outcome = Some(outcome_of(std::mem::take(reply)));
             }
@@ -315,10 +378,12 @@ fn is_keyed_read(command: &Command) -> bool {
     matches!(command.run, Run::Keyed(_)) && !command.flags.write
 }
 
-/// Appends the replies of commands, made of what became of their parts. `each` is called after each of them.
+/// Appends the replies of commands, made of what became of their parts; those that were carried out `here` have theirs already. `each` is
+/// called after each of them.
 fn merge(
     merges: &[Merge],
     outcomes: &[PartOutcome],
+    here: Option<&ReplyList>,
     protocol: Protocol,
     out: &mut Replies,
     mut each: impl FnMut(&mut Replies),
@@ -331,24 +396,28 @@ fn merge(
         PartOutcome::NotDone => not_done.one(),
         PartOutcome::Unknown => unknown.one(),
     });
+    let mut here = here.into_iter().flat_map(ReplyList::iter);
     for merge in merges {
-        merge.write(&mut replies, protocol, out);
+        match merge {
+            Merge::Here => out.push(here.next().expect("a reply for each command")),
+            merge => merge.write(&mut replies, protocol, out),
+        }
         each(out);
     }
 }
 
 /// A command's parts, each with its partition, and how their replies become one; `None` for commands that have no keys or
 /// cannot be split, which say so themselves.
-pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Option<(Vec<(u32, OwnedFrame)>, Merge)> {
+pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Option<(Parts, Merge)> {
     let args = frame.arguments();
     let partition_of = |key: &[u8]| table.partition_of(&RecordKey::new(key, b""));
     match command.run {
         Run::Session(SessionCommand::Memory | SessionCommand::Object) if args.len() >= 3 => {
-            Some((vec![(partition_of(args[2]), frame.clone())], Merge::One))
+            Some((smallvec![(partition_of(args[2]), frame.clone())], Merge::One))
         }
         Run::Session(SessionCommand::Scan) => {
             let partition = ScanPosition::parse(args[1]).ok()?.partition;
-            (partition < table.schema().partitions).then(|| (vec![(partition, frame.clone())], Merge::One))
+            (partition < table.schema().partitions).then(|| (smallvec![(partition, frame.clone())], Merge::One))
         }
         Run::Session(SessionCommand::Keys) => {
             let all = 0..table.schema().partitions;
@@ -367,7 +436,7 @@ pub(super) fn split(table: &Table, command: &Command, frame: &OwnedFrame) -> Opt
         Run::Keyed(_) => {
             let parts = partitions::parts(table, command, frame.clone()).ok()?;
             let merge = Merge::of(parts.len(), command);
-            Some((parts.into_vec(), merge))
+            Some((parts, merge))
         }
     }
 }
