@@ -84,8 +84,8 @@ miri: deps ## Run the memory engine's unit tests under Miri; needs a nightly too
 audit: ## Check licences, sources, versions and known weaknesses of all dependencies; needs cargo-deny
 	$(CARGO) deny --locked check
 
-failover: test-deps ## Measure how long clients wait when a node is killed, 20 times
-	$(CARGO) test --locked --release -p tessera --test node failover -- --ignored --nocapture
+failover: test-deps ## Measure how long clients wait when a node is killed, and restarted in its turn, 20 times each
+	$(CARGO) test --locked --release -p tessera --test node -- --ignored --nocapture --test-threads 1 failover_takes rolling_restart_takes
 
 oracle: deps ## Compare the evaluator's answers to ReQL queries with RethinkDB's; ORACLE_ONLY=area ORACLE_SHOW=20
 	$(CARGO) test --locked --release -p tessera-oracle --test memory -- --nocapture

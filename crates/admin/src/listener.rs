@@ -118,7 +118,9 @@ impl AdminListener {
                     None => return (Stream::Plain(stream), address),
                     Some(tls) => {
                         let handshakes = self.handshakes.clone();
-                        let accept = async move { Ok((handshakes.accept(stream, Some(&tls)).await?, address)) };
+                        let accept = async move {
+                            Ok((Stream::accept_as_one_of(&handshakes, stream, Some(&tls)).await?, address))
+                        };
                         self.incoming.spawn(accept);
                     }
                 },

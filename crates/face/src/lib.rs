@@ -5,15 +5,14 @@
 
 pub mod buffers;
 mod client_memory;
-mod handshakes;
 mod patient;
 mod socket;
 mod stream;
 mod tls;
 
 pub use client_memory::{ClientMemory, ClientShare};
-pub use handshakes::Handshakes;
 pub use patient::Patient;
 pub use socket::{Input, no_longer_read};
 pub use stream::{Stream, flush};
+pub use tessera_transport::Handshakes;
 pub use tls::{Tls, TlsError, begins_tls};

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tessera_transport::Handshakes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -21,7 +22,7 @@ pub enum Stream {
 
 impl Stream {
     /// Takes a connection in, over TLS if there is a certificate. How long the client takes for the handshake, and how many others
-    /// do so at the same time, is bounded by [`Handshakes`](crate::Handshakes).
+    /// do so at the same time, is bounded by [`Handshakes`]; see [`Self::accept_as_one_of`].
     ///
     /// # Errors
     /// If the client speaks no TLS, or none that both sides know.
@@ -29,6 +30,20 @@ impl Stream {
         match tls {
             None => Ok(Self::Plain(stream)),
             Some(tls) => Ok(Self::Tls(Box::new(tls.accept(stream).await?))),
+        }
+    }
+
+    /// Takes a connection in, with a handshake of TLS as one of `handshakes` if there is a certificate. Without one there is nothing
+    /// to wait for.
+    ///
+    /// Cancellation: the handshake is given up.
+    ///
+    /// # Errors
+    /// Those of [`Self::accept`] and of [`Handshakes::run`].
+    pub async fn accept_as_one_of(handshakes: &Handshakes, stream: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
+        match tls {
+            None => Self::accept(stream, None).await,
+            Some(tls) => handshakes.run(Self::accept(stream, Some(tls))).await,
         }
     }
 
@@ -159,7 +174,6 @@ impl AsyncWrite for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handshakes::Handshakes;
     use rustls_pki_types::pem::PemObject as _;
     use rustls_pki_types::{CertificateDer, ServerName};
     use std::path::{Path, PathBuf};
@@ -247,12 +261,13 @@ mod tests {
         let handshakes = Handshakes::new(2, Duration::from_millis(50));
         let (mut client, server) = connect().await;
         client.write_all(b"PING\r\n").await.unwrap();
-        assert_eq!(handshakes.accept(server, Some(&tls)).await.err().unwrap().kind(), io::ErrorKind::InvalidData);
+        let accept = async |server, tls| Stream::accept_as_one_of(&handshakes, server, tls).await;
+        assert_eq!(accept(server, Some(&tls)).await.err().unwrap().kind(), io::ErrorKind::InvalidData);
         let (_silent, server) = connect().await;
-        assert_eq!(handshakes.accept(server, Some(&tls)).await.err().unwrap().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(accept(server, Some(&tls)).await.err().unwrap().kind(), io::ErrorKind::TimedOut);
         // Without a certificate there is nothing to wait for.
         let (_silent, server) = connect().await;
-        assert!(matches!(handshakes.accept(server, None).await, Ok(Stream::Plain(_))));
+        assert!(matches!(accept(server, None).await, Ok(Stream::Plain(_))));
     }
 
     #[test]

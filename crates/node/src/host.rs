@@ -86,10 +86,11 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names.
+    /// Takes the cluster's time anew from the clocks of the nodes that the catalog names. Those that never came have none: if they
+    /// counted, a majority might never be heard, and nothing would expire.
     pub(crate) fn follow_clocks(&self) {
         let catalog = self.view.catalog();
-        let others = catalog.nodes().filter(|node| node.id != self.identity.node);
+        let others = catalog.nodes().filter(|node| node.id != self.identity.node && !node.is_expected);
         let heard = |clock: NodeClock| HeardClock { distance: clock.distance, is_recent: clock.is_recent };
         let clocks: Vec<_> = others.map(|node| self.transport.clock(node.id).map(heard)).collect();
         self.clock.follow(&clocks);
@@ -202,4 +203,34 @@ impl Host {
 
 fn column_family(id: TableId) -> String {
     format!("table-{id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_node::TestNode;
+    use tessera_cluster::{CatalogCommand, Site};
+    use tessera_types::{EngineKind, UnixMillis};
+
+    /// A node that asked to be let in and was never heard of stays in the catalog until it is removed. After the next start of a
+    /// node that was alone nothing expired any more.
+    #[tokio::test]
+    async fn nodes_that_never_came_have_no_say_about_the_time() {
+        let node = TestNode::start(|_| {});
+        for _ in 0..2 {
+            node.change(CatalogCommand::AddNode { site: Site::default(), token: None }).await;
+        }
+        let node = node.restart(|_| {}, |_| {});
+        node.wait_for("the time", |_| node.host.clock.is_certain().then_some(())).await;
+    }
+
+    /// What nobody ever started serves nothing that it may not serve.
+    #[tokio::test]
+    async fn nodes_that_never_came_are_not_named_as_ones_that_do_not_follow() {
+        let node = TestNode::start(|_| {});
+        node.create_table_in("t", 1, EngineKind::Memory).await;
+        node.change(CatalogCommand::AddNode { site: Site::default(), token: None }).await;
+        let drop = CatalogCommand::Drop { name: "t".into(), purge_at: UnixMillis::new(u64::MAX) };
+        let (_, behind) = node.store.change_catalog_and_tell(drop).await.unwrap().unwrap();
+        assert_eq!(behind, []);
+    }
 }

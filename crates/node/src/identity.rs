@@ -156,3 +156,20 @@ async fn join(config: &NodeConfig, request: &JoinRequest) -> Result<Welcome, Str
         tokio::time::sleep(PAUSE).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that is killed before it has read the answer to its join must not ask as somebody else: the cluster would keep the
+    /// number that it gave for nobody.
+    #[test]
+    fn a_node_that_starts_again_asks_to_be_let_in_with_the_same_token() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("join.json");
+        let first = join_token(&path).unwrap();
+        assert_eq!(join_token(&path).unwrap(), first, "read from the disk");
+        let another = join_token(&directory.path().join("another.json")).unwrap();
+        assert_ne!(another, first);
+    }
+}

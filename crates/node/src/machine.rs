@@ -70,11 +70,10 @@ impl PartitionsMachine {
             if table.engine().applied_index(partition) >= *index {
                 continue; // a part of a pass that failed later on
             }
-            let mut payloads = &payloads[..];
+            let mut applied = Applied { partition, index: *index, term: *term, payloads };
             if table.partition(partition).compared_by() != 0 && !self.stalled_writes.hold_up(&table) {
-                payloads = &payloads[comparison::apply_marked(&self.host, &table, partition, payloads)?..];
+                applied.payloads = &payloads[comparison::apply_marked(&self.host, &table, &applied)?..];
             }
-            let applied = Applied { partition, index: *index, term: *term, payloads };
             match by_table.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &table)) {
                 Some((_, entries)) => entries.push(applied),
                 None => by_table.push((table, vec![applied])),

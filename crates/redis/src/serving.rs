@@ -5,7 +5,7 @@ use crate::server::{RedisConfig, RedisServer, SERVICE};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tessera_face::Tls;
+use tessera_face::{Stream, Tls};
 use tessera_store::Store;
 use tokio::net::TcpStream;
 
@@ -29,7 +29,7 @@ impl RedisServer {
             let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
             return;
         };
-        match self.handshakes.accept(stream, self.tls.as_ref()).await {
+        match Stream::accept_as_one_of(&self.handshakes, stream, self.tls.as_ref()).await {
             Ok(stream) => Connection::new(self.clone(), client.clone(), Some(stream)).run().await,
             Err(error) => tracing::debug!(%address, %error, "a TLS handshake of a Redis client failed"),
         }

@@ -9,7 +9,7 @@ use crate::services::number;
 use crate::store::Store;
 use bytes::Bytes;
 use std::time::Duration;
-use tessera_cluster::CatalogCommand;
+use tessera_cluster::{CatalogCommand, NodeEntry};
 use tessera_types::NodeId;
 
 /// How long is waited for another node to say that it follows a change.
@@ -35,11 +35,14 @@ pub(crate) fn takes_something_away(command: &CatalogCommand) -> bool {
 
 impl Store {
     /// Waits, for [`TOLD`] at most, until the tables of all other nodes are those of the catalog as it is here now. Returns the nodes
-    /// that have not said so: those that cannot be reached, and older ones, which do not know the question.
+    /// that have not said so: those that cannot be reached, and older ones, which do not know the question. Nodes that
+    /// never came are not asked: they serve nothing.
     pub(crate) async fn tell_others(&self) -> Vec<NodeId> {
         let index = self.view().progress().index().to_le_bytes();
-        let others: Vec<NodeId> =
-            self.catalog().nodes().map(|node| node.id).filter(|node| *node != self.node()).collect();
+        let catalog = self.catalog();
+        let came = |node: &&NodeEntry| !node.is_expected || self.transport().silence(node.id).is_some();
+        let others = catalog.nodes().filter(|node| node.id != self.node()).filter(came);
+        let others: Vec<NodeId> = others.map(|node| node.id).collect();
         let mut asked = tokio::task::JoinSet::new();
         for node in others {
             let store = self.clone();

@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["types", "engine", "transport", "consensus", "cluster", "transaction"]),
     ("node", &["types", "engine", "transport", "consensus", "cluster", "transaction", "store"]),
     ("access", &["types"]),
-    ("face", &[]),
+    ("face", &["transport"]),
     ("fetch", &[]),
     ("redis", &["types", "engine", "cluster", "store", "access", "face"]),
     ("pegasus", &["types", "engine", "cluster", "store", "face"]),

@@ -1,7 +1,7 @@
 //! Connections that other nodes made.
 
 use crate::frame::{self, Frame, HEAD, Input, WHOLE_BYTES};
-use crate::{REQUESTS_UNDER_WAY, Transport, handshake};
+use crate::{Handshakes, REQUESTS_UNDER_WAY, Transport, handshake};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::io;
@@ -14,12 +14,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 
 /// How long a node may take to introduce itself.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long the connection of a node without identity may last.
 const STRANGER: Duration = Duration::from_secs(60);
 /// A connection that was silent for this long has no live node at its other end; a live node reports far more often.
 const IDLE: Duration = Duration::from_secs(10);
-/// The largest number of connections that have not introduced themselves or have no identity.
+/// The largest number of connections that have not introduced themselves.
+pub(crate) const HANDSHAKES: usize = 64;
+/// The largest number of connections without identity, which know the secret all the same.
 const STRANGERS: usize = 64;
 /// The largest number of connections from nodes of the cluster.
 const CONNECTIONS: usize = 1_024;
@@ -29,26 +31,22 @@ const ANSWER_BYTES: usize = 256 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) async fn serve(transport: Arc<Transport>, listener: TcpListener) {
+    let handshakes = Arc::new(Handshakes::new(HANDSHAKES, HANDSHAKE));
     let (strangers, nodes) = (Arc::new(Semaphore::new(STRANGERS)), Arc::new(Semaphore::new(CONNECTIONS)));
     loop {
         match listener.accept().await {
             Ok((stream, address)) => {
-                let Ok(stranger) = strangers.clone().try_acquire_owned() else {
-                    tracing::debug!(%address, "too many who have not introduced themselves; a connection is closed");
-                    continue;
-                };
-                let (transport, nodes) = (transport.clone(), nodes.clone());
+                let (transport, handshakes) = (transport.clone(), handshakes.clone());
+                let (strangers, nodes) = (strangers.clone(), nodes.clone());
                 tokio::spawn(async move {
                     let serve = async {
                         let mut stream = stream;
-                        let Some(from) = introduced(&transport, &mut stream).await? else {
+                        let Some(from) = handshakes.run(introduced(&transport, &mut stream)).await? else {
+                            let _one_of_few = strangers.try_acquire().map_err(|_| too_many())?;
                             let serve = connection(transport, stream, None);
                             return tokio::time::timeout(STRANGER, serve).await.map_err(|_| timed_out())?;
                         };
-                        drop(stranger);
-                        let Ok(_one_of_many) = nodes.try_acquire() else {
-                            return Err(io::Error::other("there are too many connections"));
-                        };
+                        let _one_of_many = nodes.try_acquire().map_err(|_| too_many())?;
                         transport.dial_now(from);
                         connection(transport, stream, Some(from)).await
                     };
@@ -69,11 +67,13 @@ fn timed_out() -> io::Error {
     io::Error::from(io::ErrorKind::TimedOut)
 }
 
+fn too_many() -> io::Error {
+    io::Error::other("there are too many connections")
+}
+
 async fn introduced(transport: &Transport, stream: &mut TcpStream) -> io::Result<Option<NodeId>> {
     stream.set_nodelay(true)?;
-    let receive =
-        handshake::receive(stream, &transport.secret, transport.identity(), &transport.versions, &transport.handler);
-    tokio::time::timeout(HANDSHAKE, receive).await.map_err(|_| timed_out())?
+    handshake::receive(stream, &transport.secret, transport.identity(), &transport.versions, &transport.handler).await
 }
 
 /// Answers that wait to be written.

@@ -10,11 +10,13 @@
 
 mod frame;
 mod handshake;
+mod handshakes;
 mod inbound;
 mod outbound;
 mod reported_clock;
 mod secret;
 
+pub use handshakes::Handshakes;
 pub use outbound::RequestFailure;
 pub use reported_clock::NodeClock;
 pub use secret::Secret;

@@ -269,6 +269,24 @@ async fn frames_without_bounds_end_the_connection_of_who_sends_them() {
     assert!(three.transport.request(NodeId(1), 1, b"").await.is_ok(), "others go on, over the same connection");
 }
 
+/// Whoever reaches the port can open connections and say nothing. They once kept every node from connecting.
+#[tokio::test]
+async fn silent_connections_keep_no_node_from_coming_in() {
+    let one = node(7, 1, "127.0.0.1:0");
+    let mut silent = Vec::new();
+    for _ in 0..inbound::HANDSHAKES {
+        silent.push(tokio::net::TcpStream::connect(&one.address).await.unwrap());
+    }
+    let three = node(7, 3, "127.0.0.1:0");
+    knows(&three, &one);
+    let began = Instant::now();
+    until(async || three.transport.request(NodeId(1), 1, b"").await.ok()).await;
+    assert!(
+        began.elapsed() < inbound::HANDSHAKE,
+        "the silent ones were given up for it, and not because their time was over"
+    );
+}
+
 #[tokio::test]
 async fn a_node_that_was_removed_hears_so_from_those_who_know_the_secret() {
     let removed = node(7, 11, "127.0.0.1:0");

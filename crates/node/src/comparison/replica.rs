@@ -36,12 +36,17 @@ pub(super) fn take_part_here(host: &Host, TakePart { group, comparison }: &TakeP
 
 /// Applies entries of a partition up to the last one with a mark, and digests after each of these. Returns how many are
 /// applied; fewer if the engine would wait.
-pub(crate) fn apply_marked(
-    host: &Arc<Host>,
-    table: &Arc<Table>,
-    partition: u32,
-    payloads: &[Bytes],
-) -> Result<usize, String> {
+///
+/// The engine is told the index of each entry with a mark. An earlier index would do as long as the log has the entries; but a power
+/// failure may take the end of a `soft` table's log and leave what RocksDB had flushed of it, with effects above its index. Entries
+/// without a payload are not among `entries`. Where there are some, which is rare, no index is known but the last, and the marks are
+/// passed over: what nobody answers is asked for again.
+pub(crate) fn apply_marked(host: &Arc<Host>, table: &Arc<Table>, entries: &Applied<'_>) -> Result<usize, String> {
+    let Applied { partition, index: last, term, payloads } = *entries;
+    let first = table.engine().applied_index(partition) + 1;
+    if first + payloads.len() as u64 != last + 1 {
+        return Ok(0);
+    }
     let compared_by = table.partition(partition).compared_by();
     let mut done = 0;
     for (at, payload) in payloads.iter().enumerate() {
@@ -50,10 +55,8 @@ pub(crate) fn apply_marked(
         if mark.comparison != compared_by {
             continue;
         }
-        // The index stays that of the last pass: entries that are applied again after a crash do no harm.
-        let index = table.engine().applied_index(partition);
-        let term = table.engine().applied_term(partition).map_err(|error| error.to_string())?.unwrap_or(0);
-        let entries = [Applied { partition, index, term, payloads: &payloads[done..=at] }];
+        // All are of one term: a leader's first entry has no payload.
+        let entries = [Applied { partition, index: first + at as u64, term, payloads: &payloads[done..=at] }];
         if !stalled_writes::write(table, &entries, |engine, entries| engine.try_write(entries))? {
             break;
         }
@@ -102,6 +105,41 @@ impl Host {
             self.comparisons.note_digest(to, answer);
         } else {
             self.transport.send(to, message::DIGEST, &[answer], Answer::encode);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::mark;
+    use crate::test_node::TestNode;
+    use bytes::BytesMut;
+    use tessera_types::EngineKind;
+
+    const COMPARISON: u64 = 7;
+
+    /// The entries up to a mark were once written under the index of those before. After a power failure the records of a `soft`
+    /// table could then be those of entries that no log had.
+    #[tokio::test]
+    async fn the_records_at_a_mark_are_those_of_its_index() {
+        let node = TestNode::start(|_| {});
+        for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
+            let table = node.create_table_in(name, 1, engine).await;
+            table.partition(0).set_compared_by(COMPARISON);
+            let slice = mark::slice(Bytes::new(), None);
+            let mark = Mark { node: node.host.identity.node, comparison: COMPARISON, number: 0, slice };
+            let mut marked = BytesMut::new();
+            mutation::encode_mark(&mut marked, &mark.encode());
+            let payloads = [Bytes::new(), marked.freeze(), Bytes::new()];
+            let before = table.engine().applied_index(0);
+            // One of four entries has no payload, and nobody knows which.
+            let unknown = Applied { partition: 0, index: before + 4, term: 9, payloads: &payloads };
+            assert_eq!(apply_marked(&node.host, &table, &unknown), Ok(0), "{name}");
+            assert_eq!(table.engine().applied_index(0), before, "{name}");
+            let known = Applied { index: before + 3, ..unknown };
+            assert_eq!(apply_marked(&node.host, &table, &known), Ok(2), "{name}");
+            assert_eq!(table.engine().applied_index(0), before + 2, "{name}");
         }
     }
 }

@@ -80,7 +80,7 @@ pub(crate) fn replace_records(host: &Host, table: &Table, partition: u32, index:
     host.incoming.take(group);
     let replace = || {
         table.engine().restore(partition, &path(host, &incoming::file_name(file.number))?, index)?;
-        // Nothing of it rests on this node's log.
+        // Nothing of it rests on this node's log; the log of who wrote the file was synced before it could be fetched.
         table.engine().make_durable(partition, &|| Ok(()))
     };
     let is_replaced = try_again(host, table, partition, replace);
@@ -136,6 +136,8 @@ fn decode_request(mut request: &[u8]) -> Option<(u64, u64, u64)> {
 mod tests {
     use super::*;
     use crate::test_node::TestNode;
+    use tessera_consensus::SharedLog;
+    use tessera_types::{Durability, EngineKind};
 
     /// A node may have watched a key when it led, and lead again by a snapshot that has what others wrote meanwhile.
     #[tokio::test]
@@ -149,5 +151,25 @@ mod tests {
         fs::copy(place(&format!("to-{:016x}", file.number)), place(&incoming::file_name(file.number))).unwrap();
         replace_records(&node.host, &table, 0, index, file);
         assert!(watch.is_touched());
+    }
+
+    /// Who takes a snapshot has what it holds on disk at once. It once was on nobody else's disk: after a power failure one replica
+    /// had the effects of entries that the others had lost.
+    #[tokio::test]
+    async fn what_a_snapshot_holds_is_in_the_log_on_disk_before_anybody_can_fetch_it() {
+        let memory = tempfile::TempDir::new().unwrap();
+        let node = TestNode::start(|config| {
+            config.soft_sync_interval = Duration::from_secs(3_600);
+            config.staging_directory = Some(memory.path().to_owned());
+        });
+        let table = node.create_durable_table("t", 1, EngineKind::Memory, Durability::Soft).await;
+        node.store.clear(&table, 0..1).await.unwrap();
+        let (index, _) = node.host.write_snapshot(&table, 0).unwrap();
+        // A power failure takes what is in memory only.
+        let staged = fs::read_dir(memory.path()).unwrap().map(|file| file.unwrap().path());
+        staged.for_each(|path| fs::remove_file(path).unwrap());
+        let logged = SharedLog::read(&node.host.directory.log()).unwrap();
+        let last = logged[&group_of(table.id(), 0)].entries.back().unwrap().index;
+        assert!(last >= index, "the log on disk ends at {last}, and the snapshot's index is {index}");
     }
 }

@@ -18,17 +18,22 @@ const UNUSED: Duration = Duration::from_secs(60);
 const PIECE: u64 = 1 << 20;
 
 impl Host {
-    /// Writes the records of a partition as of some log index, which is returned.
+    /// Writes the records of a partition as of some log index, which is returned. Blocks.
     pub(crate) fn write_snapshot(&self, table: &Table, partition: u32) -> Result<(u64, Description), EngineError> {
         let number = rand::random();
         let path = path(self, &format!("to-{number:016x}"))?;
         let index = table.engine().checkpoint(partition, &path)?;
         let (bytes, checksum) = measure(&path).map_err(EngineError::io(&path))?;
         let file = Arc::new(File::open(&path).map_err(EngineError::io(&path))?);
-        let group = group_of(table.id(), partition);
-        let mut files = self.outgoing.files.lock();
+        // The file goes with this if it is not offered.
+        let outgo = Outgo { group: group_of(table.id(), partition), path, file, used: Instant::now() };
+        if table.schema().is_persistent() {
+            // The file may hold effects of entries after its index. Whoever takes it has them on disk at once, so they must not be
+            // lost here: a power failure would leave them on that one replica only.
+            self.log.wait_synced().map_err(|error| EngineError::LogNotSynced(error.to_string()))?;
+        }
         // Another replica may still be fetching the one before.
-        files.insert(number, Outgo { group, path, file, used: Instant::now() });
+        self.outgoing.files.lock().insert(number, outgo);
         Ok((index, Description { node: self.identity.node, number, bytes, checksum }))
     }
 

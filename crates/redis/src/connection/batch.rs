@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, WriteOptions};
+use tessera_store::{Operation, PartOutcome, Store, Table, Transaction, Verdict, Watch, WriteOptions};
 use tessera_types::{Outcome, RequestError};
 use tokio::sync::Notify;
 
@@ -283,7 +283,9 @@ pub(super) fn run_all(
     transaction: &mut Transaction<'_>,
 ) -> Verdict {
     for watched in watches {
-        match is_overtaken(watched, transaction) {
+        let state = transaction.partition_state();
+        let is_kept = |watch: &Watch| watch.is_in(state.watched());
+        match is_overtaken(watched, is_kept, |key| digest(key, transaction)) {
             Ok(false) => continue,
             Ok(true) => out.writer(protocol).null_array(),
             // Whoever cannot look does not know that nothing has changed.
@@ -311,16 +313,40 @@ fn digest_in(token: &[u8]) -> Vec<u8> {
     WatchToken::decode(token).map_or_else(|| token.to_vec(), |token| token.digest)
 }
 
-/// Whether a watched key was written, or has expired, since it was watched.
-fn is_overtaken(watched: &Watched, transaction: &mut Transaction<'_>) -> Result<bool, CommandError> {
+fn digest(key: &[u8], transaction: &mut Transaction<'_>) -> Result<String, CommandError> {
     let mut unread = Vec::new();
-    let call = Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) };
-    Ok(match watched {
-        Watched::Here(watch, _) if watch.is_touched() || !watch.is_in(call.transaction.partition_state().watched()) => {
-            true
+    commands::digest(&Call { args: &[], transaction, reply: Reply::new(&mut unread, Protocol::Resp2) }, key)
+}
+
+/// Whether a watched key was written, or has expired, since it was watched. `is_kept` says of a watch on this node whether it is still
+/// told of writes, and `digest` what is under a key now.
+fn is_overtaken(
+    watched: &Watched,
+    is_kept: impl FnOnce(&Watch) -> bool,
+    digest: impl FnOnce(&[u8]) -> Result<String, CommandError>,
+) -> Result<bool, CommandError> {
+    let is_other = |key: &[u8], before: &[u8]| digest(key).map(|now| now.as_bytes() != before);
+    match watched {
+        Watched::Here(watch, _) if watch.is_touched() || !is_kept(watch) => Ok(true),
+        Watched::Here(watch, before) => is_other(watch.hash_key(), before),
+        Watched::Elsewhere { key, token } => is_other(key, &digest_in(token)),
+        Watched::Lost { .. } => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A digest that failed was once equal to another one that failed, and the transaction took place.
+    #[test]
+    fn a_watched_key_that_cannot_be_read_is_not_taken_for_unchanged() {
+        for before in ["", "digest"] {
+            let watched = Watched::Elsewhere { key: b"k".to_vec(), token: before.into() };
+            let failed = is_overtaken(&watched, |_| true, |_| Err(CommandError::Request(RequestError::NotReady)));
+            assert!(matches!(failed, Err(CommandError::Request(RequestError::NotReady))));
+            let read = |now: &'static str| is_overtaken(&watched, |_| true, move |_| Ok(now.into())).unwrap();
+            assert_eq!((read(before), read("another")), (false, true));
         }
-        Watched::Here(watch, digest) => commands::digest(&call, watch.hash_key())?.as_bytes() != &digest[..],
-        Watched::Elsewhere { key, token } => commands::digest(&call, key)?.as_bytes() != &digest_in(token)[..],
-        Watched::Lost { .. } => true,
-    })
+    }
 }

@@ -92,6 +92,31 @@ fn failover_takes() {
 }
 
 #[test]
+#[ignore = "a measurement; `make failover` runs it"]
+fn rolling_restart_takes() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine rocksdb --partitions 16 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    let (mut gaps, mut all) = (Vec::new(), Outcomes::default());
+    // Twenty restarts, one node after the other, as a cluster is upgraded.
+    for restart in 0..20 {
+        let at = restart % 3;
+        let port = cluster.ports[(at + 1) % 3].0;
+        let outcomes = write_while(port, "t", || {
+            assert_eq!(cluster.nodes[at].take().unwrap().process.terminate(), Some(0));
+            cluster.start_node(at);
+            cluster.wait_until_whole();
+        });
+        gaps.push(outcomes.longest);
+        all = all.and(outcomes);
+        // Leaders go back to where they belong, or the next restart would meet none.
+        std::thread::park_timeout(Duration::from_secs(5));
+    }
+    gaps.sort_unstable();
+    eprintln!("longest write per restart: median {:?}, worst {:?}; {all:?}", gaps[10], gaps[19]);
+}
+
+#[test]
 fn stopping_a_node_refuses_no_request_made_to_others() {
     let mut cluster = Cluster::start(3);
     cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();

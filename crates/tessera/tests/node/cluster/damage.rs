@@ -2,11 +2,12 @@
 
 use super::{Cluster, WHOLE};
 use crate::resp_client::Value as RespValue;
-use crate::server::http_get;
+use crate::server::{http_get, wait_for};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tempfile::TempDir;
 
 const PARTITIONS: usize = 4;
 const KEYS: usize = 2_000;
@@ -145,4 +146,37 @@ fn the_only_replica_keeps_what_it_has_and_serves_what_is_not_damaged() {
     cluster.cli(0, "table truncate d --yes").unwrap();
     cluster.wait_for("nothing is damaged", WHOLE, || !cluster.has_issue(0, WORDS));
     cluster.wait_for("the file is gone", WHOLE, || !file.exists());
+}
+
+/// A checkpoint is damaged while its node is down. The node sets that replica aside; another one takes its place, and has all that the
+/// others have.
+#[test]
+fn a_replica_with_a_damaged_checkpoint_is_replaced() {
+    let settings = &["tables.flush_age_seconds=1"];
+    let mut cluster = Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 3) }.started();
+    cluster.cli(0, "table create d --engine memory --durability hard --partitions 2 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    cluster.fill("d");
+    let tables = cluster.data_directory(2).join("memory");
+    let checkpoint = || {
+        let tables = std::fs::read_dir(&tables).ok()?.map(|table| table.unwrap().path());
+        tables.map(|table| table.join("partition-00001.checkpoint")).find(|path| path.exists())
+    };
+    let path = wait_for("there is a checkpoint", WHOLE, checkpoint);
+    let before = cluster.replicas_of(0, "d");
+    cluster.kill(2);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    cluster.start_node(2);
+    cluster.wait_for("another replica takes its place", WHOLE, || cluster.replicas_of(0, "d")[1] != before[1]);
+    cluster.wait_until_whole();
+    assert_eq!(cluster.replicas_of(0, "d")[0], before[0], "the other partition's replicas are sound");
+    cluster.wait_for("all replicas are equal", WHOLE, || cluster.compare(0, "d").0 == 0);
+    cluster.kill(0);
+    let mut client = cluster.client(2);
+    client.run("TABLE d");
+    for number in 0..KEYS {
+        assert_eq!(client.run(&format!("EXISTS key{number}")), RespValue::Integer(1), "key{number}");
+    }
 }

@@ -6,6 +6,9 @@ use crate::server::{free_port, wait_for};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
+/// How long it may take until a node that is started under another address answers clients.
+const SECONDS: Duration = Duration::from_secs(10);
+
 fn write(client: &mut Client, count: u32) {
     for number in 0..count {
         assert!(matches!(client.run(&format!("SET n{number} {number}")), Value::Simple(_)), "n{number}");
@@ -55,6 +58,10 @@ fn a_node_that_comes_back_under_another_address_serves_within_seconds() {
         cluster.kill(moved);
         cluster.ports[moved].2 = free_port();
         cluster.start_node(moved);
+        wait_for("it answers", SECONDS, || {
+            let value = Client::connect(cluster.ports[moved].0).ok()?.run("GET n0");
+            matches!(value, Value::Bulk(_)).then_some(())
+        });
         cluster.wait_until_whole();
         let address = format!("127.0.0.1:{}", cluster.ports[moved].2);
         let is_known =

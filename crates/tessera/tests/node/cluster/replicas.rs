@@ -1,11 +1,13 @@
 //! Replicas of every kind: witnesses, those without a log, large ones; and what their tables promise.
 
+use super::chaos::{NamedReplica, replicas_on};
 use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use crate::server::wait_for;
 use crate::skipped::skip;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Numbered writes, each to a key of its own, as far as they were acknowledged.
@@ -96,6 +98,40 @@ fn a_table_without_a_log_survives_one_node_and_begins_anew_after_all() {
     client.run("TABLE t");
     wait_for("the table serves again", WHOLE, || (write_numbers(&mut client, 1_000..1_001).len() == 1).then_some(()));
     assert!(matches!(client.run("GET n1"), Value::Null));
+}
+
+/// Two of the three replicas of some partitions are forgotten at once, while nodes that had the third one, or none, live. These once
+/// went on to ask the leader of before for ever, because its term was greater than those of the table that began anew.
+#[test]
+fn a_table_without_a_log_serves_through_every_node_after_a_majority_has_forgotten() {
+    let mut cluster = Cluster::start(4);
+    cluster.cli(0, "table create t --engine memory --durability none --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    // Terms grow with each change of leaders.
+    for at in [1, 2, 3] {
+        cluster.kill(at);
+        assert_eq!(write_numbers(&mut table_client(&cluster, 0, "t"), 0..50).len(), 50, "one node is lost");
+        renew(&mut cluster, &[at]);
+    }
+    cluster.kill(1);
+    cluster.kill(2);
+    renew(&mut cluster, &[1, 2]);
+    for at in 0..4 {
+        // A request that finds no leader is refused after ten seconds.
+        let done = write_numbers(&mut table_client(&cluster, at, "t"), 0..50);
+        assert_eq!(done.len(), 50, "through node {}", at + 1);
+    }
+}
+
+/// Starts nodes that were killed, and waits until others have taken the place of each replica without a log that they had.
+fn renew(cluster: &mut Cluster, nodes: &[usize]) {
+    let held = |cluster: &Cluster| -> BTreeSet<NamedReplica> {
+        nodes.iter().flat_map(|at| replicas_on(cluster, *at, ["t"].into_iter())).collect()
+    };
+    let before = held(cluster);
+    nodes.iter().for_each(|at| cluster.start_node(*at));
+    cluster.wait_for("what was forgotten is renewed", WHOLE, || held(cluster).is_disjoint(&before));
+    cluster.wait_until_whole();
 }
 
 /// With `READS outdated` the replica on the node that is asked answers, also when there is no leader, and says how far it may

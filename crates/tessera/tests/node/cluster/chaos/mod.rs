@@ -30,6 +30,7 @@ use crate::skipped::skip;
 use comings::Comings;
 use documents::Documents;
 use faults::{Faults, Nemesis};
+pub(super) use faults::{NamedReplica, replicas_on};
 use load::{Load, Session};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

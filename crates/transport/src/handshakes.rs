@@ -1,16 +1,14 @@
 //! Connections that have not said yet who they are.
 
-use crate::stream::Stream;
-use crate::tls::Tls;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-/// Handshakes under way, such as those of TLS. They run side by side, so that a slow or silent client keeps no other one waiting;
+/// Handshakes under way: those of nodes, and those of clients. They run side by side, so that a slow or silent one keeps nobody waiting;
 /// there is a limit to how long one takes and to how many there are. When there are too many the oldest is given up, since most
 /// likely it is one of those that never end: whoever comes now gets in however many of them there are.
 pub struct Handshakes {
@@ -27,7 +25,7 @@ struct UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.handshakes.lock().retain(|other| !Arc::ptr_eq(other, &self.give_up));
+        self.handshakes.under_way.lock().retain(|other| !Arc::ptr_eq(other, &self.give_up));
     }
 }
 
@@ -37,13 +35,9 @@ impl Handshakes {
         Self { most, patience, under_way: Mutex::default() }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Arc<Notify>>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin(&self) -> UnderWay<'_> {
         let give_up = Arc::new(Notify::new());
-        let mut under_way = self.lock();
+        let mut under_way = self.under_way.lock();
         while under_way.len() >= self.most
             && let Some(oldest) = under_way.pop_front()
         {
@@ -51,19 +45,6 @@ impl Handshakes {
         }
         under_way.push_back(give_up.clone());
         UnderWay { handshakes: self, give_up }
-    }
-
-    /// Takes a connection in, over TLS if there is a certificate. Without one there is nothing to wait for.
-    ///
-    /// Cancellation: the handshake is given up.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub async fn accept(&self, stream: TcpStream, tls: Option<&Tls>) -> io::Result<Stream> {
-        match tls {
-            None => Stream::accept(stream, None).await,
-            Some(tls) => self.run(Stream::accept(stream, Some(tls))).await,
-        }
     }
 
     /// What comes of a handshake.
@@ -98,7 +79,7 @@ mod tests {
                 tokio::spawn(async move { handshakes.run(std::future::pending::<io::Result<()>>()).await })
             })
             .collect();
-        while handshakes.lock().len() < 10 || silent.iter().filter(|task| task.is_finished()).count() < 20 {
+        while handshakes.under_way.lock().len() < 10 || silent.iter().filter(|task| task.is_finished()).count() < 20 {
             tokio::task::yield_now().await;
         }
         assert_eq!(handshakes.run(async { Ok(7) }).await.unwrap(), 7);
@@ -118,6 +99,6 @@ mod tests {
         let handshakes = Handshakes::new(10, Duration::from_millis(10));
         let outcome = handshakes.run(std::future::pending::<io::Result<()>>()).await;
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(handshakes.lock().is_empty());
+        assert!(handshakes.under_way.lock().is_empty());
     }
 }
