@@ -7,6 +7,7 @@
 mod attempt;
 mod counts;
 mod instant;
+mod leaders;
 mod left_over;
 mod part;
 mod requests;

@@ -85,20 +85,11 @@ impl Store {
         task.await.unwrap_or(Transacted::Unknown)
     }
 
-    /// Why partitions could not be asked.
-    fn not_reached(&self, parts: &[TransactionPart]) -> RequestError {
-        if self.is_removed() {
-            return RequestError::Removed;
-        }
-        let mut reasons = parts.iter().map(|part| part.table.not_serving());
-        reasons.find(|reason| *reason != RequestError::NotReady).unwrap_or(RequestError::NotReady)
-    }
-
     async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
         let (until, mut pause, mut age) = (Instant::now() + patience, SHORTEST_PAUSE, None);
         loop {
-            if parts.iter().any(|part| part.table.successor().is_some()) {
-                return Transacted::Split;
+            if let Err(transacted) = self.await_leaders(&parts, until).await {
+                return transacted;
             }
             let (id, settled) = self.coordination().begin();
             let age = *age.get_or_insert_with(|| begins_now(&self.parts().clock, id));
@@ -117,6 +108,11 @@ impl Store {
                 Attempted::End(End::Aborted(Abort::GaveWay)) if Instant::now() < until => {}
                 Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
                 Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(self.not_reached(&parts)),
+                // There is no pause: it is tried again when all partitions have leaders.
+                Attempted::WithoutLeader => {
+                    self.coordination().counters.tried_again();
+                    continue;
+                }
                 Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }
