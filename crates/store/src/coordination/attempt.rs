@@ -23,6 +23,8 @@ const LONGEST_PAUSE_AFTERWARDS: Duration = Duration::from_secs(1);
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
 /// How long a partition is looked for that is to prepare its part. The others hold keys meanwhile.
 const TO_PREPARE: Duration = Duration::from_millis(200);
+/// How long participants are told of an abort. Who was not told asks the anchor.
+const TO_TELL: Duration = Duration::from_secs(10);
 /// How much longer than its client's patience an attempt lasts, whose anchor has to say first that it will not commit.
 const TO_REVOKE: Duration = Duration::from_secs(2);
 
@@ -129,10 +131,15 @@ impl Attempt {
         table.is_splitting() || self.store.is_led(table, name.partition)
     }
 
-    /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told.
+    /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told; of an abort, also
+    /// when that takes too long.
     pub(super) async fn finish(mut self) {
-        let mut pause = SHORTEST_PAUSE;
-        while !self.coordinator.is_settled() {
+        self.coordinator.forget_replies();
+        let (mut pause, began) = (SHORTEST_PAUSE, Instant::now());
+        while !self.coordinator.requests().is_empty() {
+            if self.coordinator.is_settled() && began.elapsed() >= TO_TELL {
+                return;
+            }
             // A node that was removed is asked nothing, and asks nobody. Without the anchor, whoever holds something finds out by himself
             // what becomes of it.
             let waits_for_anchor = self.coordinator.requests().iter().any(|(name, _)| *name == self.anchor);
@@ -145,6 +152,12 @@ impl Attempt {
                     let effects = self.coordinator.receive(name, Answer::Resolved);
                     self.carry_out(effects);
                 }
+            }
+            let left = self.coordinator.requests();
+            if !left.is_empty() && !left.iter().any(|(name, _)| self.can_ask(*name)) {
+                // This may last for hours, and concern many transactions: news of other partitions wake none of them.
+                tokio::time::sleep(LONGEST_PAUSE_AFTERWARDS).await;
+                continue;
             }
             let Asked { effects, is_progress, .. } = self.ask(LONGEST_PAUSE_AFTERWARDS).await;
             self.carry_out(effects);

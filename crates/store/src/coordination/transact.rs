@@ -91,7 +91,9 @@ impl Store {
             if let Err(transacted) = self.await_leaders(&parts, until).await {
                 return transacted;
             }
-            let (id, settled) = self.coordination().begin();
+            let Some((id, settled)) = self.coordination().begin() else {
+                return Transacted::NotDone(RequestError::Busy);
+            };
             let age = *age.get_or_insert_with(|| begins_now(&self.parts().clock, id));
             let part = |part: &TransactionPart| {
                 let operation = FaceOperation { service, operation: part.operation.clone() };
