@@ -2,21 +2,22 @@
 //!
 //! Such a command is taken back as if it had not been evaluated, and evaluated again when the transaction is resolved. Commands on other
 //! keys go on meanwhile, but for those of the same pipeline, which take effect in their order. Commands on the same keys cannot overtake it: they wait for the same transaction, and what comes between the
-//! resolution and the second evaluation waits behind those that waited before. Of these, the parts of other transactions go first, the
-//! oldest before all: so none of them is overtaken for ever.
+//! resolution and the second evaluation waits behind those that waited before. Of these, plain commands go first: they hold nothing afterwards, so they delay
+//! nobody, while each part of another transaction would hold the key again. Then the parts of other transactions follow, the oldest before all: so
+//! none of them is overtaken for ever.
 //!
 //! A partition that leads no more refuses those that wait at once: nothing of them has happened.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 use tessera_store::PATIENCE;
-use tessera_store::hosting::{PartitionLedger, WriteCommand};
+use tessera_store::hosting::WriteCommand;
 use tessera_transaction::TransactionId;
 
 /// The commands of one partition that wait.
 #[derive(Default)]
 pub(crate) struct HeldCommands {
-    by_holder: HashMap<TransactionId, Vec<(Instant, WriteCommand)>>,
+    by_holder: HashMap<TransactionId, Vec<WriteCommand>>,
     /// Those that need not wait any more, and what came after these.
     ready: VecDeque<WriteCommand>,
     /// Whether the command that is evaluated next has waited.
@@ -40,35 +41,38 @@ impl HeldCommands {
         if command.pending_reply.age().is_some() {
             return None;
         }
-        let is_before =
-            |(_, other): &(Instant, WriteCommand)| other.pending_reply.is_of_same_operation(&command.pending_reply);
+        let is_before = |other: &WriteCommand| other.pending_reply.is_of_same_operation(&command.pending_reply);
         let mut waiting = self.by_holder.iter();
         waiting.find_map(|(holder, commands)| commands.iter().rev().any(is_before).then_some(*holder))
     }
 
-    /// Lets a command wait for a transaction.
-    pub(crate) fn wait_for(&mut self, holder: TransactionId, command: WriteCommand) {
-        self.by_holder.entry(holder).or_default().push((Instant::now(), command));
+    /// Lets a command wait for a transaction. How long it waits counts from the first transaction for which it had to.
+    pub(crate) fn wait_for(&mut self, holder: TransactionId, mut command: WriteCommand) {
+        command.held_since.get_or_insert_with(Instant::now);
+        self.by_holder.entry(holder).or_default().push(command);
     }
 
     /// Ends the waiting for transactions that hold nothing here any more. Returns whether commands may go on.
-    pub(crate) fn release(&mut self, ledger: &PartitionLedger) -> bool {
+    pub(crate) fn release(&mut self, holds: impl Fn(TransactionId) -> bool) -> bool {
         if self.by_holder.is_empty() {
             return false;
         }
-        let gone = self.by_holder.extract_if(|holder, _| !ledger.has_intent(*holder));
-        let mut released: Vec<_> = gone.flat_map(|(_, commands)| commands).map(|(_, command)| command).collect();
-        let age = |command: &WriteCommand| command.pending_reply.age();
-        released.sort_by_key(|command| (age(command).is_none(), age(command)));
+        let gone = self.by_holder.extract_if(|holder, _| !holds(*holder));
+        let mut released: Vec<_> = gone.flat_map(|(_, commands)| commands).collect();
+        // `None` comes before all ages. Commands of one pipeline stay in their order: they wait for the same transaction.
+        released.sort_by_key(|command| (command.pending_reply.age(), command.held_since));
         let is_released = !released.is_empty();
         self.ready.extend(released);
         is_released
     }
 
-    /// Takes out those that have waited for too long, to be refused: the decision of the transaction that holds their keys cannot be had.
-    pub(crate) fn take_late(&mut self) -> Vec<WriteCommand> {
-        let late = |(since, _): &mut (Instant, WriteCommand)| since.elapsed() >= PATIENCE;
-        self.by_holder.values_mut().flat_map(|waiting| waiting.extract_if(.., late)).map(|(_, late)| late).collect()
+    /// Takes out those that have waited for too long, to be refused: the decision of the transaction that holds their keys cannot be had,
+    /// or one transaction after the other has held them.
+    pub(crate) fn take_late(&mut self, now: Instant) -> Vec<WriteCommand> {
+        let is_late = |command: &mut WriteCommand| {
+            command.held_since.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE)
+        };
+        self.by_holder.values_mut().flat_map(|waiting| waiting.extract_if(.., is_late)).collect()
     }
 
     /// The next one to be evaluated again.
@@ -84,6 +88,9 @@ impl HeldCommands {
     /// Takes all of them out, to be refused.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = WriteCommand> + use<> {
         let Self { by_holder, ready, .. } = std::mem::take(self);
-        by_holder.into_values().flatten().map(|(_, command)| command).chain(ready)
+        by_holder.into_values().flatten().chain(ready)
     }
 }
+
+#[cfg(test)]
+mod tests;

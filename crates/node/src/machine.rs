@@ -13,6 +13,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tessera_consensus::{Committed, Evaluated, Failure, GroupId, Inconsistent, Moment, StateMachine};
 use tessera_engine::{Applied, from_caches, mutation};
 use tessera_store::hosting::{Overlay, PendingReply, Times, WriteCommand, failed, group_of, partition_of_group};
@@ -183,7 +184,7 @@ impl StateMachine for PartitionsMachine {
         }
         changes.enter(overlay, payload);
         let state = table.partition(*partition);
-        if held_commands.release(state.ledger()) {
+        if held_commands.release(|holder| state.ledger().has_intent(holder)) {
             host.inbox_of(table.id(), *partition).go_on(group);
         }
         state.meter().end_write(payload.len() - began);
@@ -201,7 +202,7 @@ impl StateMachine for PartitionsMachine {
 
     fn next_waiting(&mut self, group: GroupId) -> Option<WriteCommand> {
         let HostedPartition { cold_commands, held_commands, .. } = self.partitions.get_mut(&group)?;
-        for late in held_commands.take_late() {
+        for late in held_commands.take_late(Instant::now()) {
             self.waiting -= 1;
             late.pending_reply.answer(Err(RequestError::Held));
         }

@@ -118,6 +118,7 @@ impl Housekeeping {
                         leader_acked: false,
                         begins_entry: false,
                         confirm: false,
+                        held_since: None,
                         pending_reply,
                     };
                     // A full inbox has writes, which tell it.

@@ -2,6 +2,7 @@
 
 use crate::transaction::Transaction;
 use std::sync::Arc;
+use std::time::Instant;
 use tessera_consensus::Failure;
 use tessera_transaction::Age;
 use tessera_types::{Acks, Durability, RequestError};
@@ -17,8 +18,8 @@ pub trait Operation: Send + Sync {
     /// nothing.
     fn evaluate(&self, part: usize, transaction: &mut Transaction<'_>) -> Verdict;
 
-    /// How old the transaction over partitions is that this belongs to. Of operations that have waited for a key the oldest goes
-    /// first, and those that belong to none come last.
+    /// How old the transaction over partitions is that this belongs to. Of operations that have waited for a key those come first that
+    /// belong to none, then the oldest.
     fn age(&self) -> Option<Age> {
         None
     }
@@ -52,6 +53,8 @@ pub struct WriteCommand {
     pub begins_entry: bool,
     /// Whether a majority must confirm the leader before the answer if the command changes nothing.
     pub confirm: bool,
+    /// When it first met a key that a transaction over partitions holds.
+    pub held_since: Option<Instant>,
     /// What answers the command.
     pub pending_reply: PendingReply,
 }

@@ -14,7 +14,7 @@ pub enum Effect<D: Data> {
     Send(D::Partition, Request<D>),
     /// The client is told.
     Answer(End<D>),
-    /// All participants have resolved the transaction: [`TransactionIds::settle`](crate::TransactionIds::settle).
+    /// Partitions may forget the transaction: [`TransactionIds::settle`](crate::TransactionIds::settle).
     Settle,
 }
 
@@ -49,14 +49,15 @@ enum Phase<D: Data> {
     Revoking(Abort<D>),
     /// The transaction is decided, and these have not resolved it.
     Resolving(Outcome, BTreeSet<D::Partition>),
-    Settled,
+    /// All have resolved it.
+    Resolved,
 }
 
 /// The part of a transaction that concerns one partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Part<D: Data> {
-    locks: Locks<D>,
-    operation: D::Operation,
+    /// What is locked and evaluated, until it is certain that nobody is asked to do so any more.
+    work: Option<(Locks<D>, D::Operation)>,
     reply: Option<D::Reply>,
 }
 
@@ -86,7 +87,7 @@ impl<D: Data> Coordinator<D> {
         anchor: D::Partition,
         parts: impl IntoIterator<Item = (D::Partition, Locks<D>, D::Operation)>,
     ) -> Self {
-        let part = |(partition, locks, operation)| (partition, Part { locks, operation, reply: None });
+        let part = |(partition, locks, operation)| (partition, Part { work: Some((locks, operation)), reply: None });
         let parts: BTreeMap<_, _> = parts.into_iter().map(part).collect();
         assert!(parts.contains_key(&anchor), "the anchor has a part in the transaction");
         // Without participants nothing is to be prepared, so the first request may be the one that commits.
@@ -123,13 +124,21 @@ impl<D: Data> Coordinator<D> {
             Phase::Deciding => parts,
             Phase::Revoking(_) => 2 * parts,
             Phase::Resolving(_, waiting) => 4 * parts - waiting.len(),
-            Phase::Settled => 5 * parts,
+            Phase::Resolved => 5 * parts,
         }
     }
 
-    /// Whether all participants have resolved the transaction.
+    /// Whether nothing depends on this coordinator any more: all participants have resolved the transaction, or it is aborted. Of an
+    /// abort participants that are not told find out by themselves.
     pub fn is_settled(&self) -> bool {
-        self.phase == Phase::Settled
+        matches!(self.phase, Phase::Resolving(Outcome::Aborted, _) | Phase::Resolved)
+    }
+
+    /// Nobody waits for the replies any more.
+    pub fn forget_replies(&mut self) {
+        if matches!(self.phase, Phase::Revoking(_)) {
+            self.parts.values_mut().for_each(|part| part.reply = None);
+        }
     }
 
     fn participants(&self) -> impl Iterator<Item = (D::Partition, &Part<D>)> {
@@ -143,17 +152,17 @@ impl<D: Data> Coordinator<D> {
             Phase::Preparing => {
                 let unprepared = self.participants().filter(|(_, part)| part.reply.is_none());
                 let request = |(partition, part): (D::Partition, &Part<D>)| {
-                    let (locks, operation) = (part.locks.clone(), part.operation.clone());
-                    (partition, Request::Prepare(Prepare { id, age, settled, anchor, locks, operation }))
+                    let (locks, operation) = part.work.clone()?;
+                    Some((partition, Request::Prepare(Prepare { id, age, settled, anchor, locks, operation })))
                 };
-                unprepared.map(request).collect()
+                unprepared.filter_map(request).collect()
             }
-            Phase::Deciding => vec![(anchor, self.decide())],
+            Phase::Deciding => self.decide().map(|decide| (anchor, decide)).into_iter().collect(),
             Phase::Revoking(_) => vec![(anchor, Request::Recover(id))],
             Phase::Resolving(outcome, waiting) => {
                 waiting.iter().map(|partition| (*partition, Request::Resolve(id, *outcome))).collect()
             }
-            Phase::Settled => Vec::new(),
+            Phase::Resolved => Vec::new(),
         }
     }
 
@@ -163,18 +172,19 @@ impl<D: Data> Coordinator<D> {
                 && self.participants().any(|(_, part)| part.reply.is_some())
     }
 
-    fn decide(&self) -> Request<D> {
-        let part = &self.parts[&self.anchor];
+    fn decide(&self) -> Option<Request<D>> {
+        let (locks, operation) = self.parts[&self.anchor].work.clone()?;
         let participants = self.participants().map(|(partition, _)| partition).collect();
-        let (locks, operation) = (part.locks.clone(), part.operation.clone());
-        Request::Decide(Decide { id: self.id, age: self.age, settled: self.settled, locks, operation, participants })
+        let (id, age, settled) = (self.id, self.age, self.settled);
+        Some(Request::Decide(Decide { id, age, settled, locks, operation, participants }))
     }
 
     /// Takes in an answer of a partition about this transaction.
     pub fn receive(&mut self, from: D::Partition, answer: Answer<D>) -> Vec<Effect<D>> {
         let is_anchor = from == self.anchor;
         let (age, rules) = (self.age, self.rules);
-        let waits_for = |holder| age < holder || !rules.keep(Rule::YoungerGivesWay);
+        // Of the same age is an earlier attempt, whose end is on its way.
+        let waits_for = |holder| age <= holder || !rules.keep(Rule::YoungerGivesWay);
         match (&mut self.phase, answer) {
             (Phase::Preparing, Answer::Prepared(reply)) if !is_anchor => {
                 if let Some(part) = self.parts.get_mut(&from) {
@@ -194,7 +204,7 @@ impl<D: Data> Coordinator<D> {
                 if let Some(part) = self.parts.get_mut(&from) {
                     part.reply = reply;
                 }
-                let replies = self.parts.iter().filter_map(|(id, part)| Some((*id, part.reply.clone()?)));
+                let replies = self.parts.iter_mut().filter_map(|(id, part)| Some((*id, part.reply.take()?)));
                 let end = End::Committed(replies.collect());
                 self.resolve(Outcome::Committed, end)
             }
@@ -205,9 +215,14 @@ impl<D: Data> Coordinator<D> {
                 let end = End::Aborted(abort.clone());
                 self.resolve(Outcome::Aborted, end)
             }
-            (Phase::Resolving(_, waiting), Answer::Resolved) => {
+            (Phase::Resolving(outcome, waiting), Answer::Resolved) => {
                 waiting.remove(&from);
-                self.settle_if_all_have_resolved()
+                if !waiting.is_empty() {
+                    return Vec::new();
+                }
+                let was_settled = *outcome == Outcome::Aborted;
+                self.phase = Phase::Resolved;
+                if was_settled { Vec::new() } else { vec![Effect::Settle] }
             }
             // Late, or of a request that does not matter any more.
             _ => Vec::new(),
@@ -218,33 +233,41 @@ impl<D: Data> Coordinator<D> {
     pub fn give_up(&mut self) -> Vec<Effect<D>> {
         match self.phase {
             Phase::Preparing | Phase::Deciding => self.abort(Abort::GivenUp),
-            Phase::Revoking(_) | Phase::Resolving(..) | Phase::Settled => Vec::new(),
+            Phase::Revoking(_) | Phase::Resolving(..) | Phase::Resolved => Vec::new(),
         }
     }
 
     fn abort(&mut self, abort: Abort<D>) -> Vec<Effect<D>> {
         match self.phase {
             // A request to commit may still reach the anchor, also one that it has answered once.
-            Phase::Deciding if self.rules.keep(Rule::AbortAtTheAnchor) => self.enter(Phase::Revoking(abort)),
+            Phase::Deciding if self.rules.keep(Rule::AbortAtTheAnchor) => {
+                self.forget_work();
+                self.enter(Phase::Revoking(abort))
+            }
             _ => self.resolve(Outcome::Aborted, End::Aborted(abort)),
         }
     }
 
     fn resolve(&mut self, outcome: Outcome, end: End<D>) -> Vec<Effect<D>> {
-        let waiting = self.participants().map(|(partition, _)| partition).collect();
+        let waiting: BTreeSet<_> = self.participants().map(|(partition, _)| partition).collect();
+        let have_all_resolved = waiting.is_empty() || !self.rules.keep(Rule::SettleWhenAllHaveResolved);
+        self.forget_work();
+        self.parts.values_mut().for_each(|part| part.reply = None);
         let mut effects = vec![Effect::Answer(end)];
         effects.extend(self.enter(Phase::Resolving(outcome, waiting)));
-        effects.extend(self.settle_if_all_have_resolved());
+        if have_all_resolved {
+            self.phase = Phase::Resolved;
+        }
+        // Who asks the anchor about a transaction that was aborted hears so, also when it is forgotten.
+        if have_all_resolved || outcome == Outcome::Aborted {
+            effects.push(Effect::Settle);
+        }
         effects
     }
 
-    fn settle_if_all_have_resolved(&mut self) -> Vec<Effect<D>> {
-        let Phase::Resolving(_, waiting) = &self.phase else { return Vec::new() };
-        if !waiting.is_empty() && self.rules.keep(Rule::SettleWhenAllHaveResolved) {
-            return Vec::new();
-        }
-        self.phase = Phase::Settled;
-        vec![Effect::Settle]
+    /// Nobody is asked to evaluate a part any more. What is to be done may be large, and telling who cannot be reached may take long.
+    fn forget_work(&mut self) {
+        self.parts.values_mut().for_each(|part| part.work = None);
     }
 
     fn enter(&mut self, phase: Phase<D>) -> Vec<Effect<D>> {
@@ -252,3 +275,6 @@ impl<D: Data> Coordinator<D> {
         self.requests().into_iter().map(|(to, request)| Effect::Send(to, request)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,11 +25,15 @@ pub struct Age {
     pub first: TransactionId,
 }
 
+/// So many transactions of a node may be under way, or wait until all of their partitions can be told how they ended. More are not
+/// begun: the node keeps each in memory until then.
+pub const UNSETTLED: usize = 1 << 14;
+
 /// The names that a node gives to the transactions that it coordinates.
 ///
 /// Partitions must remember a transaction as long as one of its messages may still arrive, which may be late. So each request
-/// says which transactions of its node are *settled*: those before the first one that is not. Nothing more is asked about
-/// them, and whatever still arrives is refused.
+/// says which transactions of its node are *settled*: those before the first one that is not. Whatever still arrives of them is
+/// refused, and whoever asks about one that is still known somewhere hears that it is aborted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionIds {
     node: NodeId,
@@ -44,15 +48,19 @@ impl TransactionIds {
         Self { node, generation, next: 0, unsettled: BTreeSet::new() }
     }
 
-    /// A name for a transaction that begins.
-    pub fn begin(&mut self) -> TransactionId {
+    /// A name for a transaction that begins; `None` if [too many](UNSETTLED) are not settled.
+    pub fn begin(&mut self) -> Option<TransactionId> {
+        if self.unsettled.len() >= UNSETTLED {
+            return None;
+        }
         let sequence = self.next;
         self.next += 1;
         self.unsettled.insert(sequence);
-        TransactionId { node: self.node, generation: self.generation, sequence }
+        Some(TransactionId { node: self.node, generation: self.generation, sequence })
     }
 
-    /// Nothing more will be asked about this transaction: all of its participants have resolved it.
+    /// Partitions may forget this transaction: all of its participants have resolved it, or it is aborted, and whoever asks about it
+    /// later is told so.
     pub fn settle(&mut self, id: TransactionId) {
         debug_assert_eq!((id.node, id.generation), (self.node, self.generation));
         self.unsettled.remove(&id.sequence);
@@ -71,13 +79,23 @@ mod tests {
     #[test]
     fn one_that_is_not_settled_holds_back_those_after_it() {
         let mut ids = TransactionIds::new(NodeId(1), 7);
-        let [first, second, third] = [(); 3].map(|()| ids.begin());
+        let [first, second, third] = [(); 3].map(|()| ids.begin().unwrap());
         assert_eq!(ids.settled(), first.sequence);
         ids.settle(second);
         assert_eq!(ids.settled(), first.sequence);
         ids.settle(first);
         assert_eq!(ids.settled(), third.sequence);
         ids.settle(third);
-        assert_eq!(ids.settled(), ids.begin().sequence);
+        assert_eq!(ids.settled(), ids.begin().unwrap().sequence);
+    }
+
+    /// Of those that nobody could settle there was once no end.
+    #[test]
+    fn there_is_an_end_of_those_that_are_not_settled() {
+        let mut ids = TransactionIds::new(NodeId(1), 7);
+        let first = ids.begin().unwrap();
+        assert_eq!(std::iter::from_fn(|| ids.begin()).count(), UNSETTLED - 1);
+        ids.settle(first);
+        assert!(ids.begin().is_some() && ids.begin().is_none());
     }
 }

@@ -9,6 +9,10 @@ use crate::rules::{Rule, Rules};
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::NodeId;
 
+/// So many records of transactions that are over go with one log entry. Each entry adds at most two, so it is enough that entries of
+/// the same node follow.
+const FORGOTTEN_AT_ONCE: usize = 256;
+
 /// What the log says about a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Entry<D: Data> {
@@ -81,7 +85,10 @@ pub struct Ledger<D: Data> {
     intents: BTreeMap<TransactionId, Intent<D>>,
     /// The locks of all intents, by key.
     locks: BTreeMap<D::Key, BTreeMap<TransactionId, Access>>,
-    decisions: BTreeMap<TransactionId, Decision<D>>,
+    /// Decisions that stand for messages which may come late: aborts, and commits that are forgotten.
+    decided: BTreeMap<TransactionId, Decision<D>>,
+    /// Commits that some participant may not have resolved.
+    unfinished: BTreeMap<TransactionId, Decision<D>>,
     finished: BTreeSet<TransactionId>,
     /// Of each node, the generation and number of the first transaction that may not be over.
     marks: BTreeMap<NodeId, (u64, u64)>,
@@ -99,7 +106,8 @@ impl<D: Data> Ledger<D> {
         Self {
             intents: BTreeMap::new(),
             locks: BTreeMap::new(),
-            decisions: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
             finished: BTreeSet::new(),
             marks: BTreeMap::new(),
             rules,
@@ -112,9 +120,7 @@ impl<D: Data> Ledger<D> {
         for (key, record) in records {
             match (key, record) {
                 (LedgerKey::Intent(id), LedgerRecord::Intent(intent)) => ledger.lock(id, intent),
-                (LedgerKey::Decision(id), LedgerRecord::Decision(decision)) => {
-                    _ = ledger.decisions.insert(id, decision)
-                }
+                (LedgerKey::Decision(id), LedgerRecord::Decision(decision)) => ledger.keep(id, decision),
                 (LedgerKey::Finished(id), LedgerRecord::Finished) => _ = ledger.finished.insert(id),
                 (LedgerKey::Mark(node), LedgerRecord::Mark { generation, sequence }) => {
                     ledger.marks.insert(node, (generation, sequence));
@@ -129,7 +135,7 @@ impl<D: Data> Ledger<D> {
     pub fn record(&self, key: LedgerKey) -> Option<LedgerRecord<D>> {
         Some(match key {
             LedgerKey::Intent(id) => LedgerRecord::Intent(self.intents.get(&id)?.clone()),
-            LedgerKey::Decision(id) => LedgerRecord::Decision(self.decisions.get(&id)?.clone()),
+            LedgerKey::Decision(id) => LedgerRecord::Decision(self.decision(id)?.clone()),
             LedgerKey::Finished(id) => self.finished.contains(&id).then_some(LedgerRecord::Finished)?,
             LedgerKey::Mark(node) => {
                 let (generation, sequence) = *self.marks.get(&node)?;
@@ -141,7 +147,7 @@ impl<D: Data> Ledger<D> {
     /// The keys of all records.
     pub fn keys(&self) -> impl Iterator<Item = LedgerKey> {
         let intents = self.intents.keys().copied().map(LedgerKey::Intent);
-        let decisions = self.decisions.keys().copied().map(LedgerKey::Decision);
+        let decisions = self.unfinished.keys().chain(self.decided.keys()).copied().map(LedgerKey::Decision);
         let finished = self.finished.iter().copied().map(LedgerKey::Finished);
         intents.chain(decisions).chain(finished).chain(self.marks.keys().copied().map(LedgerKey::Mark))
     }
@@ -163,7 +169,7 @@ impl<D: Data> Ledger<D> {
 
     /// Transactions that were committed here, and participants that may not have resolved them.
     pub fn unfinished(&self) -> impl Iterator<Item = (TransactionId, &[D::Partition])> {
-        self.decisions.iter().filter_map(|(id, decision)| match decision {
+        self.unfinished.iter().filter_map(|(id, decision)| match decision {
             Decision::Committed { participants, .. } => Some((*id, participants.as_slice())),
             Decision::Forgotten | Decision::Aborted => None,
         })
@@ -235,7 +241,7 @@ impl<D: Data> Ledger<D> {
 
     /// The anchor is asked to commit.
     pub fn decide(&self, request: &Decide<D>) -> Step<D> {
-        match self.decisions.get(&request.id) {
+        match self.decision(request.id) {
             Some(Decision::Aborted) => return Step::Answer(Answer::Aborted),
             Some(_) if !self.rules.keep(Rule::DecideOnce) => (),
             Some(Decision::Committed { reply, .. }) => return Step::Answer(Answer::Committed(Some(reply.clone()))),
@@ -258,7 +264,7 @@ impl<D: Data> Ledger<D> {
 
     /// The anchor is asked what has become of a transaction, by somebody who does not expect its coordinator to go on.
     pub fn recover(&self, id: TransactionId) -> Step<D> {
-        match self.decisions.get(&id) {
+        match self.decision(id) {
             Some(Decision::Committed { reply, .. }) => Step::Answer(Answer::Committed(Some(reply.clone()))),
             Some(Decision::Forgotten) => Step::Answer(Answer::Committed(None)),
             Some(Decision::Aborted) => Step::Answer(Answer::Aborted),
@@ -281,7 +287,7 @@ impl<D: Data> Ledger<D> {
 
     /// All participants of a transaction that was committed here have resolved it.
     pub fn forget(&self, id: TransactionId) -> Option<Entry<D>> {
-        matches!(self.decisions.get(&id), Some(Decision::Committed { .. })).then_some(Entry::Forget(id))
+        self.unfinished.contains_key(&id).then_some(Entry::Forget(id))
     }
 
     /// Takes in a committed entry. Returns what the partition is to write, and adds to `changed` which records are others now, or
@@ -315,7 +321,7 @@ impl<D: Data> Ledger<D> {
             }
             Entry::Forget(id) => {
                 if self.is_over(*id) {
-                    self.decisions.remove(id);
+                    self.unfinished.remove(id);
                     changed.push(LedgerKey::Decision(*id));
                 } else {
                     self.decide_as(*id, Decision::Forgotten, changed);
@@ -326,8 +332,21 @@ impl<D: Data> Ledger<D> {
     }
 
     fn decide_as(&mut self, id: TransactionId, decision: Decision<D>, changed: &mut Vec<LedgerKey>) {
-        self.decisions.insert(id, decision);
+        self.keep(id, decision);
         changed.push(LedgerKey::Decision(id));
+    }
+
+    fn decision(&self, id: TransactionId) -> Option<&Decision<D>> {
+        self.unfinished.get(&id).or_else(|| self.decided.get(&id))
+    }
+
+    fn keep(&mut self, id: TransactionId, decision: Decision<D>) {
+        let (of_its_kind, other) = match decision {
+            Decision::Committed { .. } => (&mut self.unfinished, &mut self.decided),
+            Decision::Forgotten | Decision::Aborted => (&mut self.decided, &mut self.unfinished),
+        };
+        other.remove(&id);
+        of_its_kind.insert(id, decision);
     }
 
     fn lock(&mut self, id: TransactionId, intent: Intent<D>) {
@@ -359,28 +378,25 @@ impl<D: Data> Ledger<D> {
             changed.push(LedgerKey::Mark(id.node));
         }
         let (generation, sequence) = *mark;
-        let over = |other: &TransactionId| {
-            other.node == id.node && (other.generation, other.sequence) < (generation, sequence)
-        };
+        let id_of = |generation, sequence| TransactionId { node: id.node, generation, sequence };
+        let over = id_of(0, 0)..id_of(generation, sequence);
+        // What is settled was resolved by all, or has never committed. That a node was started again says nothing of the kind.
         let keeps_commits = self.rules.keep(Rule::KeepDecisionsOfEarlierStarts);
-        let goes = |id: &TransactionId, decision: &Decision<D>| match decision {
-            // What is settled was resolved by all. That a node was started again says nothing of the kind.
-            Decision::Committed { .. } if id.generation < generation && keeps_commits => false,
-            _ => over(id),
-        };
-        self.finished.retain(|id| {
-            let stays = !over(id);
-            if !stays {
-                changed.push(LedgerKey::Finished(*id));
+        let finished_commits = if keeps_commits { id_of(generation, 0) } else { id_of(0, 0) }..over.end;
+        let finished = self.finished.range(over.clone()).copied().map(LedgerKey::Finished);
+        let decided = self.decided.range(over).map(|(id, _)| LedgerKey::Decision(*id));
+        let commits = self.unfinished.range(finished_commits).map(|(id, _)| LedgerKey::Decision(*id));
+        let gone: Vec<_> = commits.chain(finished).chain(decided).take(FORGOTTEN_AT_ONCE).collect();
+        for key in &gone {
+            match key {
+                LedgerKey::Finished(id) => _ = self.finished.remove(id),
+                LedgerKey::Decision(id) => _ = self.unfinished.remove(id).or_else(|| self.decided.remove(id)),
+                LedgerKey::Intent(_) | LedgerKey::Mark(_) => {}
             }
-            stays
-        });
-        self.decisions.retain(|id, decision| {
-            let stays = !goes(id, decision);
-            if !stays {
-                changed.push(LedgerKey::Decision(*id));
-            }
-            stays
-        });
+        }
+        changed.extend(gone);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,7 +38,7 @@ mod rules;
 
 pub use coordinator::{Abort, Coordinator, Effect, End};
 pub use data::Data;
-pub use id::{Age, TransactionId, TransactionIds};
+pub use id::{Age, TransactionId, TransactionIds, UNSETTLED};
 pub use intent::{Access, Holder, Intent, Locks};
 pub use ledger::{Entry, Ledger, Step};
 pub use message::{Answer, Decide, Outcome, Prepare, Request};

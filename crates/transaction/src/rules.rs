@@ -19,7 +19,7 @@ pub enum Rule {
     LogAborts,
     /// An intent whose coordinator is gone is asked about.
     RecoverIntents,
-    /// A transaction is settled when all participants have resolved it.
+    /// A transaction that has committed is settled when all participants have resolved it.
     SettleWhenAllHaveResolved,
     /// The anchor forgets that a transaction committed when all participants have resolved it.
     ForgetWhenAllHaveResolved,

@@ -69,10 +69,10 @@ pub enum RequestError {
     /// The partition has no leader that serves yet.
     #[error("the partition has no leader yet that serves and can be reached; nothing was done; try again")]
     NotReady,
-    /// A transaction over partitions holds the key, and the command has waited as long as commands wait: what became of the
-    /// transaction cannot be learned, since a partition that knows has no leader.
+    /// Transactions over partitions have held the key for as long as commands wait: one after the other, or one of which it cannot
+    /// be learned what became of it, since a partition that knows has no leader.
     #[error(
-        "a transaction over several partitions holds the key, and what became of it cannot be learned yet; try again"
+        "transactions over several partitions have held the key for as long as commands wait; nothing was done; try again"
     )]
     Held,
     /// A transaction gave way to others until its client's patience was over.

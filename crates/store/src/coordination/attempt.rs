@@ -14,11 +14,17 @@ use std::time::{Duration, Instant};
 use tessera_transaction::{Answer, Coordinator, Effect, End};
 use tessera_types::{Durability, RequestError, TableId};
 
-/// Between two tries to bring an attempt to its end that could not be finished.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Between two tries while a client waits.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// Between two tries to bring an attempt to its end that could not be finished.
+const LONGEST_PAUSE_AFTERWARDS: Duration = Duration::from_secs(1);
 /// What is asked is given at least so much time to be answered.
 const LEAST_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a partition is looked for that is to prepare its part. The others hold keys meanwhile.
+const TO_PREPARE: Duration = Duration::from_millis(200);
+/// How long participants are told of an abort. Who was not told asks the anchor.
+const TO_TELL: Duration = Duration::from_secs(10);
 /// How much longer than its client's patience an attempt lasts, whose anchor has to say first that it will not commit.
 const TO_REVOKE: Duration = Duration::from_secs(2);
 
@@ -36,6 +42,8 @@ pub(super) enum Attempted {
     End(End<OnTables>),
     /// A table was split before anything was decided. It has not taken effect, and will not.
     Split,
+    /// A partition has lost its leader before anything was decided. The same holds.
+    WithoutLeader,
     /// Nobody could be asked whether it has taken effect.
     Unknown,
 }
@@ -70,17 +78,18 @@ impl Attempt {
         loop {
             let is_undecided = self.coordinator.is_preparing();
             let left = (until - Instant::now()).max(LEAST_PATIENCE);
+            let patience = if is_undecided { left.min(TO_PREPARE) } else { left };
             // A part that waits for another transaction may be answered later than that.
-            let asked = tokio::time::timeout(left, self.ask(left)).await;
+            let asked = tokio::time::timeout(left, self.ask(patience)).await;
             let Asked { effects, is_split, is_progress } = asked.unwrap_or_default();
             if let Some(end) = self.carry_out(effects) {
                 return Attempted::End(end);
             }
-            if is_split && is_undecided {
-                // Without a decision there is no commit. What the partitions of other tables hold is given back.
+            // Without a decision there is no commit. What other partitions hold is given back.
+            if is_undecided && (is_split || !is_progress && !self.can_prepare()) {
                 let effects = self.coordinator.give_up();
                 self.carry_out(effects);
-                return Attempted::Split;
+                return if is_split { Attempted::Split } else { Attempted::WithoutLeader };
             }
             if is_split {
                 return Attempted::Unknown;
@@ -111,10 +120,26 @@ impl Attempt {
         self.store.is_removed() || self.tables.values().any(is_dropped)
     }
 
-    /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told.
+    /// Whether the partitions that have not prepared their parts yet have leaders, and the one that is to decide afterwards.
+    fn can_prepare(&self) -> bool {
+        let requests = self.coordinator.requests();
+        requests.iter().map(|(name, _)| *name).chain([self.anchor]).all(|name| self.can_ask(name))
+    }
+
+    fn can_ask(&self, name: PartitionName) -> bool {
+        let (table, _) = &self.tables[&name.table];
+        table.is_splitting() || self.store.is_led(table, name.partition)
+    }
+
+    /// Brings it to its end: its participants are told, and it is settled. Ends when there is nothing left to be told; of an abort, also
+    /// when that takes too long.
     pub(super) async fn finish(mut self) {
-        let mut pause = SHORTEST_PAUSE;
-        while !self.coordinator.is_settled() {
+        self.coordinator.forget_replies();
+        let (mut pause, began) = (SHORTEST_PAUSE, Instant::now());
+        while !self.coordinator.requests().is_empty() {
+            if self.coordinator.is_settled() && began.elapsed() >= TO_TELL {
+                return;
+            }
             // A node that was removed is asked nothing, and asks nobody. Without the anchor, whoever holds something finds out by himself
             // what becomes of it.
             let waits_for_anchor = self.coordinator.requests().iter().any(|(name, _)| *name == self.anchor);
@@ -128,11 +153,17 @@ impl Attempt {
                     self.carry_out(effects);
                 }
             }
-            let Asked { effects, is_progress, .. } = self.ask(LONGEST_PAUSE).await;
+            let left = self.coordinator.requests();
+            if !left.is_empty() && !left.iter().any(|(name, _)| self.can_ask(*name)) {
+                // This may last for hours, and concern many transactions: news of other partitions wake none of them.
+                tokio::time::sleep(LONGEST_PAUSE_AFTERWARDS).await;
+                continue;
+            }
+            let Asked { effects, is_progress, .. } = self.ask(LONGEST_PAUSE_AFTERWARDS).await;
             self.carry_out(effects);
             if !is_progress {
                 self.store.another_leader(pause).await;
-                pause = (2 * pause).min(LONGEST_PAUSE);
+                pause = (2 * pause).min(LONGEST_PAUSE_AFTERWARDS);
             }
         }
     }

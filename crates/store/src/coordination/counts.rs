@@ -14,7 +14,7 @@ pub struct TransactionCounts {
     pub not_done: u64,
     /// Those of which it is not known what became of them.
     pub unknown: u64,
-    /// Attempts that gave way to other transactions, or lost their table to a split, and were made again.
+    /// Attempts that gave way to other transactions, lost a leader or lost their table to a split, and were made again.
     pub tried_again: u64,
     /// Intents and commits that their coordinators had left behind, and leaders here brought to an end.
     pub recovered: u64,

@@ -7,7 +7,7 @@
 //! Between nodes, integers little-endian: `u32 table | u8 step | u32 count`, then so many times `u32 partition`, `u32` how many keys,
 //! for each of them `u32` length and bytes, and then of step 0, which reads, `u8 service`, `u32` length and bytes of an operation; of step 1,
 //! which confirms, a stamp: `u64` node, `u64` its start, `u64` interruptions, `u64` version, and `u64` when the first of the records ends. The reply to a read is `u8` 0, a stamp
-//! and the face's reply, or `u8` 1 and its refusal; to a confirmation, `u8` 1 if it is confirmed, else 0.
+//! and the face's reply, or `u8` 1 and its refusal, or `u8` 2 if a transaction holds keys, or others write all the time; to a confirmation, `u8` 1 if it is confirmed, else 0.
 
 use super::part::TransactionPart;
 use super::tables::OfTable;
@@ -23,16 +23,22 @@ use crate::transaction::Transaction;
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tessera_engine::from_caches;
 use tessera_transaction::{ReadAttempt, ReadStep};
 use tessera_types::{Durability, NodeId, ReadMode, RequestError, TableId, UnixMillis};
 
-/// So many attempts are made before the read locks what it reads.
+/// So many attempts fail since others write, before the read locks what it reads.
 const ATTEMPTS: usize = 2;
 
-/// How long such an attempt waits for keys that transactions hold. A read that gave way for ever would starve.
+/// How long the read waits for keys that transactions hold, before it locks too: one that gave way for ever would starve. An attempt looks for
+/// leaders for as long.
 const HASTE: Duration = Duration::from_millis(4);
+/// Between two attempts that were not answered, or met held keys.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What is answered where keys are held.
+const HELD: u8 = 2;
 
 /// What one partition is asked.
 #[derive(Clone)]
@@ -188,7 +194,7 @@ impl Table {
             let mut transaction = Transaction::read_only(self, partition, ReadMode::Single, now)?;
             let evaluated = evaluate(&mut transaction);
             if transaction.is_held() {
-                return Err(RequestError::NotReady);
+                break;
             }
             if transaction.would_wait() {
                 return Err(RequestError::WouldWait);
@@ -211,7 +217,7 @@ impl Table {
                 return Ok(answer.into());
             }
         }
-        Err(RequestError::NotReady)
+        Ok(Bytes::from_static(&[HELD]))
     }
 
     /// Whether what was read of these keys of a partition, with this stamp, still holds, and no transaction is about to change
@@ -234,7 +240,11 @@ impl Table {
 enum Read {
     Done(BTreeMap<PartitionName, Bytes>),
     Refused(Bytes),
+    /// Others wrote meanwhile.
     Changed,
+    /// Transactions hold keys, or others write all the time.
+    Held,
+    /// Not all partitions have answered.
     NotDone,
     Split,
 }
@@ -248,16 +258,26 @@ impl Store {
         parts: Vec<TransactionPart>,
         patience: Duration,
     ) -> Transacted {
-        for _ in 0..ATTEMPTS {
+        let began = Instant::now();
+        let (until, mut attempts) = (began + patience, 0);
+        while attempts < ATTEMPTS {
             match self.read_once(service, &parts, HASTE).await {
                 Read::Done(replies) => return Transacted::Committed(replies),
                 Read::Refused(refusal) => return Transacted::Refused(refusal),
-                // Keys are held, or a partition has no leader: a transaction waits for its turn.
-                Read::NotDone => break,
+                Read::Held if began.elapsed() < HASTE => self.another_leader(PAUSE).await,
+                // A transaction waits for its turn.
+                Read::Held => break,
                 Read::Split => return Transacted::Split,
-                Read::Changed => {}
+                Read::Changed => attempts += 1,
+                // Nothing is locked as long as somebody cannot be asked: others would wait for nothing.
+                Read::NotDone => match self.await_leaders(&parts, until).await {
+                    Err(transacted) => return transacted,
+                    Ok(()) if Instant::now() >= until => return Transacted::NotDone(self.not_reached(&parts)),
+                    Ok(()) => self.another_leader(PAUSE).await,
+                },
             }
         }
+        let patience = until.saturating_duration_since(Instant::now());
         // What is only locked need not survive anything.
         let least = |part: TransactionPart| {
             let durability = if part.table.schema.is_persistent() { Durability::Soft } else { Durability::None };
@@ -292,6 +312,7 @@ impl Store {
                     None => return Read::NotDone,
                 },
                 Ok(1) => return Read::Refused(answer),
+                Ok(HELD) => return Read::Held,
                 _ => return Read::NotDone,
             }
         }

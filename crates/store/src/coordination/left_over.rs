@@ -2,7 +2,7 @@
 
 use super::requests::ToPartitions;
 use crate::ledger::{Asked, OnTables, Overdue, PartitionName, decode_answer};
-use crate::router::{PATIENCE as PATIENCE_OF_COMMANDS, Part, PartOutcome};
+use crate::router::{Part, PartOutcome};
 use crate::store::Store;
 use crate::table::{Table, group_of};
 use parking_lot::Mutex;
@@ -20,6 +20,9 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 /// A commit that its coordinator has not settled is finished when it is so old. Usually a later transaction of the same node
 /// settles it before.
 const COMMIT: Duration = Duration::from_secs(5);
+/// While an intent is so old, commands are looked after that wait for it: they may have waited for others before, and are refused when
+/// they have waited for too long in all.
+const HOLDS_UP: Duration = Duration::from_secs(1);
 /// So many are looked after at one time.
 const AT_ONE_TIME: usize = 64;
 /// How long a partition is looked for that does not answer. Then it is asked again at another look.
@@ -50,8 +53,7 @@ impl Store {
         if !state.is_serving() {
             return;
         }
-        if state.ledger.has_intents_for(PATIENCE_OF_COMMANDS) {
-            // Commands that wait for them are told so.
+        if state.ledger.has_intents_for(HOLDS_UP) {
             self.parts().inboxes.of(table.id, partition).go_on(group_of(table.id, partition));
         }
         let patience = |id: TransactionId| if self.is_heard(id.node) { INTENT } else { AT_ONCE };

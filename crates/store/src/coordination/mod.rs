@@ -7,6 +7,7 @@
 mod attempt;
 mod counts;
 mod instant;
+mod leaders;
 mod left_over;
 mod part;
 mod requests;
@@ -81,10 +82,10 @@ impl Coordination {
         !self.parts.view.catalog().nodes().any(|node| older(node.id))
     }
 
-    /// A name for a transaction, and which ones are settled.
-    fn begin(&self) -> (TransactionId, u64) {
+    /// A name for a transaction, and which ones are settled. `None` if too many are not.
+    fn begin(&self) -> Option<(TransactionId, u64)> {
         let mut ids = self.ids.lock();
-        (ids.begin(), ids.settled())
+        Some((ids.begin()?, ids.settled()))
     }
 
     fn settle(&self, id: TransactionId) {

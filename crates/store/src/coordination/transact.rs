@@ -2,6 +2,7 @@
 
 use super::attempt::{Attempt, Attempted};
 use super::part::TransactionPart;
+use crate::clock::ClusterClock;
 use crate::ledger::{FaceOperation, OnTables, PartitionName};
 use crate::router::PATIENCE;
 use crate::store::Store;
@@ -9,8 +10,8 @@ use crate::table::Table;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tessera_transaction::{Abort, Age, Coordinator, End};
-use tessera_types::{RequestError, UnixMillis};
+use tessera_transaction::{Abort, Age, Coordinator, End, TransactionId};
+use tessera_types::RequestError;
 
 /// Between two attempts, after the first has given way.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
@@ -29,6 +30,12 @@ pub enum Transacted {
     Unknown,
     /// It takes effect nowhere, since a table was split: the transaction concerns other partitions now.
     Split,
+}
+
+/// The age of a transaction that begins now, by the cluster's time: with this node's own clock, if that is wrong, its clients would go
+/// before those of all other nodes, or after them.
+fn begins_now(clock: &ClusterClock, first: TransactionId) -> Age {
+    Age { began_millis: clock.now().get(), first }
 }
 
 impl Store {
@@ -78,23 +85,16 @@ impl Store {
         task.await.unwrap_or(Transacted::Unknown)
     }
 
-    /// Why partitions could not be asked.
-    fn not_reached(&self, parts: &[TransactionPart]) -> RequestError {
-        if self.is_removed() {
-            return RequestError::Removed;
-        }
-        let mut reasons = parts.iter().map(|part| part.table.not_serving());
-        reasons.find(|reason| *reason != RequestError::NotReady).unwrap_or(RequestError::NotReady)
-    }
-
     async fn attempt(&self, service: u8, parts: Vec<TransactionPart>, patience: Duration) -> Transacted {
         let (until, mut pause, mut age) = (Instant::now() + patience, SHORTEST_PAUSE, None);
         loop {
-            if parts.iter().any(|part| part.table.successor().is_some()) {
-                return Transacted::Split;
+            if let Err(transacted) = self.await_leaders(&parts, until).await {
+                return transacted;
             }
-            let (id, settled) = self.coordination().begin();
-            let age = *age.get_or_insert_with(|| Age { began_millis: UnixMillis::now().get(), first: id });
+            let Some((id, settled)) = self.coordination().begin() else {
+                return Transacted::NotDone(RequestError::Busy);
+            };
+            let age = *age.get_or_insert_with(|| begins_now(&self.parts().clock, id));
             let part = |part: &TransactionPart| {
                 let operation = FaceOperation { service, operation: part.operation.clone() };
                 (part.name(), part.locks.clone(), operation)
@@ -110,6 +110,11 @@ impl Store {
                 Attempted::End(End::Aborted(Abort::GaveWay)) if Instant::now() < until => {}
                 Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
                 Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(self.not_reached(&parts)),
+                // There is no pause: it is tried again when all partitions have leaders.
+                Attempted::WithoutLeader => {
+                    self.coordination().counters.tried_again();
+                    continue;
+                }
                 Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }
@@ -119,5 +124,27 @@ impl Store {
             tokio::time::sleep(pause + spread).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::HeardClock;
+    use tessera_types::{NodeId, UnixMillis, monotonic_millis};
+
+    const HOUR: u64 = 3_600_000;
+
+    /// The clients of a node whose clock was behind once went before all others for as long.
+    #[test]
+    fn the_clock_of_one_node_makes_its_transactions_neither_older_nor_younger() {
+        let clock = ClusterClock::default();
+        let ahead = UnixMillis::now().get() + HOUR - monotonic_millis();
+        let heard = HeardClock { distance: i64::try_from(ahead).unwrap(), is_recent: true };
+        clock.follow(&[Some(heard), Some(heard)]);
+        let own = UnixMillis::now().get();
+        let Age { began_millis, .. } =
+            begins_now(&clock, TransactionId { node: NodeId(1), generation: 1, sequence: 0 });
+        assert!(began_millis >= own + HOUR - 1_000, "{began_millis} by the cluster's time, {own} by this node's");
     }
 }

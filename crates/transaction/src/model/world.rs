@@ -137,7 +137,7 @@ impl SetUp {
         let program = self.all[client as usize];
         let only_if_empty = matches!(program, Program::IfEmpty(_));
         let accesses = program.accesses();
-        let id = node.ids.begin();
+        let id = node.ids.begin().expect("few transactions");
         let age = age.unwrap_or(Age { began_millis: client.into(), first: id });
         let part = |(key, access): &(u8, Access)| {
             (*key, vec![(*key, *access)], Operation { access: *access, only_if_empty, client })

@@ -2,6 +2,7 @@
 
 use super::super::Connection;
 use super::super::tests::{connection, two_nodes};
+use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -170,6 +171,32 @@ async fn commands_on_any_keys_are_atomic_on_one_node_and_on_two() {
         commands_on(&mut connection(&second, &others), keys).await;
         watches_on(&mut connection(&first, &table), &mut connection(&second, &others), keys).await;
     }
+}
+
+/// What cannot be done partition by partition is refused then, and the rest is done so.
+#[tokio::test]
+async fn with_the_setting_partition_nothing_is_locked_over_partitions() {
+    let node = TestNode::start(None, RedisConfig { transactions_over_partitions: false, ..config() });
+    let table = node.create_table("t", EngineKind::Memory, 8).await;
+    let keys = keys_apart(&table, 2);
+    let [a, b] = [&keys[0], &keys[1]];
+    let mut given = connection(&node, &table);
+    let mut expect = async |lines: String, expected: &str| {
+        assert_eq!(given.given(&lines).await, expected.replace('|', "\r\n"), "{lines}");
+    };
+    expect(format!("MSET {a} 1 {b} 2\nMGET {a} {b}\nEXISTS {a} {b}"), "+OK|*2|$1|1|$1|2|:2|").await;
+    for refused in [format!("RENAME {a} {b}"), format!("COPY {a} {b}"), format!("MSETNX {a} 1 {b} 2")] {
+        let answered = connection(&node, &table).given(&refused).await;
+        assert!(answered.starts_with("-CROSSSLOT "), "{refused}: {answered}");
+    }
+    let answered = connection(&node, &table).given(&format!("MULTI\nINCR {a}\nINCR {b}\nEXEC")).await;
+    assert!(answered.contains("-CROSSSLOT "), "{answered}");
+    // Nothing of it was done. Within one partition it is.
+    expect(format!("MGET {a} {b}"), "*2|$1|1|$1|2|").await;
+    expect(format!("MULTI\nINCR {a}\nINCR {a}\nEXEC"), "+OK|+QUEUED|+QUEUED|*2|:2|:3|").await;
+    expect(format!("DEL {a} {b}\nMGET {a} {b}"), ":2|*2|$-1|$-1|").await;
+    assert_eq!(node.store.statistics().transactions, Default::default());
+    assert_eq!(node.store.statistics().transactions, Default::default());
 }
 
 /// Transfers between accounts whose sum must not change in any transaction that reads all of them.

@@ -1,9 +1,10 @@
 //! Commands on keys of several partitions, while nothing happens to nodes.
 
-use super::Cluster;
+use super::{Cluster, WHOLE};
 use crate::resp_client::{Client, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tessera_types::{Partitioner, RecordKey};
 
 /// How long clients get in each other's way.
 const LOAD: Duration = Duration::from_secs(2);
@@ -74,6 +75,80 @@ fn a_transaction_with_a_partition_that_nobody_leads_says_so_in_time_and_takes_ef
     cluster.wait_until_whole();
     let found = client(&cluster, 0).run(&format!("EXISTS {}", keys.join(" ")));
     assert_eq!(found, Value::Integer(0));
+}
+
+/// Transactions, and even reads, once locked keys whose partitions were well until the leader of another partition came back.
+#[test]
+fn keys_are_not_held_up_by_commands_that_also_concern_a_partition_without_a_leader() {
+    const PARTITIONS: u32 = 12;
+    const LIMIT: Duration = Duration::from_secs(1);
+    /// Somewhat less than the commands wait that can do nothing.
+    const WAITED: Duration = Duration::from_secs(9);
+    let mut cluster = Cluster::start(3);
+    cluster
+        .cli(0, &format!("table create t --engine memory --durability hard --partitions {PARTITIONS} --replicas 1"))
+        .unwrap();
+    cluster.wait_until_whole();
+    let placement = cluster.cli(0, "table placement t --json").unwrap();
+    let placement: Vec<serde_json::Value> = serde_json::from_str(&placement).unwrap();
+    let is_lost = |key: &String| {
+        let partition = Partitioner::default().partition_of(&RecordKey::new(key.as_bytes(), b""), PARTITIONS);
+        placement[partition as usize]["leader"] == 3
+    };
+    let (lost, well): (Vec<_>, Vec<_>) = (0..60).map(|number| format!("key{number}")).partition(is_lost);
+    let (lost, well) = (&lost[0], &well[..4]);
+    cluster.kill(2);
+    cluster.wait_for("the others notice that it is gone", WHOLE, || {
+        (0..2).all(|at| {
+            let status = cluster.status(at).unwrap_or_default();
+            let nodes = status["cluster"]["nodes"].as_array().cloned().unwrap_or_default();
+            nodes.iter().any(|node| node["id"] == 3 && node["silent_seconds"].as_f64() > Some(2.0))
+        })
+    });
+    let [a, b, c, d] = well else { unreachable!("four keys") };
+    // The first key's partition decides.
+    let commands = [
+        format!("MGET {lost} {a}"),
+        format!("MGET {b} {lost} {a}"),
+        format!("MSET {lost} half {c} half"),
+        format!("MSET {d} half {lost} half {c} half"),
+        format!("DEL {lost} {d}"),
+    ];
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..2)
+            .map(|at| {
+                let cluster = &cluster;
+                scope.spawn(move || {
+                    let (mut client, waiting) = (client(cluster, at), Instant::now());
+                    while waiting.elapsed() < WAITED {
+                        for key in well {
+                            for command in [format!("SET {key} whole"), format!("GET {key}")] {
+                                let began = Instant::now();
+                                let reply = client.run(&command);
+                                assert!(!matches!(reply, Value::Error(_) | Value::Null), "{command}: {reply}");
+                                assert!(began.elapsed() < LIMIT, "{command}: {:?}", began.elapsed());
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let waiting: Vec<_> = commands
+            .iter()
+            .zip([0, 1].into_iter().cycle())
+            .map(|(command, at)| {
+                let cluster = &cluster;
+                scope.spawn(move || (command, client(cluster, at).run(command)))
+            })
+            .collect();
+        for (command, reply) in waiting.into_iter().map(|waiting| waiting.join().unwrap()) {
+            let Value::Error(error) = &reply else { panic!("{command}: {reply}") };
+            assert!(error.contains("no leader yet") && error.contains("nothing was done"), "{command}: {error}");
+        }
+        users.into_iter().for_each(|user| user.join().unwrap());
+    });
+    let found = client(&cluster, 1).run(&format!("MGET {a} {b} {c} {d}"));
+    assert_eq!(found, Value::Array(vec![Value::Bulk(b"whole".to_vec()); 4]));
 }
 
 /// The key that was to be renamed was once read before the other one, so that both seemed to be there.

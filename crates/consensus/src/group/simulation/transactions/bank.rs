@@ -348,7 +348,7 @@ impl Bank {
 
     fn transfer(&mut self, number: usize, transfer: u64, changes: Vec<(u8, i64)>, began: Duration, age: Option<Age>) {
         let node = &mut self.nodes[number];
-        let id = node.ids.begin();
+        let id = node.ids.begin().expect("one at a time");
         let age = age.unwrap_or(Age { began_millis: began.as_millis() as u64, first: id });
         let mut parts: BTreeMap<usize, Vec<(u8, i64)>> = BTreeMap::new();
         changes.iter().for_each(|change| parts.entry(partition_of(change.0)).or_default().push(*change));

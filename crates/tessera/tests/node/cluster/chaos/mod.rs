@@ -62,6 +62,9 @@ const COLD_SETTINGS: &[&str] = &[
 /// How long all are watched when nothing happens any more.
 const CALM: Duration = Duration::from_secs(1);
 
+/// In so many seconds, coordinators end in the middle of transactions. (The processes that are there in the end count what they have recovered.)
+const LONG: u64 = 30;
+
 /// How long a clock may take to be seen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -138,6 +141,7 @@ fn what_clients_see_has_an_order_whatever_happens_to_documents() {
 fn what_clients_see_has_an_order_whatever_happens_to_transactions() {
     let mut run = Run::of_transactions("transactions");
     run.rests = true;
+    run.leaves_work = true;
     run.chaos(Cluster::planned(TempDir::new().unwrap(), 3));
 }
 
@@ -197,6 +201,8 @@ struct Run {
     comings: Option<Comings>,
     /// How many reads must have waited for the disk in the processes that are there in the end.
     least_disk_reads: f64,
+    /// Whether coordinators that end leave transactions which others must bring to an end.
+    leaves_work: bool,
 }
 
 impl Run {
@@ -218,6 +224,7 @@ impl Run {
             rests: false,
             comings: None,
             least_disk_reads: 0.0,
+            leaves_work: false,
         }
     }
 
@@ -281,6 +288,9 @@ impl Run {
             (metric_of_all(&cluster, "tessera_transactions_open") == 0.0).then_some(())
         });
         let recovered = metric_of_all(&cluster, "tessera_transactions_recovered_total");
+        if self.leaves_work && self.seconds >= LONG {
+            assert!(recovered > 0.0, "no transaction was brought to its end by others than its coordinator");
+        }
         if self.least_disk_reads > 0.0 {
             let disk_reads = metric_of_all(&cluster, "tessera_disk_reads_total");
             assert!(disk_reads >= self.least_disk_reads, "{disk_reads} reads waited for the disk");

@@ -1,0 +1,62 @@
+//! Whether the partitions of a transaction can be asked at all.
+//!
+//! What locks keys of one partition depends on others until it is decided. So nobody begins to lock as long as one of them has no leader:
+//! its keys in the partitions that are well would be held until it has one.
+
+use super::part::TransactionPart;
+use super::transact::Transacted;
+use crate::store::Store;
+use crate::table::{Leader, Table};
+use std::time::{Duration, Instant};
+use tessera_types::RequestError;
+
+/// Between two looks, if no partition tells that it has a leader.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Whether a partition has a leader, as far as this node knows, that is heard of and can be reached.
+    pub(super) fn is_led(&self, table: &Table, partition: u32) -> bool {
+        match table.leader_of(partition) {
+            Leader::Here => true,
+            Leader::Node(node) => self.is_heard(node) && self.trouble(node).is_none(),
+            Leader::Unknown => false,
+        }
+    }
+
+    /// Whether all partitions are [led](Self::is_led).
+    pub(super) fn are_led(&self, parts: &[TransactionPart]) -> bool {
+        parts.iter().all(|part| self.is_led(&part.table, part.partition))
+    }
+
+    /// Waits until all partitions are [led](Self::is_led).
+    ///
+    /// # Errors
+    /// What the client is told, if a table was split meanwhile, or if they are not led `until` then.
+    pub(super) async fn await_leaders(&self, parts: &[TransactionPart], until: Instant) -> Result<(), Transacted> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            if parts.iter().any(|part| part.table.successor().is_some()) {
+                return Err(Transacted::Split);
+            }
+            if self.are_led(parts) {
+                return Ok(());
+            }
+            let not_reached = self.not_reached(parts);
+            if Instant::now() >= until || not_reached != RequestError::NotReady {
+                return Err(Transacted::NotDone(not_reached));
+            }
+            self.another_leader(pause).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Why partitions could not be asked.
+    pub(super) fn not_reached(&self, parts: &[TransactionPart]) -> RequestError {
+        if self.is_removed() {
+            return RequestError::Removed;
+        }
+        let mut reasons = parts.iter().map(|part| part.table.not_serving());
+        reasons.find(|reason| *reason != RequestError::NotReady).unwrap_or(RequestError::NotReady)
+    }
+}
