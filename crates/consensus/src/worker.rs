@@ -253,7 +253,7 @@ impl<M: StateMachine> Worker<M> {
             self.machine.proposed(id, index, &payload);
             touch(&mut self.touched, group);
         }
-        let closed = match self.machine.evaluate(id, command, &mut group.building) {
+        let closed = match self.machine.evaluate(id, command, group.building()) {
             Evaluated::Replicate { reply, sync, leader_acked } => group.replicate(reply, sync, leader_acked),
             Evaluated::NoChange { reply, confirm } => {
                 match group.follow(reply, confirm, || self.began.elapsed()) {

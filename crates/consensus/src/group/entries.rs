@@ -3,7 +3,7 @@
 use super::message::{PeerMessage, split_snapshot};
 use super::standby::takes_snapshot;
 use super::storage::Held;
-use super::{Group, Inconsistent, PassOutput, Payload, Restore};
+use super::{Group, Inconsistent, PassOutput, Restore};
 use crate::Committed;
 use crate::log::{LogRecord, StoredEntry, StoredSnapshot};
 use bytes::Bytes;
@@ -72,7 +72,7 @@ impl<T> Group<T> {
         let held: Vec<Held> = entries
             .iter()
             .map(|entry| {
-                let payload = self.payload_of(entry);
+                let payload = self.payloads.take(entry);
                 sync |= payload.sync;
                 Held { index: entry.index, term: entry.term, kind: entry.entry_type, payload }
             })
@@ -89,22 +89,6 @@ impl<T> Group<T> {
         let has_payload = held.iter().any(|held| !held.payload.bytes.is_empty());
         self.node.mut_store().append(held.into_iter());
         Appended { sync, has_payload }
-    }
-
-    fn payload_of(&mut self, entry: &Entry) -> Payload {
-        if !entry.data.is_empty() {
-            // The entry is Raft's own, a change of members.
-            return Payload { bytes: entry.data.clone().into(), sync: true };
-        }
-        if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
-            return payload;
-        }
-        while self.proposed.front().is_some_and(|(index, _)| *index < entry.index) {
-            self.proposed.pop_front();
-        }
-        // Entries that Raft makes itself have no payload.
-        let own = self.proposed.pop_front_if(|(index, _)| *index == entry.index);
-        own.map(|(_, payload)| payload).unwrap_or_default()
     }
 
     /// Outputs committed entries, and applies the changes of members among them.

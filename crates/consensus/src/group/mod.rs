@@ -5,6 +5,8 @@
 //! in simulation.
 
 mod acceptance;
+mod building;
+mod commands;
 mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
@@ -17,15 +19,15 @@ mod member_progress;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
-mod pending;
+mod payloads;
+mod replies;
 mod standby;
 mod storage;
 mod witness;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
 use crate::{Committed, GroupId};
-use ahash::{AHashMap, RandomState};
-use bytes::BytesMut;
+use ahash::RandomState;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
 pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
@@ -34,8 +36,10 @@ pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 pub use origin::Inconsistent;
 use origin::Origin;
+use payloads::Payloads;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use replies::Replies;
 use std::collections::VecDeque;
 use std::time::Duration;
 use storage::GroupStorage;
@@ -100,22 +104,8 @@ pub(crate) struct Group<T> {
     node: RawNode<GroupStorage>,
     /// Whether this replica is the only member.
     is_alone: bool,
-    /// Payloads of entries that were proposed in this pass; Raft returns the entries in [`Self::collect`].
-    proposed: VecDeque<(u64, Payload)>,
-    /// Payloads of entries that came from the leader in this pass, by index and term.
-    incoming: AHashMap<(u64, u64), Payload>,
-    /// Pending replies, each with the index of the entry that must be applied first. Indexes ascend.
-    pending: VecDeque<(u64, T)>,
-    /// Proposals of a term in which this replica led, and leads no longer.
-    in_doubt: in_doubt::InDoubt<T>,
-    /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this
-    /// replica first.
-    leader_acked: VecDeque<(u64, T)>,
-    /// The payload of the entry that is being built in this pass.
-    pub(crate) building: BytesMut,
-    building_sync: bool,
-    building_pending: Vec<T>,
-    building_leader_acked: Vec<T>,
+    payloads: Payloads,
+    replies: Replies<T>,
     applied: u64,
     /// Numbers of Readies that wait for the log, with the messages that must not be sent before the log has them.
     awaiting_log: VecDeque<(u64, Vec<Message>)>,
@@ -137,9 +127,6 @@ pub(crate) struct Group<T> {
     serving: Option<u64>,
     /// No other replica can lead before this time. `None`: this is the only member, so the lease never ends.
     lease: Option<Duration>,
-    /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied
-    /// first, and when the command came.
-    unconfirmed: Vec<(u64, Duration, T)>,
     /// When this leader last asked its peers to confirm that it leads.
     asked: Duration,
     /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so
@@ -260,15 +247,8 @@ impl<T> Group<T> {
             synced,
             node,
             is_alone: false,
-            proposed: VecDeque::new(),
-            incoming: AHashMap::new(),
-            pending: VecDeque::new(),
-            in_doubt: in_doubt::InDoubt::default(),
-            leader_acked: VecDeque::new(),
-            building: BytesMut::new(),
-            building_sync: false,
-            building_pending: Vec::new(),
-            building_leader_acked: Vec::new(),
+            payloads: Payloads::default(),
+            replies: Replies::default(),
             applied,
             awaiting_log: VecDeque::new(),
             synced_ready: 0,
@@ -280,7 +260,6 @@ impl<T> Group<T> {
             snapshots_sent: Vec::new(),
             serving: None,
             lease: Some(Duration::ZERO),
-            unconfirmed: Vec::new(),
             asked: Duration::ZERO,
             leadership_transferred_in: 0,
             reported_leader: (0, 0),
@@ -311,7 +290,7 @@ impl<T> Group<T> {
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.now = now;
-        let is_overdue = self.count_in_doubt_tick();
+        let is_overdue = self.replies.tick();
         if self.is_hibernating() || (self.is_alone && self.is_leader()) {
             return is_overdue;
         }
@@ -356,7 +335,7 @@ impl<T> Group<T> {
         }
         self.transfer_leadership_from_witness();
         // An entry that could not be proposed while leadership was being transferred is proposed again.
-        is_overdue || self.node.has_ready() || !self.building.is_empty()
+        is_overdue || self.node.has_ready() || !self.replies.building.is_empty()
     }
 
     /// Asks for the votes of those that did not know of the new group when they were asked before.
@@ -400,7 +379,7 @@ impl<T> Group<T> {
         let PeerMessage { message, payloads, hibernates, progress, .. } = message;
         let (kind, from, term) = (message.msg_type(), message.from, message.term);
         for (entry, payload) in message.entries.iter().zip(payloads) {
-            self.incoming.insert((entry.index, entry.term), payload);
+            self.payloads.came(entry, payload);
         }
         // Raft refuses messages that do not concern it, such as answers from nodes that are no longer members.
         let is_of_now = message.term >= self.node.raft.term;
@@ -459,7 +438,7 @@ impl<T> Group<T> {
             term: raft.term,
             leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(from_raft),
             is_serving: self.is_serving(),
-            owes_answers: self.owes_answers(),
+            owes_answers: self.replies.are_owed(),
             voters,
             learners,
             is_changing: self.is_changing(),
@@ -468,10 +447,6 @@ impl<T> Group<T> {
             unreplicated_bytes: self.unreplicated_bytes(),
             unreachable_by_log: self.unreachable_by_log(),
         }
-    }
-
-    fn owes_answers(&self) -> bool {
-        !(self.pending.is_empty() && self.building_pending.is_empty() && self.in_doubt.is_empty())
     }
 
     /// Whether this replica is the only member.
@@ -502,7 +477,7 @@ impl<T> Group<T> {
         if self.serving.is_some() && !self.is_serving() {
             output.stepped_down.push(self.id);
         }
-        if self.in_doubt.are_overdue() || self.leader_acked_index().is_some() {
+        if self.replies.are_answerable(self.node.raft.raft_log.persisted) {
             output.answerable.push(self.id);
         }
         let leads = (self.node.raft.term, self.node.raft.leader_id);
@@ -566,8 +541,7 @@ impl<T> Group<T> {
                 self.report_applied();
             }
         }
-        self.incoming.clear();
-        self.proposed.clear();
+        self.payloads.clear();
         self.forget_on_disk(output);
         // A witness has no snapshot: a replica that needs one waits for another leader.
         if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
