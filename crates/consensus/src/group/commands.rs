@@ -3,7 +3,6 @@
 use super::Group;
 use crate::Failure;
 use bytes::{Bytes, BytesMut};
-use std::time::Duration;
 
 impl<T> Group<T> {
     /// Where a command appends its effect, which [`Self::replicate`] then takes.
@@ -52,8 +51,7 @@ impl<T> Group<T> {
     /// This replica leads no longer. Returns the pending replies of commands that were not proposed; those are not
     /// done. Proposed entries may still take effect: their replies wait as [in-doubt proposals](super::in_doubt).
     pub(crate) fn step_down(&mut self) -> Vec<T> {
-        self.lease = Some(Duration::ZERO);
-        let term = self.serving.take().unwrap_or_default();
+        let term = self.leadership.step_down();
         self.replies.step_down(term)
     }
 

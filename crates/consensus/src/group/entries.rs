@@ -9,7 +9,6 @@ use crate::log::{LogRecord, StoredEntry, StoredSnapshot};
 use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb::{Entry, Snapshot};
-use std::time::Duration;
 
 /// Bytes of applied entries that a leader, or a witness, keeps for replicas that lag. A replica that lags more receives
 /// a snapshot.
@@ -36,7 +35,7 @@ impl<T> Group<T> {
         let (metadata, (members_index, _)) = (snapshot.get_metadata(), split_snapshot(snapshot)?);
         let members = Bytes::from(metadata.get_conf_state().encode_to_vec());
         let snapshot = StoredSnapshot { index: metadata.index, term: metadata.term, members_index, members };
-        let is_to_know = self.persistent && !self.replica().is_witness();
+        let is_to_know = self.is_persistent() && !self.replica().is_witness();
         is_to_know.then_some(LogRecord::Restoring { group: self.id, snapshot })
     }
 
@@ -59,7 +58,7 @@ impl<T> Group<T> {
         }
         self.node.mut_store().restore(&metadata, members_index);
         self.applied = metadata.index;
-        if self.persistent {
+        if self.is_persistent() {
             output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
         }
         self.members_changed(output);
@@ -68,7 +67,7 @@ impl<T> Group<T> {
 
     /// Puts entries into the log, in memory and on disk.
     pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> Appended {
-        let mut sync = self.synced && !self.is_alone;
+        let mut sync = self.log.is_fsynced() && !self.is_alone;
         let held: Vec<Held> = entries
             .iter()
             .map(|entry| {
@@ -77,7 +76,7 @@ impl<T> Group<T> {
                 Held { index: entry.index, term: entry.term, kind: entry.entry_type, payload }
             })
             .collect();
-        if self.persistent {
+        if self.is_persistent() {
             let stored = |held: &Held| StoredEntry {
                 index: held.index,
                 term: held.term,
@@ -121,9 +120,7 @@ impl<T> Group<T> {
 
     /// The log has persisted the Ready of that number, and all before it.
     pub(crate) fn persisted(&mut self, number: u64) {
-        while let Some((_, messages)) = self.awaiting_log.pop_front_if(|(waiting, _)| *waiting <= number) {
-            self.released.extend(messages);
-        }
+        self.log.persisted(number);
         self.node.on_persist_ready(number);
         self.report_applied();
     }
@@ -152,8 +149,7 @@ impl<T> Group<T> {
         let may_serve = self.is_leader() && !self.replica().is_witness();
         let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
         if begins {
-            self.serving = Some(term);
-            self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
+            self.leadership.serve(term, !self.is_alone);
         }
         begins
     }

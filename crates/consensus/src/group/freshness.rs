@@ -37,9 +37,9 @@ impl<T> Group<T> {
     /// The leader reports that it has committed up to `index`.
     pub(super) fn on_commit_index(&mut self, index: u64) {
         if self.applied >= index {
-            self.freshness.as_of = Some(self.now);
+            self.freshness.as_of = Some(self.ticks.now());
         } else if self.freshness.pending.is_none() {
-            self.freshness.pending = Some((self.now, index));
+            self.freshness.pending = Some((self.ticks.now(), index));
         }
     }
 
@@ -52,12 +52,12 @@ impl<T> Group<T> {
     /// Called once per tick of a replica that does not hibernate.
     pub(super) fn refresh(&mut self) {
         if std::mem::take(&mut self.freshness.has_hibernated) || self.leads_for_sure() {
-            self.freshness.as_of = Some(self.now);
+            self.freshness.as_of = Some(self.ticks.now());
         }
     }
 
     fn leads_for_sure(&self) -> bool {
-        self.is_serving() && self.lease().is_none_or(|until| self.now < until)
+        self.is_serving() && self.lease().is_none_or(|until| self.ticks.now() < until)
     }
 
     pub(super) fn on_hibernation(&mut self) {

@@ -26,7 +26,7 @@ impl<T> Group<T> {
             return None;
         }
         let last = self.node.raft.raft_log.last_index();
-        if let Some(until) = self.lease {
+        if let Some(until) = self.lease() {
             let now = now();
             if confirm || now >= until {
                 self.wake();
@@ -42,13 +42,13 @@ impl<T> Group<T> {
     }
 
     pub(super) fn set_lease(&mut self, until: Option<Duration>, output: &mut PassOutput) {
-        self.lease = until;
+        self.leadership.set_lease(until);
         output.leases.push((self.id, until));
     }
 
     /// Asks the other members to confirm that this one leads at `now` or later.
     pub(super) fn ask_for_confirmation(&mut self, now: Duration) {
-        self.asked = self.asked.max(now);
+        self.leadership.ask(now);
         self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
     }
 
@@ -61,20 +61,20 @@ impl<T> Group<T> {
         if self.replies.confirm(asked) {
             output.answerable.push(self.id);
         }
-        if !self.is_alone() && self.leadership_transferred_in != self.node.raft.term {
+        if !self.is_alone() && !self.leadership.was_transferred_in(self.node.raft.term) {
             self.set_lease(Some(asked + LEASE), output);
         }
     }
 
     /// No other replica can lead before this time; `None` if there is no other member.
     pub(crate) fn lease(&self) -> Option<Duration> {
-        self.lease
+        self.leadership.lease()
     }
 
     /// Asks for confirmation if a command waits for it that came after the last question.
     pub(super) fn ask_for_those_who_wait(&mut self) {
         if self.is_leader()
-            && let Some(came) = self.replies.last_unconfirmed().filter(|came| *came > self.asked)
+            && let Some(came) = self.replies.last_unconfirmed().filter(|came| *came > self.leadership.asked())
         {
             // One question serves all that wait; commands that come before its answer wait for the next question.
             self.ask_for_confirmation(came);

@@ -49,7 +49,7 @@ impl<T> Group<T> {
     pub(super) fn members_changed(&mut self, output: &mut PassOutput) {
         let was_alone = self.is_alone;
         self.is_alone = self.has_no_peers();
-        if self.persistent {
+        if self.is_persistent() {
             let store = self.node.store();
             let (index, members) = (store.members_index(), Bytes::from(store.members().encode_to_vec()));
             output.records.push(LogRecord::Members { group: self.id, index, members });
@@ -137,8 +137,7 @@ impl<T> Group<T> {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {
             self.wake();
-            self.leadership_transferred_in = self.node.raft.term;
-            self.lease = Some(Duration::ZERO);
+            self.leadership.transfer(self.node.raft.term);
             self.node.transfer_leader(to_raft(to));
         }
         is_possible

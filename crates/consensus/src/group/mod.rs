@@ -11,8 +11,10 @@ mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
 pub(crate) mod freshness;
+mod group_log;
 mod hibernation;
 mod in_doubt;
+mod leadership;
 mod lease;
 mod logged;
 mod member_progress;
@@ -23,6 +25,7 @@ mod payloads;
 mod replies;
 mod standby;
 mod storage;
+mod ticks;
 mod witness;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
@@ -30,6 +33,8 @@ use crate::{Committed, GroupId};
 use ahash::RandomState;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
+use group_log::{Awaits, GroupLog, LogKind};
+use leadership::Leadership;
 pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
 pub use member_progress::MemberView;
 pub use members::MemberChange;
@@ -40,10 +45,10 @@ use payloads::Payloads;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 use replies::Replies;
-use std::collections::VecDeque;
 use std::time::Duration;
 use storage::GroupStorage;
 use tessera_types::{NodeId, ReplicaId};
+use ticks::{Beginning, Ticks};
 
 /// Bytes of the payloads of one message between replicas, about.
 const MESSAGE_BYTES: u64 = 1 << 20;
@@ -53,8 +58,6 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// A follower that has not heard from a leader for this many ticks, or up to twice as many, calls an election.
 const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
-/// For so many ticks the first member of a new group asks for votes at every tick: the others may learn of the group a moment later.
-const FIRST_ELECTION_TICKS: usize = ELECTION_TICKS;
 /// A snapshot that was not answered within this many ticks is sent again.
 const SNAPSHOT_TICKS: usize = 100;
 
@@ -99,47 +102,21 @@ fn from_raft(number: u64) -> ReplicaId {
 /// A group; `T` is a pending reply.
 pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
-    pub(crate) persistent: bool,
-    synced: bool,
     node: RawNode<GroupStorage>,
+    log: GroupLog,
     /// Whether this replica is the only member.
     is_alone: bool,
     payloads: Payloads,
     replies: Replies<T>,
     applied: u64,
-    /// Numbers of Readies that wait for the log, with the messages that must not be sent before the log has them.
-    awaiting_log: VecDeque<(u64, Vec<Message>)>,
-    /// Number of the last Ready that waits, or waited, for an fsync.
-    synced_ready: u64,
-    /// Messages that may be sent now, because their Ready is persisted.
-    released: Vec<Message>,
-    /// Time since the worker began, at the last tick.
-    now: Duration,
-    /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that
-    /// has not ended yet. See [`lease`].
-    silent_ticks: usize,
-    /// Ticks for which this replica, the first member of a new group, asks for votes again.
-    first_election_ticks: usize,
-    heartbeat_ticks: usize,
+    ticks: Ticks,
+    leadership: Leadership,
     /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
     snapshots_sent: Vec<(u64, usize)>,
-    /// The term in which this replica leads and has applied everything acknowledged before.
-    serving: Option<u64>,
-    /// No other replica can lead before this time. `None`: this is the only member, so the lease never ends.
-    lease: Option<Duration>,
-    /// When this leader last asked its peers to confirm that it leads.
-    asked: Duration,
-    /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so
-    /// this replica gets no lease in that term.
-    leadership_transferred_in: u64,
-    /// The term and leader that were last reported to the state machine.
-    reported_leader: (u64, u64),
     hibernation: hibernation::Hibernation,
     freshness: freshness::Freshness,
     witness: witness::Witness,
     standby: standby::Standby,
-    /// Records that must go to the log before any other record of the group.
-    owed: Vec<LogRecord>,
     /// Why the replica cannot go on, if a message revealed that.
     loss: Option<Inconsistent>,
     /// Whether a message was dropped that no sound replica sends.
@@ -241,33 +218,26 @@ impl<T> Group<T> {
         let silent = slog::Logger::root(slog::Discard, slog::o!());
         let is_first_member = is_new && initial_members.first() == Some(&replica);
         let node = RawNode::new(&config, storage, &silent).expect("the configuration is fixed and valid");
+        let log_kind = match (persistent, synced) {
+            (false, _) => LogKind::InMemory,
+            (true, false) => LogKind::OnDisk,
+            (true, true) => LogKind::Fsynced,
+        };
         let mut group = Self {
             id,
-            persistent,
-            synced,
             node,
+            log: GroupLog::new(log_kind, records),
             is_alone: false,
             payloads: Payloads::default(),
             replies: Replies::default(),
             applied,
-            awaiting_log: VecDeque::new(),
-            synced_ready: 0,
-            released: Vec::new(),
-            now: Duration::ZERO,
-            silent_ticks: 0,
-            first_election_ticks: if is_first_member { FIRST_ELECTION_TICKS } else { 0 },
-            heartbeat_ticks: 0,
+            ticks: Ticks::default(),
+            leadership: Leadership::default(),
             snapshots_sent: Vec::new(),
-            serving: None,
-            lease: Some(Duration::ZERO),
-            asked: Duration::ZERO,
-            leadership_transferred_in: 0,
-            reported_leader: (0, 0),
             hibernation: hibernation::Hibernation::default(),
             freshness: freshness::Freshness::default(),
             witness: witness::Witness::default(),
             standby: standby::Standby::default(),
-            owed: records,
             loss: None,
             has_refused: false,
             member_progress: member_progress::MemberProgress::default(),
@@ -277,26 +247,29 @@ impl<T> Group<T> {
             group.apply_change(index, &change)?;
         }
         group.is_alone = group.has_no_peers();
+        if is_first_member {
+            group.ticks.begin(Beginning::first_election());
+        }
         if group.is_alone || is_first_member {
             // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of
             // a new group need not wait until the others notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");
         } else if !is_new {
-            group.silent_ticks = ELECTION_TICKS;
+            group.ticks.begin(Beginning::silent());
         }
         Ok(group)
     }
 
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
-        self.now = now;
+        self.ticks.pass(now);
         let is_overdue = self.replies.tick();
         if self.is_hibernating() || (self.is_alone && self.is_leader()) {
             return is_overdue;
         }
         self.refresh();
         self.count_idle_tick();
-        self.silent_ticks = self.silent_ticks.saturating_sub(1);
+        self.ticks.count();
         self.ask_for_first_votes();
         let patience = self.patience();
         self.node.raft.set_randomized_election_timeout(patience);
@@ -314,13 +287,11 @@ impl<T> Group<T> {
         self.snapshots_sent
             .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
-        if self.is_leader() && self.leadership_transferred_in == term && self.node.raft.lead_transferee.is_none() {
+        if self.is_leader() && self.leadership.was_transferred_in(term) && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. The next leader, in another term, may have leases again.
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
-        self.heartbeat_ticks += 1;
-        if self.is_leader() && self.heartbeat_ticks >= HEARTBEAT_TICKS {
-            self.heartbeat_ticks = 0;
+        if self.is_leader() && self.ticks.take_heartbeat() {
             self.ask_for_confirmation(now);
             // Raft asks only once an entry of its term is committed; until then the leader only sends heartbeats.
             if !self.node.raft.commit_to_current_term() {
@@ -340,9 +311,8 @@ impl<T> Group<T> {
 
     /// Asks for the votes of those that did not know of the new group when they were asked before.
     fn ask_for_first_votes(&mut self) {
-        self.first_election_ticks = self.first_election_ticks.saturating_sub(1);
         let is_unanswered = self.node.raft.state == StateRole::PreCandidate;
-        if self.first_election_ticks > 0 && is_unanswered && self.may_campaign() {
+        if self.ticks.is_first_election() && is_unanswered && self.may_campaign() {
             self.node.campaign().expect("a voter may campaign");
         }
     }
@@ -362,7 +332,7 @@ impl<T> Group<T> {
     /// Takes a message from another replica.
     pub(crate) fn step(&mut self, message: PeerMessage) {
         let is_unknown = self.node.store().members().voters.is_empty() && message.is_whole_log();
-        let is_silent = self.silent_ticks > 0 && message.is_request_for_vote();
+        let is_silent = self.ticks.is_silent() && message.is_request_for_vote();
         // A replica that joins needs the members too, and a log from its first entry on does not contain them.
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
@@ -454,6 +424,11 @@ impl<T> Group<T> {
         self.is_alone
     }
 
+    /// Whether its log is on disk.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.log.is_on_disk()
+    }
+
     fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
@@ -464,7 +439,7 @@ impl<T> Group<T> {
     }
 
     pub(crate) fn is_serving(&self) -> bool {
-        self.is_leader() && self.serving == Some(self.node.raft.term)
+        self.is_leader() && self.leadership.is_serving_in(self.node.raft.term)
     }
 
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the
@@ -473,20 +448,19 @@ impl<T> Group<T> {
         if let Some(loss) = self.loss.take() {
             return Err(loss);
         }
-        output.records.append(&mut self.owed);
-        if self.serving.is_some() && !self.is_serving() {
+        self.log.take_owed(&mut output.records);
+        if self.leadership.has_served() && !self.is_serving() {
             output.stepped_down.push(self.id);
         }
         if self.replies.are_answerable(self.node.raft.raft_log.persisted) {
             output.answerable.push(self.id);
         }
-        let leads = (self.node.raft.term, self.node.raft.leader_id);
+        let (term, leader) = (self.node.raft.term, self.node.raft.leader_id);
         self.ask_for_those_who_wait();
-        if leads.1 != raft::INVALID_ID && leads != self.reported_leader {
-            self.reported_leader = leads;
-            output.leaders.push((self.id, leads.0, from_raft(leads.1)));
+        if leader != raft::INVALID_ID && self.leadership.is_news(term, leader) {
+            output.leaders.push((self.id, term, from_raft(leader)));
         }
-        let released = std::mem::take(&mut self.released);
+        let released = self.log.take_released();
         self.send(released, output);
         while self.node.has_ready() {
             let mut ready = self.node.ready();
@@ -510,7 +484,7 @@ impl<T> Group<T> {
             // still lose.
             let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
             sync |= changes_members;
-            if self.persistent && (votes || changes_members) {
+            if self.is_persistent() && (votes || changes_members) {
                 let state = StoredState { term: now.term, vote: now.vote, commit: now.commit };
                 output.records.push(LogRecord::State { group: self.id, state });
             }
@@ -519,18 +493,15 @@ impl<T> Group<T> {
             sync |= appended.sync;
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A Ready that is reported as persisted counts for all before it, so none may overtake one that still
-            // waits. A replica must not forget entries that it acknowledged to its leader, even if its process is
-            // killed. One that has no peers acknowledges only payloads, to clients.
+            // A replica must not forget entries that it acknowledged to its leader, even if its process is killed. One
+            // that has no peers acknowledges only payloads, to clients.
             let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
-            if self.persistent && (sync || is_written || !self.awaiting_log.is_empty()) {
-                if sync {
-                    self.synced_ready = ready.number();
-                    output.sync = true;
-                }
-                self.awaiting_log.push_back((ready.number(), held_back));
-                let waits_for_sync = self.awaiting_log.front().is_some_and(|(first, _)| *first <= self.synced_ready);
-                let readies = if waits_for_sync { &mut output.awaiting_fsync } else { &mut output.awaiting_stage };
+            if self.log.must_wait(sync || is_written) {
+                output.sync |= sync;
+                let readies = match self.log.hold_back(ready.number(), held_back, sync) {
+                    Awaits::Stage => &mut output.awaiting_stage,
+                    Awaits::Fsync => &mut output.awaiting_fsync,
+                };
                 readies.push((self.id, ready.number()));
                 self.node.advance_append_async(ready);
             } else {

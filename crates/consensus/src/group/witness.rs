@@ -15,7 +15,6 @@ use super::{Group, MemberChange, PassOutput, PeerMessage, from_raft, to_raft};
 use crate::log::LogRecord;
 use raft::SnapshotStatus;
 use raft::eraftpb::{Message, MessageType};
-use std::time::Duration;
 use tessera_types::ReplicaId;
 
 #[derive(Default)]
@@ -26,12 +25,7 @@ pub(super) struct Witness {
     mark: (u64, u64),
     /// On a leader: the bytes up to an earlier mark, which all data replicas have reached.
     replicated_bytes: u64,
-    /// On a witness: the index up to which its log on disk was truncated, and when.
-    forgotten: (u64, Duration),
 }
-
-/// How often the log of a witness on disk is truncated.
-const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T> Group<T> {
     /// The index up to which every data replica, including those that are being filled, has the log.
@@ -64,10 +58,8 @@ impl<T> Group<T> {
     /// durable first.
     pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
         let (index, term) = self.node.store().truncated();
-        let (forgotten, at) = self.witness.forgotten;
-        let is_due = self.now >= at + FORGET_INTERVAL || self.is_hibernating();
-        if self.replica().is_witness() && self.persistent && index > forgotten && is_due {
-            self.witness.forgotten = (index, self.now);
+        let (now, hibernates) = (self.ticks.now(), self.is_hibernating());
+        if self.replica().is_witness() && self.log.truncate(index, now, hibernates) {
             output.records.push(LogRecord::Truncated { group: self.id, index, term });
         }
     }
