@@ -67,7 +67,7 @@ impl<T> Group<T> {
 
     /// Puts entries into the log, in memory and on disk.
     pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> Appended {
-        let mut sync = self.log.is_fsynced() && !self.is_alone;
+        let mut sync = self.log.is_fsynced() && !self.is_alone();
         let held: Vec<Held> = entries
             .iter()
             .map(|entry| {
@@ -143,13 +143,13 @@ impl<T> Group<T> {
         self.applied = index;
         self.node.advance_apply_to(index);
         self.forget();
-        self.refresh_after_apply();
+        self.freshness.on_applied(index);
         // The first entry that a leader commits in its own term commits everything before it.
         let term = self.node.raft.term;
         let may_serve = self.is_leader() && !self.replica().is_witness();
         let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
         if begins {
-            self.leadership.serve(term, !self.is_alone);
+            self.leadership.serve(term, !self.is_alone());
         }
         begins
     }
@@ -157,7 +157,7 @@ impl<T> Group<T> {
     /// Drops applied entries from memory, except those that another replica may still ask for.
     pub(super) fn forget(&mut self) {
         let applied = self.applied;
-        let (replicated_index, keeps) = if self.is_alone {
+        let (replicated_index, keeps) = if self.is_alone() {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
             let is_being_made = self.node.store().wants_snapshot.get();

@@ -47,8 +47,8 @@ impl<T> Group<T> {
 
     /// The members have changed.
     pub(super) fn members_changed(&mut self, output: &mut PassOutput) {
-        let was_alone = self.is_alone;
-        self.is_alone = self.has_no_peers();
+        let is_alone = self.has_no_peers();
+        let was_alone = std::mem::replace(&mut self.peers.are_none, is_alone);
         if self.is_persistent() {
             let store = self.node.store();
             let (index, members) = (store.members_index(), Bytes::from(store.members().encode_to_vec()));
@@ -56,10 +56,10 @@ impl<T> Group<T> {
         }
         if was_alone {
             // A leader without peers counts no ticks.
-            self.reset_member_progress();
+            self.peers.progress.reset(&self.node.raft);
         }
-        if was_alone != self.is_alone && self.is_serving() {
-            let until = if self.is_alone { None } else { Some(Duration::ZERO) };
+        if was_alone != is_alone && self.is_serving() {
+            let until = if is_alone { None } else { Some(Duration::ZERO) };
             self.set_lease(until, output);
         }
     }

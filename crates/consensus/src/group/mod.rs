@@ -3,6 +3,9 @@
 //! A group is a step function. Messages, ticks and reports of the log go in; what must be logged, sent and applied
 //! comes out ([`PassOutput`]). The group does no I/O and reads no clock, so the same code runs in the worker's loop and
 //! in simulation.
+//!
+//! A [`Group`] consists of values, each of which keeps one part of that state with its rules, and knows nothing of the
+//! others. What takes Raft and several of them is a method of the group, in the file that is named after the subject.
 
 mod acceptance;
 mod building;
@@ -22,7 +25,11 @@ mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
 mod payloads;
+mod peers;
+mod refusals;
+mod replicated;
 mod replies;
+mod snapshots_sent;
 mod standby;
 mod storage;
 mod ticks;
@@ -33,7 +40,9 @@ use crate::{Committed, GroupId};
 use ahash::RandomState;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
+use freshness::Freshness;
 use group_log::{Awaits, GroupLog, LogKind};
+use hibernation::Hibernation;
 use leadership::Leadership;
 pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
 pub use member_progress::MemberView;
@@ -42,8 +51,10 @@ use message::{Payload, PeerMessage};
 pub use origin::Inconsistent;
 use origin::Origin;
 use payloads::Payloads;
+use peers::Peers;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use refusals::Refusals;
 use replies::Replies;
 use std::time::Duration;
 use storage::GroupStorage;
@@ -58,8 +69,6 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// A follower that has not heard from a leader for this many ticks, or up to twice as many, calls an election.
 const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
-/// A snapshot that was not answered within this many ticks is sent again.
-const SNAPSHOT_TICKS: usize = 100;
 
 /// How a group is stored, and from where it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,25 +112,17 @@ fn from_raft(number: u64) -> ReplicaId {
 pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
     node: RawNode<GroupStorage>,
-    log: GroupLog,
-    /// Whether this replica is the only member.
-    is_alone: bool,
     payloads: Payloads,
-    replies: Replies<T>,
+    log: GroupLog,
+    /// The index of the last entry that the state machine has applied.
     applied: u64,
+    freshness: Freshness,
     ticks: Ticks,
+    hibernation: Hibernation,
     leadership: Leadership,
-    /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
-    snapshots_sent: Vec<(u64, usize)>,
-    hibernation: hibernation::Hibernation,
-    freshness: freshness::Freshness,
-    witness: witness::Witness,
-    standby: standby::Standby,
-    /// Why the replica cannot go on, if a message revealed that.
-    loss: Option<Inconsistent>,
-    /// Whether a message was dropped that no sound replica sends.
-    has_refused: bool,
-    member_progress: member_progress::MemberProgress,
+    replies: Replies<T>,
+    peers: Peers,
+    refusals: Refusals,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -226,31 +227,26 @@ impl<T> Group<T> {
         let mut group = Self {
             id,
             node,
-            log: GroupLog::new(log_kind, records),
-            is_alone: false,
             payloads: Payloads::default(),
-            replies: Replies::default(),
+            log: GroupLog::new(log_kind, records),
             applied,
+            freshness: Freshness::default(),
             ticks: Ticks::default(),
+            hibernation: Hibernation::default(),
             leadership: Leadership::default(),
-            snapshots_sent: Vec::new(),
-            hibernation: hibernation::Hibernation::default(),
-            freshness: freshness::Freshness::default(),
-            witness: witness::Witness::default(),
-            standby: standby::Standby::default(),
-            loss: None,
-            has_refused: false,
-            member_progress: member_progress::MemberProgress::default(),
+            replies: Replies::default(),
+            peers: Peers::default(),
+            refusals: Refusals::default(),
             in_pass: false,
         };
         for (index, change) in changes {
             group.apply_change(index, &change)?;
         }
-        group.is_alone = group.has_no_peers();
+        group.peers.are_none = group.has_no_peers();
         if is_first_member {
             group.ticks.begin(Beginning::first_election());
         }
-        if group.is_alone || is_first_member {
+        if group.is_alone() || is_first_member {
             // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of
             // a new group need not wait until the others notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");
@@ -264,11 +260,11 @@ impl<T> Group<T> {
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         self.ticks.pass(now);
         let is_overdue = self.replies.tick();
-        if self.is_hibernating() || (self.is_alone && self.is_leader()) {
+        if self.is_hibernating() || (self.is_alone() && self.is_leader()) {
             return is_overdue;
         }
         self.refresh();
-        self.count_idle_tick();
+        self.hibernation.count_idle_tick();
         self.ticks.count();
         self.ask_for_first_votes();
         let patience = self.patience();
@@ -276,16 +272,11 @@ impl<T> Group<T> {
         if self.is_leader() || self.may_campaign() {
             self.node.tick();
         }
-        for (replica, ticks) in &mut self.snapshots_sent {
-            *ticks -= 1;
-            if *ticks == 0 {
-                // If it has arrived after all, Raft ignores this report.
-                self.node.report_snapshot(*replica, SnapshotStatus::Failure);
-            }
-        }
+        // If one has arrived after all, Raft ignores this report.
+        let node = &mut self.node;
+        self.peers.snapshots_sent.tick(|replica| node.report_snapshot(replica, SnapshotStatus::Failure));
         let prs = self.node.raft.prs();
-        self.snapshots_sent
-            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
+        self.peers.snapshots_sent.retain(|replica| prs.get(replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
         if self.is_leader() && self.leadership.was_transferred_in(term) && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. The next leader, in another term, may have leases again.
@@ -301,7 +292,7 @@ impl<T> Group<T> {
             self.update_unreplicated_bytes();
         }
         if self.is_leader() {
-            self.count_member_progress_tick();
+            self.peers.progress.tick(&self.node.raft);
             self.update_standby_witnesses();
         }
         self.transfer_leadership_from_witness();
@@ -338,8 +329,8 @@ impl<T> Group<T> {
             return;
         }
         if let Err(reason) = self.accepts(&message) {
-            self.loss = self.loss.take().or_else(|| self.reveals_loss(&message.message));
-            if !std::mem::replace(&mut self.has_refused, true) {
+            let loss = self.reveals_loss(&message.message);
+            if self.refusals.note(loss) {
                 let (group, from) = (self.id, message.from());
                 tracing::warn!(?group, %from, reason, "dropped a message that no sound replica sends; further ones of this group are dropped silently");
             }
@@ -421,7 +412,7 @@ impl<T> Group<T> {
 
     /// Whether this replica is the only member.
     pub(crate) fn is_alone(&self) -> bool {
-        self.is_alone
+        self.peers.are_none
     }
 
     /// Whether its log is on disk.
@@ -445,7 +436,7 @@ impl<T> Group<T> {
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the
     /// replica cannot go on, and sends nothing more.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
-        if let Some(loss) = self.loss.take() {
+        if let Some(loss) = self.refusals.take_loss() {
             return Err(loss);
         }
         self.log.take_owed(&mut output.records);
@@ -495,7 +486,7 @@ impl<T> Group<T> {
             let held_back = ready.take_persisted_messages();
             // A replica must not forget entries that it acknowledged to its leader, even if its process is killed. One
             // that has no peers acknowledges only payloads, to clients.
-            let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
+            let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone();
             if self.log.must_wait(sync || is_written) {
                 output.sync |= sync;
                 let readies = match self.log.hold_back(ready.number(), held_back, sync) {
@@ -525,7 +516,7 @@ impl<T> Group<T> {
         for message in messages {
             let Some(payloads) = self.payloads_of(&message) else { continue };
             if message.msg_type() == MessageType::MsgSnapshot {
-                self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
+                self.peers.snapshots_sent.push(message.to);
             }
             let (hibernates, progress) = (self.announces_hibernation(&message), self.progress_for(&message));
             output.messages.push(PeerMessage { group: self.id, hibernates, progress, message, payloads });
