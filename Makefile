@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-BUILD_PACKAGES := g++ make libclang1-14 libclang-common-14-dev protobuf-compiler python3
+MEMORY_PACKAGES := g++ make protobuf-compiler
+BUILD_PACKAGES := $(MEMORY_PACKAGES) libclang1-14 libclang-common-14-dev python3
 TEST_PACKAGES := redis-server redis-tools openssl iproute2 libfaketime e2fsprogs mount
 PEER_PACKAGES := redis-server memcached etcd-server
 CARGO := cargo
 TESSERA := target/release/tessera
+MEMORY_TESTED := -p tessera-engine -p tessera-store -p tessera-node -p tessera-redis
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,6 +27,15 @@ test-deps: deps
 build: deps ## Build the binary
 	$(CARGO) build --locked --release
 
+memory-deps:
+	@scripts/system-packages $(MEMORY_PACKAGES)
+
+build-memory: memory-deps ## Build target/memory/release/tessera without RocksDB: tables are in memory only
+	$(CARGO) build --locked --release --package tessera --no-default-features --target-dir target/memory
+
+test-memory: memory-deps ## Run the tests of the crates up to `node`, and of the Redis face, without RocksDB
+	$(CARGO) test --locked --release $(MEMORY_TESTED) --no-default-features --target-dir target/memory
+
 run: build ## Start three nodes on loopback with their data in ./data
 	$(TESSERA) local
 
@@ -36,6 +47,7 @@ test: test-deps ## Run all tests; root must be able to run each, unless TESSERA_
 verify: deps ## Check format, lints and documentation; changes nothing
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --release --workspace --all-targets -- --deny warnings
+	$(CARGO) clippy --locked --release --workspace --all-targets --no-default-features -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --locked --release --workspace --no-deps --document-private-items --quiet
 
 fix: deps ## Format the sources and write the generated documents
@@ -78,7 +90,7 @@ pegasus-suites: build ## Run the tests that come with Pegasus' Go client against
 tsan: deps ## Run the memtable's writers and readers under ThreadSanitizer
 	scripts/tsan
 
-miri: deps ## Run the memory engine's unit tests under Miri; needs a nightly toolchain with the components miri and rust-src
+miri: memory-deps ## Run the memory engine's unit tests under Miri; needs a nightly toolchain with the components miri and rust-src
 	scripts/miri
 
 audit: ## Check licences, sources, versions and known weaknesses of all dependencies; needs cargo-deny
@@ -96,4 +108,4 @@ oracle-wire: test-deps ## The same through the ReQL port, by one node and by thr
 fuzz: deps ## Fuzz the parsers for ten minutes each; needs a nightly toolchain and cargo-fuzz
 	cd fuzz && for target in resp pegasus log peer document reql reql_stored reql_wire; do cargo +nightly fuzz run $$target -- -max_total_time=600 -max_len=4096; done
 
-.PHONY: help deps test-deps build run test verify fix bench peers published ycsb redis-clients pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire
+.PHONY: help deps memory-deps test-deps build build-memory test-memory run test verify fix bench peers published ycsb redis-clients pegasus-suites crash model chaos chaos-long failover tsan miri audit fuzz oracle oracle-wire

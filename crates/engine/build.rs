@@ -5,6 +5,12 @@ use std::path::Path;
 const SOURCES: [&str; 2] = ["src/rocks/memtable/radix_skip_list.cc", "src/rocks/damage/damage.cc"];
 
 fn main() {
+    if std::env::var_os("CARGO_FEATURE_ROCKSDB").is_some() {
+        compile();
+    }
+}
+
+fn compile() {
     let flags = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.deps/rocksdb-flags");
     SOURCES.iter().for_each(|source| println!("cargo::rerun-if-changed={source}"));
     println!("cargo::rerun-if-changed={}", flags.display());

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
 use tessera_cluster::{CatalogCommand, TableEntry};
-use tessera_engine::{EngineStatistics, RocksStatistics};
+use tessera_engine::{DEFAULT_ENGINE, EngineStatistics, RocksStatistics};
 use tessera_store::{AlterError, Counts, TableStatistics};
 use tessera_types::{
     Acks, Denial, Durability, EngineKind, Model, Outcome, Partitioner, Rate, RequestError, Rule, TableNumber,
@@ -167,7 +167,7 @@ pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<Str
 }
 
 pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<NewTable>) -> Reply<TableInfo> {
-    let engine = new.engine.unwrap_or(TableSchema::DEFAULT_ENGINE);
+    let engine = new.engine.unwrap_or(DEFAULT_ENGINE);
     let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
     let schema = TableSchema {
         engine,

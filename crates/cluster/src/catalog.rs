@@ -76,11 +76,11 @@ mod shared_tables {
 }
 
 impl Catalog {
-    /// The catalog of a new cluster: its first node, and the table `default`.
-    pub fn of_new_cluster(site: Site) -> Self {
+    /// The catalog of a new cluster: its first node, and the table `default`, which is in this engine.
+    pub fn of_new_cluster(site: Site, engine: EngineKind) -> Self {
         let first = NodeId(1);
         let schema = TableSchema {
-            engine: TableSchema::DEFAULT_ENGINE,
+            engine,
             partitions: TableSchema::DEFAULT_PARTITIONS,
             partitioner: Partitioner::Crc64,
             model: Model::Kv,

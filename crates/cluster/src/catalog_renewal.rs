@@ -29,11 +29,11 @@ pub fn renewal(
 mod tests {
     use super::*;
     use crate::{CatalogCommand, Changed, Site, catalog_replica};
-    use tessera_types::Limits;
+    use tessera_types::{EngineKind, Limits};
 
     #[test]
     fn a_replica_that_has_forgotten_goes_and_another_one_comes() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let mut apply = |command: &CatalogCommand| catalog.apply(command, &Limits::default()).unwrap();
         (0..2).for_each(|_| _ = apply(&CatalogCommand::AddNode { site: Site::default(), token: None }));
         let renew = CatalogCommand::RenewCatalogReplica { node: NodeId(2) };

@@ -238,7 +238,7 @@ impl<M: StateMachine> Worker<M> {
         let Some(group) = self.groups.get_mut(&id).filter(may_serve) else {
             return self.machine.refuse(command, Failure::NotServing);
         };
-        if let Some(failure) = refusal.filter(|failure| group.persistent || **failure == Failure::ShuttingDown) {
+        if let Some(failure) = refusal.filter(|failure| group.is_persistent() || **failure == Failure::ShuttingDown) {
             // Another replica may lead soon.
             let is_hopeful = *failure != Failure::ShuttingDown && !group.is_alone() && self.refuses_lately();
             let failure = if is_hopeful { Failure::NotServing } else { failure.clone() };
@@ -253,7 +253,7 @@ impl<M: StateMachine> Worker<M> {
             self.machine.proposed(id, index, &payload);
             touch(&mut self.touched, group);
         }
-        let closed = match self.machine.evaluate(id, command, &mut group.building) {
+        let closed = match self.machine.evaluate(id, command, group.building()) {
             Evaluated::Replicate { reply, sync, leader_acked } => group.replicate(reply, sync, leader_acked),
             Evaluated::NoChange { reply, confirm } => {
                 match group.follow(reply, confirm, || self.began.elapsed()) {
@@ -308,7 +308,7 @@ impl<M: StateMachine> Worker<M> {
                 for reply in group.take_pending() {
                     self.machine.answer(reply, Err(Failure::Interrupted));
                 }
-                group.persistent
+                group.is_persistent()
             }
             (None, Some(persistent)) => persistent,
             (None, None) => return,
@@ -350,7 +350,7 @@ impl<M: StateMachine> Worker<M> {
                 let machine = &mut self.machine;
                 let restore = &mut |id, index, snapshot: &[u8]| machine.restore(id, index, snapshot);
                 if let Err(reason) = group.collect(&mut output, restore) {
-                    inconsistent.push((id, group.persistent, reason));
+                    inconsistent.push((id, group.is_persistent(), reason));
                 }
             }
             for (id, persistent, reason) in inconsistent {
@@ -474,7 +474,7 @@ impl<M: StateMachine> Worker<M> {
                     for (id, error) in unusable {
                         self.unapplied.retain(|committed| committed.group != id);
                         if let Some(group) = self.groups.get(&id) {
-                            let persistent = group.persistent;
+                            let persistent = group.is_persistent();
                             self.set_aside(id, persistent, &Inconsistent::Entry(error));
                         }
                     }
@@ -507,7 +507,7 @@ impl<M: StateMachine> Worker<M> {
         self.apply();
         if self.refusal().is_some_and(|failure| failure != Failure::ShuttingDown) {
             let is_late = !self.refuses_lately();
-            self.fail_all(|group| group.persistent && (group.is_alone() || is_late));
+            self.fail_all(|group| group.is_persistent() && (group.is_alone() || is_late));
         }
     }
 

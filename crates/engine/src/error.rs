@@ -22,6 +22,9 @@ pub enum EngineError {
     /// The disk could not be read or written.
     #[error("rocksdb: {0}")]
     RocksdbIo(String),
+    /// The table is in RocksDB, and this program was built without it.
+    #[error("this build has no RocksDB engine")]
+    NoRocksdb,
     /// A write must wait until the engine has caught up with earlier ones, or a read [from the caches](crate::from_caches)
     /// needs something that only the disk has.
     #[error("the engine would have to wait")]
@@ -53,16 +56,5 @@ impl EngineError {
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
-    }
-}
-
-impl From<rocksdb::Error> for EngineError {
-    fn from(error: rocksdb::Error) -> Self {
-        match error.kind() {
-            rocksdb::ErrorKind::Corruption => Self::Corruption(error.into_string()),
-            rocksdb::ErrorKind::Incomplete => Self::WouldWait,
-            rocksdb::ErrorKind::IOError => Self::RocksdbIo(error.into_string()),
-            _ => Self::Rocksdb(error.into_string()),
-        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_delete, encode_mark, encode_put, encode_time};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksEngine, RocksStore, Slice, SliceDigest,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore, Slice, SliceDigest,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, UnixMillis, ValueKind};
 
@@ -20,10 +20,8 @@ fn open(directory: &TempDir) -> [Box<dyn Engine>; 2] {
     let budget = Arc::new(MemoryBudget::new(&MemoryConfig { limit_bytes: 1 << 30 }));
     let config = RocksConfig { block_cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20, ..Default::default() };
     let store = RocksStore::open(&directory.path().join("rocks"), config).unwrap();
-    let engines: [Box<dyn Engine>; 2] = [
-        Box::new(MemoryEngine::open(2, budget, None).unwrap()),
-        Box::new(RocksEngine::open(&store, "table", 2).unwrap()),
-    ];
+    let engines: [Box<dyn Engine>; 2] =
+        [Box::new(MemoryEngine::open(2, budget, None).unwrap()), store.open_table("table", 2).unwrap()];
     for engine in &engines {
         let mut payload = BytesMut::new();
         encode_time(&mut payload, UnixMillis::new(NOW));

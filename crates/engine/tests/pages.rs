@@ -9,8 +9,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tessera_engine::mutation::{encode_delete, encode_delete_hash_key, encode_put, encode_time};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksEngine,
-    RocksStore, Visit,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, TableSettings, UnixMillis, ValueKind, WhenFull};
 
@@ -21,7 +20,7 @@ fn open_memory(directory: &Path) -> Box<dyn Engine> {
 
 fn open_rocks(directory: &Path) -> Box<dyn Engine> {
     let config = RocksConfig { block_cache_bytes: 8 << 20, ..Default::default() };
-    Box::new(RocksEngine::open(&RocksStore::open(&directory.join("rocks"), config).unwrap(), "table", 2).unwrap())
+    RocksStore::open(&directory.join("rocks"), config).unwrap().open_table("table", 2).unwrap()
 }
 
 fn write(engine: &dyn Engine, partition: u32, payload: &mut BytesMut) {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tessera_engine::mutation::{encode_put, encode_put_in};
 use tessera_engine::{
     Applied, Engine, EngineError, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig,
-    RocksEngine, RocksStore, SortKeyRange, Visit, from_caches,
+    RocksStore, SortKeyRange, Visit, from_caches,
 };
 use tessera_types::{Expiry, RecordKey, Space, StoredValue, ValueKind};
 
@@ -44,13 +44,13 @@ fn put(payload: &mut BytesMut, number: u32, sort_key: &[u8]) {
 }
 
 /// Records in files, and nothing of them in any cache. Every tenth key has three fields instead of a string.
-fn open_cold(directory: &Path, record_cache_bytes: usize) -> RocksEngine {
+fn open_cold(directory: &Path, record_cache_bytes: usize) -> Box<dyn Engine> {
     let open = || {
         let config = RocksConfig { block_cache_bytes: 8 << 20, record_cache_bytes, ..RocksConfig::default() };
-        RocksEngine::open(&RocksStore::open(directory, config).unwrap(), "table", 1).unwrap()
+        RocksStore::open(directory, config).unwrap().open_table("table", 1).unwrap()
     };
     let engine = open();
-    write(&engine, |payload| {
+    write(&*engine, |payload| {
         for number in 0..KEYS {
             match number % 10 {
                 0 => [b"a", b"b", b"c"].iter().for_each(|field| put(payload, number, &field[..])),
@@ -93,16 +93,16 @@ fn a_record_is_found_in_the_caches_once_it_was_read() {
     let directory = TempDir::new().unwrap();
     for record_cache_bytes in [0, 1 << 20] {
         let engine = open_cold(&directory.path().join(record_cache_bytes.to_string()), record_cache_bytes);
-        assert!(would_wait(from_caches(|| get(&engine, 7))));
-        assert_eq!(get(&engine, 7).unwrap(), Some(value(7)), "who may wait finds it");
-        assert_eq!(from_caches(|| get(&engine, 7)).unwrap(), Some(value(7)));
-        assert_eq!(from_caches(|| get(&engine, KEYS + 7)).unwrap(), None, "the filters know that there is none");
+        assert!(would_wait(from_caches(|| get(&*engine, 7))));
+        assert_eq!(get(&*engine, 7).unwrap(), Some(value(7)), "who may wait finds it");
+        assert_eq!(from_caches(|| get(&*engine, 7)).unwrap(), Some(value(7)));
+        assert_eq!(from_caches(|| get(&*engine, KEYS + 7)).unwrap(), None, "the filters know that there is none");
 
-        assert!(would_wait(from_caches(|| fields(&engine, 10, Order::Ascending))));
+        assert!(would_wait(from_caches(|| fields(&*engine, 10, Order::Ascending))));
         let all = [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()];
-        assert_eq!(fields(&engine, 10, Order::Ascending).unwrap(), all);
-        assert_eq!(from_caches(|| fields(&engine, 10, Order::Ascending)).unwrap(), all);
-        assert!(would_wait(from_caches(|| fields(&engine, 20, Order::Descending))));
+        assert_eq!(fields(&*engine, 10, Order::Ascending).unwrap(), all);
+        assert_eq!(from_caches(|| fields(&*engine, 10, Order::Ascending)).unwrap(), all);
+        assert!(would_wait(from_caches(|| fields(&*engine, 20, Order::Descending))));
     }
 }
 
@@ -110,8 +110,8 @@ fn a_record_is_found_in_the_caches_once_it_was_read() {
 fn what_was_just_written_is_found_although_there_are_files() {
     let directory = TempDir::new().unwrap();
     let engine = open_cold(directory.path(), 0);
-    write(&engine, |payload| put(payload, KEYS, b""));
-    assert_eq!(from_caches(|| get(&engine, KEYS)).unwrap(), Some(value(KEYS)));
+    write(&*engine, |payload| put(payload, KEYS, b""));
+    assert_eq!(from_caches(|| get(&*engine, KEYS)).unwrap(), Some(value(KEYS)));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn of_many_records_those_in_the_caches_are_found() {
         // Far from each other in the order of hashes, mostly: a block has four records.
         let warm: Vec<u32> = (0..200).map(|number| number * 10 + 1).collect();
         for number in &warm {
-            get(&engine, *number).unwrap();
+            get(&*engine, *number).unwrap();
         }
         let keys: Vec<_> = (0..400).map(|number| hash_key(number * 5 + 1)).collect();
         let reads: Vec<_> = keys.iter().map(|key| (0, RecordKey::new(key, b""))).collect();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tessera_engine::mutation::encode_put;
-use tessera_engine::{Applied, Engine, PageLimit, Position, RocksConfig, RocksEngine, RocksStore, Visit};
+use tessera_engine::{Applied, Engine, PageLimit, Position, RocksConfig, RocksStore, Visit};
 use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
 /// How long each is tried.
@@ -36,7 +36,7 @@ impl Registers {
         let directory = TempDir::new().unwrap();
         let config = RocksConfig { block_cache_bytes: 64 << 20, record_cache_bytes: 64 << 20, ..Default::default() };
         let store = RocksStore::open(directory.path(), config).unwrap();
-        let engine = Arc::new(RocksEngine::open(&store, "table", 1).unwrap());
+        let engine = store.open_table("table", 1).unwrap().into();
         let (is_over, gone_back) = (AtomicBool::new(false), AtomicU64::new(0));
         Self { engine, keys, value_bytes, store, is_over, gone_back, _directory: directory }
     }

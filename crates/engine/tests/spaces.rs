@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tessera_engine::mutation::{SEAL, encode_clear, encode_delete_in, encode_drop_space, encode_put, encode_put_in};
 use tessera_engine::{
     Applied, Engine, KeyRange, MemoryBudget, MemoryConfig, MemoryEngine, Order, PageLimit, Position, RocksConfig,
-    RocksEngine, RocksStore, Slice,
+    RocksStore, Slice,
 };
 use tessera_types::{Expiry, RecordKey, Space, StoredValue, ValueKind};
 
@@ -43,7 +43,7 @@ fn open(directory: &Path, budget: &Arc<MemoryBudget>) -> [Box<dyn Engine>; 2] {
     let config = RocksConfig { block_cache_bytes: 8 << 20, write_buffer_bytes: 1 << 20, ..Default::default() };
     let store = RocksStore::open(&directory.join("rocks"), config).unwrap();
     let memory = MemoryEngine::open(PARTITIONS, budget.clone(), Some(directory.join("memory"))).unwrap();
-    [Box::new(memory), Box::new(RocksEngine::open(&store, "table", PARTITIONS).unwrap())]
+    [Box::new(memory), store.open_table("table", PARTITIONS).unwrap()]
 }
 
 fn write(engine: &dyn Engine, partition: u32, encode: impl FnOnce(&mut BytesMut)) {

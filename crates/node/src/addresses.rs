@@ -94,13 +94,13 @@ pub(crate) fn tell(transport: &Transport, node: NodeId, site: &Site) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tessera_types::Limits;
+    use tessera_types::{EngineKind, Limits};
 
     #[test]
     fn what_a_node_says_of_itself_counts_until_the_catalog_says_something_newer() {
         let node = NodeId(1);
         let at = |peer: &str| Site { peer: peer.into(), ..Site::default() };
-        let mut catalog = Catalog::of_new_cluster(at("old:1"));
+        let mut catalog = Catalog::of_new_cluster(at("old:1"), EngineKind::Rocksdb);
         let addresses = Addresses::default();
         let dialled = |catalog: &Catalog| addresses.of(catalog)[&node].clone();
         assert!(!addresses.hear(&catalog, node, "old:1".into()), "that is known");

@@ -19,7 +19,7 @@ use std::time::Instant;
 use tessera_cluster::{Catalog, CatalogRequest, TableEntry, TableState};
 use tessera_consensus::log::RecoveredGroup;
 use tessera_consensus::{GroupId, GroupStart, Inbox, SharedLog};
-use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksEngine, RocksStore};
+use tessera_engine::{Engine, EngineError, MemoryBudget, MemoryEngine, RocksStore};
 use tessera_store::hosting::{
     ClusterClock, ClusterView, HeardClock, Inboxes, Partition, Registry, Tables, WriteCommand, group_of,
     partition_of_group,
@@ -132,9 +132,7 @@ impl Host {
                 let directory = schema.is_persistent().then(|| self.directory.memory_table(entry.id));
                 Box::new(MemoryEngine::open(schema.partitions, self.memory.clone(), directory)?)
             }
-            EngineKind::Rocksdb => {
-                Box::new(RocksEngine::open(&self.rocks, &column_family(entry.id), schema.partitions)?)
-            }
+            EngineKind::Rocksdb => self.rocks.open_table(&column_family(entry.id), schema.partitions)?,
         };
         engine.apply_settings(&entry.settings)?;
         let partitions = (0..schema.partitions)

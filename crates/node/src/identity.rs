@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tessera_cluster::{Catalog, CatalogFile, JoinToken, Site};
+use tessera_engine::DEFAULT_ENGINE;
 use tessera_store::hosting::number;
 use tessera_transport::{Generation, Identity};
 use tessera_types::{ClusterId, NodeId, ReplicaId};
@@ -87,7 +88,7 @@ pub(crate) fn establish(
         return Ok(identity);
     }
     let (identity, catalog) = if config.join.is_empty() {
-        (of_new_cluster(), Catalog::of_new_cluster(config.site.clone()))
+        (of_new_cluster(), Catalog::of_new_cluster(config.site.clone(), DEFAULT_ENGINE))
     } else {
         let failed = |error| OpenError::File("join.json", error);
         let request = JoinRequest { site: config.site.clone(), token: join_token(&directory.join()).map_err(failed)? };

@@ -46,6 +46,8 @@ mod status_query;
 mod test_node;
 mod threads;
 mod traffic;
+#[cfg(all(test, not(feature = "rocksdb")))]
+mod without_rocksdb_tests;
 mod worker;
 
 pub use comparison::{Comparison, ComparisonOutcome, Difference, PartitionComparison, ReplicaDigest};

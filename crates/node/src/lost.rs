@@ -156,7 +156,7 @@ mod tests {
 
     impl Partition {
         fn new() -> Self {
-            let mut catalog = Catalog::of_new_cluster(Site::default());
+            let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
             for node in [2, 3].map(NodeId) {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });
@@ -251,6 +251,7 @@ mod tests {
 
     /// Whose log lost its end in a power failure, and RocksDB did not, was once taken for one that has less than it has.
     #[tokio::test]
+    #[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
     async fn what_only_the_state_has_counts_as_well() {
         let node = TestNode::start(|_| {});
         let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;
@@ -267,6 +268,7 @@ mod tests {
 
     /// Others count on what it had acknowledged, so it may not go on because it has the longest log of those that are left.
     #[tokio::test]
+    #[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
     async fn a_replica_that_lacks_what_it_acknowledged_never_goes_on_by_itself() {
         let node = TestNode::start(|_| {});
         let table = node.create_table_in("t", 1, EngineKind::Rocksdb).await;

@@ -27,7 +27,7 @@ use std::time::Instant;
 use tessera_cluster::{CATALOG_GROUP, Catalog, CatalogFile, CatalogMachine, catalog_replica as catalog_replica_of};
 use tessera_consensus::log::{LogBatch, LogRecord, RecoveredGroup};
 use tessera_consensus::{GroupSettings, GroupStart, Inbox, LogConfig, SharedLog, Worker};
-use tessera_engine::{MemoryBudget, RocksStore};
+use tessera_engine::{ENGINES, MemoryBudget, RocksStore};
 use tessera_store::hosting::{ClusterClock, ClusterView, Inboxes, Registry, StoreParts};
 use tessera_store::{DiskReaders, Store};
 use tessera_transport::Transport;
@@ -46,6 +46,9 @@ impl Node {
         let mut identity = identity::establish(&config, &directory, &runtime)?;
         let file = CatalogFile::load(&directory.catalog()).map_err(|error| OpenError::File("catalog.json", error))?;
         let mut file = file.unwrap_or_default();
+        if let Some(table) = file.catalog.tables().find(|table| !ENGINES.contains(&table.schema.engine)) {
+            return Err(OpenError::NoRocksdb(table.name.clone()));
+        }
         let log_config = LogConfig {
             segment_bytes: config.log_segment_bytes,
             soft_sync_interval: config.soft_sync_interval,

@@ -14,6 +14,9 @@ pub enum OpenError {
     /// A storage engine cannot be opened.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A table of the data directory is in an engine that this build lacks.
+    #[error("table '{0}' is on RocksDB, and this build has no RocksDB engine")]
+    NoRocksdb(String),
     /// A file of the data directory cannot be read or written.
     #[error("{0}: {1}")]
     File(&'static str, std::io::Error),

@@ -275,7 +275,7 @@ mod tests {
     /// The data directory of the first of two nodes, as if it had been stopped: a table `t` of one partition, which is on both.
     fn one_of_two(root: &Path) -> TableId {
         let directory = DataDirectory::open(root).unwrap();
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let mut apply = |command: CatalogCommand| _ = catalog.apply(&command, &Limits::default()).unwrap();
         apply(CatalogCommand::AddNode { site: Site::default(), token: None });
         apply(CatalogCommand::Arrived { node: NodeId(2) });

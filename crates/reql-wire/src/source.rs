@@ -21,9 +21,7 @@ use tessera_reql::{
     Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
 };
 use tessera_store::Table;
-use tessera_types::{
-    Acks, EngineKind, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings,
-};
+use tessera_types::{Acks, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings};
 
 /// Before something is looked at again that takes time.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -114,7 +112,7 @@ impl Source for Tables {
         }
         let partitions = u32::try_from(options.shards.max(1)).unwrap_or(u32::MAX);
         let schema = TableSchema {
-            engine: EngineKind::Rocksdb,
+            engine: tessera_engine::DEFAULT_ENGINE,
             partitions,
             partitioner: Partitioner::Crc64,
             model: Model::Document,

@@ -9,6 +9,7 @@ use crate::table::Table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tessera_cluster::{CATALOG_GROUP, CatalogCommand, CatalogError, CatalogRequest, Changed};
+use tessera_engine::ENGINES;
 use tessera_transport::RequestFailure;
 use tessera_types::{NodeId, RequestError, TableId, TableSettings};
 
@@ -202,6 +203,11 @@ impl Store {
     ) -> Result<Result<Changed, CatalogError>, RequestError> {
         if let CatalogCommand::Create { absent, .. } | CatalogCommand::Split { absent, .. } = &mut command {
             *absent = self.catalog().nodes().map(|node| node.id).filter(|node| !self.is_heard(*node)).collect();
+        }
+        if let CatalogCommand::Create { schema, .. } = &command
+            && !ENGINES.contains(&schema.engine)
+        {
+            return Ok(Err(CatalogError::NoRocksdb));
         }
         let is_older = |node: &NodeId| {
             self.transport().version_with(*node).is_some_and(|version| version < KNOWS_DOCUMENTS_AND_USERS)

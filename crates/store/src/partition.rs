@@ -3,12 +3,13 @@
 use crate::change_capture::ChangeCapture;
 use crate::hot_keys::HotKeys;
 use crate::known_leader::KnownLeader;
-use crate::lease::Lease;
 use crate::ledger::PartitionLedger;
 use crate::meter::Meter;
+use crate::read_gate::ReadGate;
+use crate::role::Role;
 use crate::watch::WatchList;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_consensus::{GroupId, Inbox, Moment};
 
 /// What can be told that somebody wants to read from a group, which may rest.
@@ -27,38 +28,18 @@ impl<C: Send> WakesGroups for Inbox<C> {
 pub struct Partition {
     pub(crate) waker: Arc<dyn WakesGroups>,
     pub(crate) watched: Arc<WatchList>,
-    /// Whether the replica here leads.
-    is_leading: AtomicBool,
-    /// Whether it also takes requests.
-    is_serving: AtomicBool,
+    role: Role,
+    pub(crate) reads: ReadGate,
     /// What leaves when the table is split.
     pub(crate) change_capture: ChangeCapture,
     /// The attempt that copies another table's records to this partition, as far as its leader knows; zero is none.
     copied_by: AtomicU64,
-    /// How often the replica here has stopped answering reads.
-    interruptions: AtomicU64,
-    /// Until when this node may answer reads.
-    pub(crate) lease: Lease,
-    /// Whether the replica here, if there is one, has records that may be read although it does not lead, once it has applied
-    /// what it had [before](Self::readable_from).
-    is_readable: AtomicBool,
-    /// The log index up to which the replica here knew entries to be committed when it was started: what a process before this
-    /// one has shown is there again from this index on.
-    readable_from: AtomicU64,
-    /// As of when it has all records.
-    pub(crate) as_of: Lease,
-    /// The log index up to which writes were acknowledged, if that was before they were applied. Zero is none.
-    leader_acked: AtomicU64,
     /// Who compares the replicas, as far as the one here was told: a number of the comparison; zero is nobody.
     compared_by: AtomicU64,
-    /// Whether the group was told that somebody wants to read, and has no lease.
-    is_waking: AtomicBool,
     pub(crate) leader: KnownLeader,
     pub(crate) meter: Meter,
     pub(crate) hot_keys: HotKeys,
     pub(crate) ledger: PartitionLedger,
-    /// Counts up before and after each change of the partition's records.
-    version: AtomicU64,
 }
 
 impl Partition {
@@ -67,23 +48,15 @@ impl Partition {
         Self {
             waker,
             watched: Arc::default(),
-            is_leading: AtomicBool::new(false),
-            is_serving: AtomicBool::new(false),
+            role: Role::default(),
+            reads: ReadGate::default(),
             change_capture: ChangeCapture::default(),
             copied_by: AtomicU64::new(0),
-            interruptions: AtomicU64::new(0),
-            lease: Lease::default(),
-            is_readable: AtomicBool::new(false),
-            readable_from: AtomicU64::new(0),
-            as_of: Lease::default(),
-            leader_acked: AtomicU64::new(0),
             compared_by: AtomicU64::new(0),
-            is_waking: AtomicBool::new(false),
             leader: KnownLeader::default(),
             meter: Meter::default(),
             hot_keys: HotKeys::default(),
             ledger: PartitionLedger::default(),
-            version: AtomicU64::new(0),
         }
     }
 
@@ -120,30 +93,30 @@ impl Partition {
     /// Whether the replica here leads.
     #[inline]
     pub fn is_leading(&self) -> bool {
-        self.is_leading.load(Ordering::Acquire)
+        self.role.leads()
     }
 
     /// Whether the replica here leads and takes requests.
     #[inline]
     pub fn is_serving(&self) -> bool {
-        self.is_serving.load(Ordering::Acquire)
+        self.role.serves()
     }
 
     /// The replica here was elected. It does not take requests before [`Self::serve`].
     pub fn lead(&self) {
-        self.is_leading.store(true, Ordering::Release);
+        self.role.lead();
     }
 
     /// The replica here, which leads, takes requests from now on.
     pub fn serve(&self) {
-        self.is_serving.store(true, Ordering::Release);
+        self.role.serve();
     }
 
     /// The replica here does not lead, or not any more. For the partition's loop, which takes no command for it from then on:
     /// a seal that goes before would let some in.
     pub fn stop_leading(&self) {
-        self.is_leading.store(false, Ordering::Release);
-        self.stop_serving();
+        self.role.follow();
+        self.reads.interrupt();
         self.change_capture.end();
         self.ledger.reset();
         self.copied_by.store(0, Ordering::Release);
@@ -151,8 +124,8 @@ impl Partition {
 
     /// The replica here, which may go on to lead, takes no requests any more.
     pub fn stop_serving(&self) {
-        self.is_serving.store(false, Ordering::Release);
-        self.interruptions.fetch_add(1, Ordering::AcqRel);
+        self.role.stop_serving();
+        self.reads.interrupt();
     }
 
     /// The replica here is to go: it takes no requests any more and its records are not read, although it may still lead.
@@ -164,10 +137,7 @@ impl Partition {
     /// Whether the replica here has records that may be read although it does not lead, once it has applied what it had when it
     /// was [started](Self::start_replica).
     pub fn set_readable(&self, is_readable: bool) {
-        self.is_readable.store(is_readable, Ordering::Release);
-        if !is_readable {
-            self.interruptions.fetch_add(1, Ordering::AcqRel);
-        }
+        self.reads.allow_outdated(is_readable);
     }
 
     /// How often the replica here has stopped answering reads. What was read while this number changed does not count: another
@@ -175,50 +145,47 @@ impl Partition {
     /// the disk takes long enough for that.
     #[inline]
     pub(crate) fn interruptions(&self) -> u64 {
-        self.interruptions.load(Ordering::Acquire)
+        self.reads.interruptions()
     }
 
     /// A replica is about to start here that knows entries up to this log index to be committed. Outdated reads wait until these
     /// are applied: a process before this one may have shown them.
     pub fn start_replica(&self, committed: u64, is_readable: bool) {
-        self.readable_from.store(committed, Ordering::Release);
-        self.set_readable(is_readable);
+        self.reads.allow_outdated_from(committed, is_readable);
     }
 
     /// Whether the replica here may be read although it does not lead, when it has applied the log up to this index.
     pub(crate) fn is_readable_at(&self, applied: u64, settled: impl Fn() -> u64) -> bool {
-        let needed = || settled().max(self.readable_from.load(Ordering::Acquire));
-        self.is_readable.load(Ordering::Acquire) && applied >= needed()
+        self.reads.allows_outdated_at(applied, settled)
     }
 
     /// Sets until when this node may answer reads; `None` is for ever.
     pub fn set_lease(&self, until: Option<Moment>) {
-        self.lease.set(until);
-        self.is_waking.store(false, Ordering::Release);
+        self.reads.set_lease(until);
     }
 
     /// Sets as of when the replica here has all records; `None` is now and for ever.
     pub fn set_as_of(&self, as_of: Option<Moment>) {
-        self.as_of.set(as_of);
+        self.reads.as_of().set(as_of);
     }
 
     /// Whether the caller is the first reader to notice that a serving partition has no lease.
     pub(crate) fn begins_to_wake(&self) -> bool {
-        self.is_serving.load(Ordering::Relaxed) && !self.is_waking.swap(true, Ordering::AcqRel)
+        self.role.serves() && self.reads.begins_to_wake()
     }
 
     /// Writes up to this log index are acknowledged, and may not be applied yet: readers wait until they are.
     pub fn note_leader_acked(&self, index: u64) {
-        self.leader_acked.fetch_max(index, Ordering::AcqRel);
+        self.reads.note_leader_acked(index);
     }
 
     /// Writes that only the leader had acknowledged may be lost, so nobody must wait for them any more.
     pub fn forget_leader_acked(&self) {
-        self.leader_acked.store(0, Ordering::Release);
+        self.reads.forget_leader_acked();
     }
 
     pub(crate) fn leader_acked(&self) -> u64 {
-        self.leader_acked.load(Ordering::Acquire)
+        self.reads.leader_acked()
     }
 
     /// The attempt that copies another table's records to this partition, as far as its leader knows; zero is none.
@@ -243,17 +210,17 @@ impl Partition {
 
     /// Records are about to change. [`Self::end_change`] must follow.
     pub fn begin_change(&self) {
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.reads.count_change();
     }
 
     /// Records have changed, or were not changed after all.
     pub fn end_change(&self) {
-        self.version.fetch_add(1, Ordering::AcqRel);
+        self.reads.count_change();
     }
 
     /// Odd while records change.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.reads.version()
     }
 }

@@ -216,7 +216,7 @@ impl Table {
         if reads == ReadMode::Outdated {
             return self.check_serving(partition, reads).map(|_| ());
         }
-        if readable.state.lease.holds() {
+        if readable.state.reads.has_lease() {
             return Ok(());
         }
         self.wake(partition);
@@ -245,8 +245,9 @@ impl Table {
     /// heard of a leader yet.
     pub fn lag(&self, partition: u32) -> Option<Duration> {
         let state = &self.partitions[partition as usize];
-        let is_known = self.is_readable(partition) && !state.as_of.is_unset();
-        is_known.then(|| state.as_of.ago())
+        let as_of = state.reads.as_of();
+        let is_known = self.is_readable(partition) && !as_of.is_unset();
+        is_known.then(|| as_of.ago())
     }
 
     /// The log index that the partition's records on this node reflect.
@@ -272,7 +273,7 @@ impl Table {
         let state = &self.partitions[partition as usize];
         if state.is_serving() {
             // Without a lease it may have been overtaken.
-            if state.lease.holds() {
+            if state.reads.has_lease() {
                 return Leader::Here;
             }
             self.wake(partition);

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use tessera_cluster::{Catalog, CatalogCommand, Changed, Site};
 use tessera_consensus::Inbox;
-use tessera_engine::{Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksEngine, RocksStore};
+use tessera_engine::{Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore};
 use tessera_types::{Durability, EngineKind, Limits, Model, NodeId, Partitioner, TableSchema, TableSettings};
 
 pub(crate) struct TestTable {
@@ -28,7 +28,7 @@ impl TestTable {
             durability,
             replicas: 1,
         };
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let create = CatalogCommand::Create {
             name: "t".into(),
             schema,
@@ -45,7 +45,7 @@ impl TestTable {
             EngineKind::Rocksdb => {
                 let directory = tempfile::TempDir::new().unwrap();
                 let rocks = RocksStore::open(directory.path(), RocksConfig::default()).unwrap();
-                (Box::new(RocksEngine::open(&rocks, "t", 1).unwrap()), Some((rocks, directory)))
+                (rocks.open_table("t", 1).unwrap(), Some((rocks, directory)))
             }
         };
         let partition = Partition::new(Inbox::<()>::new(1));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tessera_bench::{EngineName, EngineUnderTest};
 use tessera_engine::{
-    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksEngine,
-    RocksStore, Visit, mutation,
+    Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, PageLimit, Position, RocksConfig, RocksStore, Visit,
+    mutation,
 };
 use tessera_types::{Expiry, RecordKey, StoredValue, ValueKind};
 
@@ -30,7 +30,7 @@ pub fn open(name: EngineName) -> anyhow::Result<Box<dyn EngineUnderTest>> {
         EngineName::Rocksdb => {
             let directory = TempDir::new()?;
             let store = RocksStore::open(directory.path(), RocksConfig::default())?;
-            (Box::new(RocksEngine::open(&store, "bench", PARTITIONS)?), Some((store, directory)))
+            (store.open_table("bench", PARTITIONS)?, Some((store, directory)))
         }
     };
     let indexes = vec![0; PARTITIONS as usize];

@@ -65,9 +65,6 @@ impl TableSchema {
     /// The partitions a table gets when no number is given.
     pub const DEFAULT_PARTITIONS: u32 = 16;
 
-    /// The engine a table gets when none is given.
-    pub const DEFAULT_ENGINE: EngineKind = EngineKind::Rocksdb;
-
     /// The durability a table gets when none is asked for: what the engine is chosen for.
     pub fn default_durability(engine: EngineKind) -> Durability {
         match engine {

@@ -139,7 +139,7 @@ mod tests {
 
     impl Partition {
         fn new(engine: EngineKind, replicas: u8) -> Self {
-            let mut catalog = Catalog::of_new_cluster(Site::default());
+            let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
             let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
             for node in [2, 3].map(NodeId) {
                 apply(CatalogCommand::AddNode { site: Site::default(), token: None });

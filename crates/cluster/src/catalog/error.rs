@@ -123,6 +123,9 @@ pub enum CatalogError {
     /// The table has fewer partitions.
     #[error("there is no partition {1} of table {0}")]
     NoSuchPartition(TableId, u32),
+    /// The catalog's leader was built without this engine.
+    #[error("this build has no RocksDB engine; tables are in memory")]
+    NoRocksdb,
     /// Replacing a replica must wait for the moves of its partition.
     #[error("replica {0} cannot be replaced now: it has been already, or replicas of its partition are moving")]
     NotReplaceable(ReplicaId),

@@ -107,7 +107,7 @@ impl Catalog {
 mod tests {
     use super::*;
     use crate::{CatalogCommand, Changed, Site};
-    use tessera_types::{TableNumber, TableSettings, UnixMillis};
+    use tessera_types::{EngineKind, TableNumber, TableSettings, UnixMillis};
 
     fn apply(catalog: &mut Catalog, command: CatalogCommand) -> Result<Changed, CatalogError> {
         catalog.apply(&command, &Limits::default())
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn all_have_caught_up() -> Catalog {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         split(&mut catalog).unwrap();
         for partition in 0..16 {
             report(&mut catalog, partition, 1, CopyReport::Begun).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn nothing_ends_before_all_have_caught_up() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         split(&mut catalog).unwrap();
         report(&mut catalog, 0, 1, CopyReport::Begun).unwrap();
         report(&mut catalog, 0, 1, CopyReport::CaughtUp).unwrap();
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_split_can_be_cancelled_until_it_takes_effect() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let cancel = || CatalogCommand::CancelSplit { name: "default".into() };
         assert_eq!(apply(&mut catalog, cancel()), Err(CatalogError::NotSplitting("default".into())));
         split(&mut catalog).unwrap();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn only_twice_the_partitions_will_do() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let before = catalog.clone();
         for partitions in [8, 16, 48] {
             let command = CatalogCommand::Split { name: "default".into(), partitions, absent: Default::default() };
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn dropping_a_table_ends_its_split() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let schema = catalog.by_name("default").unwrap().schema.clone();
         let create = CatalogCommand::Create {
             name: "t".into(),

@@ -1,5 +1,5 @@
 use super::*;
-use tessera_types::UnixMillis;
+use tessera_types::{EngineKind, UnixMillis};
 
 pub(super) fn schema(engine: EngineKind) -> TableSchema {
     TableSchema {
@@ -25,7 +25,7 @@ fn create(name: &str) -> CatalogCommand {
 #[test]
 fn a_table_lives_is_dropped_recalled_and_purged() {
     let limits = Limits::default();
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command| catalog.apply(&command, &limits);
     let drop = |name: &str, at| CatalogCommand::Drop { name: name.into(), purge_at: UnixMillis::new(at) };
     assert_eq!(apply(create("a")), Ok(Changed::Table(TableId(1))));
@@ -47,7 +47,7 @@ fn a_table_lives_is_dropped_recalled_and_purged() {
 
 #[test]
 fn a_change_of_settings_that_does_not_know_another_is_refused() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let with_ttl = |seconds| TableSettings { default_ttl_seconds: seconds, ..TableSettings::default() };
     let mut alter = |before, settings| {
         let command = CatalogCommand::Alter { name: "default".into(), settings, before };
@@ -63,7 +63,7 @@ fn a_change_of_settings_that_does_not_know_another_is_refused() {
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let limits = Limits { tables: 2, ..Limits::default() };
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let before = catalog.clone();
     let of = |schema| CatalogCommand::Create {
         name: "t".into(),
@@ -84,7 +84,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_node_that_asks_again_to_be_let_in_gets_the_same_number_until_it_has_arrived() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let ask = |catalog: &mut Catalog, token: &str, peer: &str| {
         let site = Site { peer: peer.into(), ..Site::default() };
         let command = CatalogCommand::AddNode { site, token: Some(JoinToken(token.into())) };
@@ -101,7 +101,7 @@ fn a_node_that_asks_again_to_be_let_in_gets_the_same_number_until_it_has_arrived
 
 #[test]
 fn a_node_that_never_arrived_gets_no_replica_and_can_be_removed_at_once() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command| catalog.apply(&command, &Limits::default());
     let node = NodeId(2);
     apply(CatalogCommand::AddNode { site: Site::default(), token: None }).unwrap();
@@ -114,7 +114,7 @@ fn a_node_that_never_arrived_gets_no_replica_and_can_be_removed_at_once() {
 
 #[test]
 fn a_new_table_gets_no_replicas_on_nodes_that_are_absent() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command| catalog.apply(&command, &Limits::default()).unwrap();
     for node in [2, 3].map(NodeId) {
         apply(CatalogCommand::AddNode { site: Site::default(), token: None });
@@ -131,7 +131,7 @@ fn a_new_table_gets_no_replicas_on_nodes_that_are_absent() {
 
 #[test]
 fn who_may_have_become_a_member_by_a_move_that_was_given_up_stays_until_the_members_are_known() {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     let mut apply = |command: CatalogCommand| catalog.apply(&command, &Limits::default()).map(|_| catalog.clone());
     apply(CatalogCommand::AddNode { site: Site::default(), token: None }).unwrap();
     apply(CatalogCommand::Arrived { node: NodeId(2) }).unwrap();

@@ -235,7 +235,7 @@ impl Catalog {
 mod tests {
     use super::super::{CatalogCommand, Changed, Site};
     use super::*;
-    use tessera_types::{Limits, Permissions, UnixMillis};
+    use tessera_types::{EngineKind, Limits, Permissions, UnixMillis};
 
     fn hash(text: &str) -> Option<PasswordHash> {
         Some(PasswordHash(text.into()))
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn users_come_are_changed_and_go() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         assert_eq!((catalog.users().names(), catalog.users().is_closed()), (vec![ADMIN.to_string()], false));
         create(&mut catalog, "bob").unwrap();
         assert_eq!(create(&mut catalog, "bob"), Err(CatalogError::UserExists("bob".into())));
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn admin_may_do_everything_and_its_password_closes_the_cluster() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let alter = |password| CatalogCommand::AlterUser { name: ADMIN.into(), password };
         apply(&mut catalog, alter(hash("x"))).unwrap();
         assert!(catalog.users().is_closed() && catalog.users().get(ADMIN).unwrap().rights.are_all());
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn rights_go_with_what_they_are_for() {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         create(&mut catalog, "bob").unwrap();
         let table = |name: &str| Scope::Table(name.into());
         grant(&mut catalog, "bob", table("default"), Right::Read).unwrap();

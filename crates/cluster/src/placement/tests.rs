@@ -4,7 +4,7 @@ use crate::{Changed, Site};
 use tessera_types::{Durability, EngineKind, Limits, TableSettings};
 
 pub(super) fn cluster(nodes: u32) -> Catalog {
-    let mut catalog = Catalog::of_new_cluster(Site::default());
+    let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
     (1..nodes).for_each(|_| add_node(&mut catalog));
     catalog
 }

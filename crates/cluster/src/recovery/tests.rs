@@ -22,7 +22,7 @@ struct World {
 
 impl World {
     fn new(nodes: u32, replicas: u8, durability: Durability) -> Self {
-        let mut catalog = Catalog::of_new_cluster(Site::default());
+        let mut catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let mut apply = |command| _ = catalog.apply(&command, &Limits::default()).unwrap();
         for node in (2..=nodes).map(NodeId) {
             apply(CatalogCommand::AddNode { site: Site::default(), token: None });

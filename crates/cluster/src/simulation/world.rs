@@ -82,7 +82,7 @@ fn place_of(command: &CatalogCommand) -> Option<Place> {
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
-        let catalog = Catalog::of_new_cluster(Site::default());
+        let catalog = Catalog::of_new_cluster(Site::default(), EngineKind::Rocksdb);
         let first = catalog_replica(NodeId(1));
         let mut catalog_group = Group::of(&[first]);
         catalog_group.copies.insert(first, Copy { matched: 1, snapshot: 0, is_told: true });

@@ -84,8 +84,7 @@ impl<T> Group<T> {
     pub(super) fn reveals_loss(&self, message: &Message) -> Option<Inconsistent> {
         let raft = &self.node.raft;
         let (had, has) = (message.commit, raft.raft_log.last_index());
-        let is_loss = self.persistent
-            && self.synced
+        let is_loss = self.log.is_fsynced()
             && message.msg_type() == MessageType::MsgHeartbeat
             && (raft.term..=CEILING).contains(&message.term)
             && (has + 1..=CEILING).contains(&had);

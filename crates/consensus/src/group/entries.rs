@@ -3,13 +3,12 @@
 use super::message::{PeerMessage, split_snapshot};
 use super::standby::takes_snapshot;
 use super::storage::Held;
-use super::{Group, Inconsistent, PassOutput, Payload, Restore};
+use super::{Group, Inconsistent, PassOutput, Restore};
 use crate::Committed;
 use crate::log::{LogRecord, StoredEntry, StoredSnapshot};
 use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb::{Entry, Snapshot};
-use std::time::Duration;
 
 /// Bytes of applied entries that a leader, or a witness, keeps for replicas that lag. A replica that lags more receives
 /// a snapshot.
@@ -36,7 +35,7 @@ impl<T> Group<T> {
         let (metadata, (members_index, _)) = (snapshot.get_metadata(), split_snapshot(snapshot)?);
         let members = Bytes::from(metadata.get_conf_state().encode_to_vec());
         let snapshot = StoredSnapshot { index: metadata.index, term: metadata.term, members_index, members };
-        let is_to_know = self.persistent && !self.replica().is_witness();
+        let is_to_know = self.is_persistent() && !self.replica().is_witness();
         is_to_know.then_some(LogRecord::Restoring { group: self.id, snapshot })
     }
 
@@ -59,7 +58,7 @@ impl<T> Group<T> {
         }
         self.node.mut_store().restore(&metadata, members_index);
         self.applied = metadata.index;
-        if self.persistent {
+        if self.is_persistent() {
             output.records.push(LogRecord::Restored { group: self.id, index: metadata.index, term: metadata.term });
         }
         self.members_changed(output);
@@ -68,16 +67,16 @@ impl<T> Group<T> {
 
     /// Puts entries into the log, in memory and on disk.
     pub(super) fn append(&mut self, entries: &[Entry], output: &mut PassOutput) -> Appended {
-        let mut sync = self.synced && !self.is_alone;
+        let mut sync = self.log.is_fsynced() && !self.is_alone();
         let held: Vec<Held> = entries
             .iter()
             .map(|entry| {
-                let payload = self.payload_of(entry);
+                let payload = self.payloads.take(entry);
                 sync |= payload.sync;
                 Held { index: entry.index, term: entry.term, kind: entry.entry_type, payload }
             })
             .collect();
-        if self.persistent {
+        if self.is_persistent() {
             let stored = |held: &Held| StoredEntry {
                 index: held.index,
                 term: held.term,
@@ -89,22 +88,6 @@ impl<T> Group<T> {
         let has_payload = held.iter().any(|held| !held.payload.bytes.is_empty());
         self.node.mut_store().append(held.into_iter());
         Appended { sync, has_payload }
-    }
-
-    fn payload_of(&mut self, entry: &Entry) -> Payload {
-        if !entry.data.is_empty() {
-            // The entry is Raft's own, a change of members.
-            return Payload { bytes: entry.data.clone().into(), sync: true };
-        }
-        if let Some(payload) = self.incoming.remove(&(entry.index, entry.term)) {
-            return payload;
-        }
-        while self.proposed.front().is_some_and(|(index, _)| *index < entry.index) {
-            self.proposed.pop_front();
-        }
-        // Entries that Raft makes itself have no payload.
-        let own = self.proposed.pop_front_if(|(index, _)| *index == entry.index);
-        own.map(|(_, payload)| payload).unwrap_or_default()
     }
 
     /// Outputs committed entries, and applies the changes of members among them.
@@ -137,9 +120,7 @@ impl<T> Group<T> {
 
     /// The log has persisted the Ready of that number, and all before it.
     pub(crate) fn persisted(&mut self, number: u64) {
-        while let Some((_, messages)) = self.awaiting_log.pop_front_if(|(waiting, _)| *waiting <= number) {
-            self.released.extend(messages);
-        }
+        self.log.persisted(number);
         self.node.on_persist_ready(number);
         self.report_applied();
     }
@@ -162,14 +143,13 @@ impl<T> Group<T> {
         self.applied = index;
         self.node.advance_apply_to(index);
         self.forget();
-        self.refresh_after_apply();
+        self.freshness.on_applied(index);
         // The first entry that a leader commits in its own term commits everything before it.
         let term = self.node.raft.term;
         let may_serve = self.is_leader() && !self.replica().is_witness();
         let begins = !self.is_serving() && may_serve && self.node.store().term_at(index) == Some(term);
         if begins {
-            self.serving = Some(term);
-            self.lease = if self.is_alone { None } else { Some(Duration::ZERO) };
+            self.leadership.serve(term, !self.is_alone());
         }
         begins
     }
@@ -177,7 +157,7 @@ impl<T> Group<T> {
     /// Drops applied entries from memory, except those that another replica may still ask for.
     pub(super) fn forget(&mut self) {
         let applied = self.applied;
-        let (replicated_index, keeps) = if self.is_alone {
+        let (replicated_index, keeps) = if self.is_alone() {
             (applied, 0)
         } else if self.is_leader() || self.replica().is_witness() {
             let is_being_made = self.node.store().wants_snapshot.get();

@@ -4,7 +4,7 @@
 use super::message::{Payload, PeerMessage};
 use super::*;
 use crate::log::StoredEntry;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 #[cfg(test)]
 use raft::eraftpb::ConfChangeType;
@@ -236,7 +236,7 @@ pub fn expose(bytes: &[u8]) {
             }
             4 => {
                 exposed.group.replicate((), true, false);
-                exposed.group.building.extend_from_slice(b"command");
+                exposed.group.building().extend_from_slice(b"command");
                 exposed.group.propose();
                 true
             }

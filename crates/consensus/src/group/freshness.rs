@@ -26,6 +26,28 @@ pub(crate) enum Fresh {
     Unknown,
 }
 
+impl Freshness {
+    /// The leader reported at `now` that it had committed up to `index`.
+    fn on_commit_index(&mut self, index: u64, applied: u64, now: Duration) {
+        if applied >= index {
+            self.as_of = Some(now);
+        } else if self.pending.is_none() {
+            self.pending = Some((now, index));
+        }
+    }
+
+    pub(super) fn on_applied(&mut self, applied: u64) {
+        if let Some((at, _)) = self.pending.take_if(|(_, index)| *index <= applied) {
+            self.as_of = Some(at);
+        }
+    }
+
+    /// The leader hibernates, and this replica has what it has.
+    pub(super) fn on_hibernation(&mut self) {
+        self.has_hibernated = true;
+    }
+}
+
 impl<T> Group<T> {
     pub(crate) fn fresh(&self) -> Fresh {
         if self.leads_for_sure() || self.is_hibernating() {
@@ -36,31 +58,17 @@ impl<T> Group<T> {
 
     /// The leader reports that it has committed up to `index`.
     pub(super) fn on_commit_index(&mut self, index: u64) {
-        if self.applied >= index {
-            self.freshness.as_of = Some(self.now);
-        } else if self.freshness.pending.is_none() {
-            self.freshness.pending = Some((self.now, index));
-        }
-    }
-
-    pub(super) fn refresh_after_apply(&mut self) {
-        if let Some((at, _)) = self.freshness.pending.take_if(|(_, index)| *index <= self.applied) {
-            self.freshness.as_of = Some(at);
-        }
+        self.freshness.on_commit_index(index, self.applied, self.ticks.now());
     }
 
     /// Called once per tick of a replica that does not hibernate.
     pub(super) fn refresh(&mut self) {
         if std::mem::take(&mut self.freshness.has_hibernated) || self.leads_for_sure() {
-            self.freshness.as_of = Some(self.now);
+            self.freshness.as_of = Some(self.ticks.now());
         }
     }
 
     fn leads_for_sure(&self) -> bool {
-        self.is_serving() && self.lease().is_none_or(|until| self.now < until)
-    }
-
-    pub(super) fn on_hibernation(&mut self) {
-        self.freshness.has_hibernated = true;
+        self.is_serving() && self.lease().is_none_or(|until| self.ticks.now() < until)
     }
 }

@@ -16,31 +16,54 @@ use tessera_types::NodeId;
 /// After this many ticks without anything to do a group hibernates.
 const HIBERNATE_TICKS: u32 = 60;
 
-#[derive(Default)]
-pub(super) struct Hibernation {
-    is_hibernating: bool,
-    /// Ticks since the group last had something to do.
-    idle_ticks: u32,
+pub(super) enum Hibernation {
+    Awake {
+        /// Ticks since the group last had something to do.
+        idle_ticks: u32,
+    },
+    Hibernating,
+}
+
+impl Default for Hibernation {
+    fn default() -> Self {
+        Self::Awake { idle_ticks: 0 }
+    }
+}
+
+impl Hibernation {
+    fn is_hibernating(&self) -> bool {
+        matches!(self, Self::Hibernating)
+    }
+
+    pub(super) fn count_idle_tick(&mut self) {
+        if let Self::Awake { idle_ticks } = self {
+            *idle_ticks += 1;
+        }
+    }
+
+    /// Whether the group is awake and has had nothing to do for `ticks`.
+    pub(super) fn is_idle_for(&self, ticks: u32) -> bool {
+        matches!(self, Self::Awake { idle_ticks } if *idle_ticks >= ticks)
+    }
+
+    /// Somebody uses the group, if it is awake.
+    fn reset_idle_ticks(&mut self) {
+        if let Self::Awake { idle_ticks } = self {
+            *idle_ticks = 0;
+        }
+    }
 }
 
 impl<T> Group<T> {
     pub(crate) fn is_hibernating(&self) -> bool {
-        self.hibernation.is_hibernating
-    }
-
-    pub(super) fn count_idle_tick(&mut self) {
-        self.hibernation.idle_ticks += 1;
-    }
-
-    /// Whether the group has had nothing to do for `ticks`.
-    pub(super) fn is_idle_for(&self, ticks: u32) -> bool {
-        self.hibernation.idle_ticks >= ticks
+        self.hibernation.is_hibernating()
     }
 
     /// Ends hibernation, because there is something to do.
     pub(super) fn wake(&mut self) {
         if self.is_hibernating() {
-            self.forget_heard();
+            // Members that were alive before may be down now.
+            self.peers.progress.forget_heard();
         }
         self.hibernation = Hibernation::default();
     }
@@ -48,7 +71,7 @@ impl<T> Group<T> {
     /// Wakes the group for a reader; a leader asks for a lease again.
     pub(crate) fn wake_and_renew_lease(&mut self, now: Duration) {
         self.wake();
-        if self.is_serving() && !self.is_alone {
+        if self.is_serving() && !self.is_alone() {
             self.ask_for_confirmation(now);
         }
     }
@@ -74,26 +97,25 @@ impl<T> Group<T> {
     pub(crate) fn may_hibernate(&self) -> bool {
         let raft = &self.node.raft;
         let last = raft.raft_log.last_index();
-        !self.is_hibernating()
-            && self.hibernation.idle_ticks >= HIBERNATE_TICKS
+        self.hibernation.is_idle_for(HIBERNATE_TICKS)
             && self.is_serving()
-            && !self.is_alone
+            && !self.is_alone()
             && !self.has_pending()
             && self.applied == last
             && !self.is_changing()
             && raft.lead_transferee.is_none()
-            && self.snapshots_sent.is_empty()
+            && self.peers.snapshots_sent.is_empty()
             && raft.prs().iter().all(|(_, progress)| progress.matched == last)
     }
 
     /// Somebody reads from the group, so it stays active for another [`HIBERNATE_TICKS`].
     pub(crate) fn reset_idle_ticks(&mut self) {
-        self.hibernation.idle_ticks = 0;
+        self.hibernation.reset_idle_ticks();
     }
 
     /// Tells the followers with a last heartbeat, and hibernates.
     pub(crate) fn hibernate(&mut self) {
-        self.hibernation.is_hibernating = true;
+        self.hibernation = Hibernation::Hibernating;
         self.node.ping();
     }
 
@@ -107,8 +129,8 @@ impl<T> Group<T> {
     pub(super) fn hibernate_or_wake(&mut self, kind: MessageType, from: u64, announces_hibernation: bool) {
         let raft = &self.node.raft;
         if announces_hibernation && raft.leader_id == from && raft.raft_log.last_index() == raft.raft_log.committed {
-            self.hibernation.is_hibernating = true;
-            self.on_hibernation();
+            self.hibernation = Hibernation::Hibernating;
+            self.freshness.on_hibernation();
         } else if kind != MessageType::MsgHeartbeatResponse
             && (kind != MessageType::MsgHeartbeat || self.is_hibernating())
         {

@@ -5,8 +5,9 @@
 //! So most commands that were under way when the leader changed get a definite answer a moment later. Only those that
 //! stay open for [`PATIENCE`] are answered as unknown.
 
-use super::Group;
+use super::storage::GroupStorage;
 use crate::Failure;
+use raft::RaftLog;
 use std::collections::VecDeque;
 
 /// Ticks for which an in-doubt proposal waits for news. Elections are over by then, unless there is nobody to elect.
@@ -45,27 +46,26 @@ impl<T> InDoubt<T> {
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.waiting.drain(..).map(|(_, _, reply)| reply)
     }
-}
 
-impl<T> Group<T> {
     /// Counts a tick. Returns whether some proposals have waited too long.
-    pub(super) fn count_in_doubt_tick(&mut self) -> bool {
-        self.in_doubt.ticks = self.in_doubt.ticks.saturating_add(1);
-        self.in_doubt.are_overdue()
+    pub(super) fn tick(&mut self) -> bool {
+        self.ticks = self.ticks.saturating_add(1);
+        self.are_overdue()
     }
 
-    pub(super) fn next_answerable_in_doubt(&mut self) -> Option<(T, Result<(), Failure>)> {
-        let (index, term, _) = self.in_doubt.waiting.front()?;
-        let outcome = if *index > self.node.raft.raft_log.committed {
-            self.in_doubt.are_overdue().then_some(Err(Failure::Interrupted))?
+    /// The next reply that can be sent, with the outcome that the log shows.
+    pub(super) fn next_answerable(&mut self, log: &RaftLog<GroupStorage>) -> Option<(T, Result<(), Failure>)> {
+        let (index, term, _) = self.waiting.front()?;
+        let outcome = if *index > log.committed {
+            self.are_overdue().then_some(Err(Failure::Interrupted))?
         } else {
-            match self.node.store().term_at(*index) {
+            match log.store.term_at(*index) {
                 Some(committed) if committed == *term => Ok(()),
                 Some(_) => Err(Failure::NotServing),
                 // A snapshot has replaced that part of the log.
                 None => Err(Failure::Interrupted),
             }
         };
-        self.in_doubt.waiting.pop_front().map(|(_, _, reply)| (reply, outcome))
+        self.waiting.pop_front().map(|(_, _, reply)| (reply, outcome))
     }
 }

@@ -20,48 +20,35 @@ impl<T> Group<T> {
     /// majority must confirm that instead of the lease. `now` returns the time since the worker began; it is called
     /// only if the time matters.
     pub(crate) fn follow(&mut self, reply: T, confirm: bool, now: impl FnOnce() -> Duration) -> Option<T> {
-        if !self.building.is_empty() {
+        if !self.replies.building.is_empty() {
             // When the entry that is being built is committed, that shows that nobody else led.
-            self.building_pending.push(reply);
+            self.replies.building.follow(reply);
             return None;
         }
         let last = self.node.raft.raft_log.last_index();
-        if let Some(until) = self.lease {
+        if let Some(until) = self.lease() {
             let now = now();
             if confirm || now >= until {
                 self.wake();
-                self.unconfirmed.push((last, now, reply));
+                self.replies.wait_for_confirmation(last, now, reply);
                 return None;
             }
         }
         if last <= self.applied {
             return Some(reply);
         }
-        self.pending.push_back((last, reply));
+        self.replies.wait_for(last, reply);
         None
     }
 
-    /// A majority has confirmed, after `asked`, that this replica leads.
-    fn confirm(&mut self, asked: Duration, output: &mut PassOutput) {
-        for (index, came, reply) in std::mem::take(&mut self.unconfirmed) {
-            if came > asked {
-                self.unconfirmed.push((index, came, reply));
-                continue;
-            }
-            let place = self.pending.partition_point(|(earlier, _)| *earlier <= index);
-            self.pending.insert(place, (index, reply));
-            output.answerable.push(self.id);
-        }
-    }
-
     pub(super) fn set_lease(&mut self, until: Option<Duration>, output: &mut PassOutput) {
-        self.lease = until;
+        self.leadership.set_lease(until);
         output.leases.push((self.id, until));
     }
 
     /// Asks the other members to confirm that this one leads at `now` or later.
     pub(super) fn ask_for_confirmation(&mut self, now: Duration) {
-        self.asked = self.asked.max(now);
+        self.leadership.ask(now);
         self.node.read_index(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX).to_le_bytes().to_vec());
     }
 
@@ -71,24 +58,25 @@ impl<T> Group<T> {
             return;
         }
         let asked = Duration::from_nanos(u64::from_le_bytes(asked));
-        self.confirm(asked, output);
-        if !self.is_alone && self.leadership_transferred_in != self.node.raft.term {
+        if self.replies.confirm(asked) {
+            output.answerable.push(self.id);
+        }
+        if !self.is_alone() && !self.leadership.was_transferred_in(self.node.raft.term) {
             self.set_lease(Some(asked + LEASE), output);
         }
     }
 
     /// No other replica can lead before this time; `None` if there is no other member.
     pub(crate) fn lease(&self) -> Option<Duration> {
-        self.lease
+        self.leadership.lease()
     }
 
     /// Asks for confirmation if a command waits for it that came after the last question.
     pub(super) fn ask_for_those_who_wait(&mut self) {
         if self.is_leader()
-            && let Some((_, came, _)) = self.unconfirmed.last().filter(|(_, came, _)| *came > self.asked)
+            && let Some(came) = self.replies.last_unconfirmed().filter(|came| *came > self.leadership.asked())
         {
             // One question serves all that wait; commands that come before its answer wait for the next question.
-            let came = *came;
             self.ask_for_confirmation(came);
         }
     }

@@ -6,7 +6,9 @@
 //! member that has that index keeps up.
 
 use super::standby::{is_on_standby, takes_snapshot};
+use super::storage::GroupStorage;
 use super::{Group, from_raft};
+use raft::Raft;
 use tessera_types::ReplicaId;
 
 /// A member that the leader has not heard from for this many ticks counts as down. A live member answers heartbeats,
@@ -49,64 +51,75 @@ pub(super) struct MemberProgress {
     ticks: u32,
 }
 
-impl<T> Group<T> {
-    /// A message came from another member. Called for every message, so it must be cheap.
-    pub(super) fn on_message_from(&mut self, member: u64, term: u64) {
-        if !self.is_leader() || term != self.node.raft.term || term != self.member_progress.term {
+impl MemberProgress {
+    /// A message of this term came from another member to the leader. Called for every message, so it must be cheap.
+    fn on_message(&mut self, member: u64, term: u64) {
+        if term != self.term {
             return;
         }
-        match self.member_progress.heard.iter_mut().find(|(id, _)| *id == member) {
+        match self.heard.iter_mut().find(|(id, _)| *id == member) {
             Some((_, ticks)) => *ticks = 0,
-            None => self.member_progress.heard.push((member, 0)),
+            None => self.heard.push((member, 0)),
         }
     }
 
     /// Called once per tick of a leader.
-    pub(super) fn count_member_progress_tick(&mut self) {
-        let (term, committed) = (self.node.raft.term, self.node.raft.raft_log.committed);
-        if self.member_progress.term != term {
-            return self.reset_member_progress();
+    pub(super) fn tick(&mut self, raft: &Raft<GroupStorage>) {
+        if self.term != raft.term {
+            return self.reset(raft);
         }
-        let prs = self.node.raft.prs();
-        self.member_progress.heard.retain(|(id, _)| prs.get(*id).is_some());
-        self.member_progress.heard.iter_mut().for_each(|(_, ticks)| *ticks = ticks.saturating_add(1));
-        self.member_progress.ticks += 1;
-        if self.member_progress.ticks >= MARK_TICKS {
-            self.member_progress.ticks = 0;
-            self.member_progress.committed = [self.member_progress.committed[1], committed];
+        self.heard.retain(|(id, _)| raft.prs().get(*id).is_some());
+        self.heard.iter_mut().for_each(|(_, ticks)| *ticks = ticks.saturating_add(1));
+        self.ticks += 1;
+        if self.ticks >= MARK_TICKS {
+            self.ticks = 0;
+            self.committed = [self.committed[1], raft.raft_log.committed];
         }
     }
 
     /// Forgets what an earlier leader knew, and what this leader knew before its ticks were paused. Until the leader
     /// has noted more, a member keeps up if it has the whole log as it is now.
-    pub(super) fn reset_member_progress(&mut self) {
-        let last = self.node.raft.raft_log.last_index();
-        self.member_progress =
-            MemberProgress { term: self.node.raft.term, committed: [last; 2], ..MemberProgress::default() };
+    pub(super) fn reset(&mut self, raft: &Raft<GroupStorage>) {
+        let last = raft.raft_log.last_index();
+        *self = Self { term: raft.term, committed: [last; 2], ..Self::default() };
     }
 
     /// This replica's ticks were paused: members that were alive before may be down now.
     pub(super) fn forget_heard(&mut self) {
-        self.member_progress.heard.clear();
+        self.heard.clear();
+    }
+
+    fn is_heard(&self, member: u64) -> bool {
+        self.heard.iter().any(|(heard, ticks)| *heard == member && *ticks <= HEARD_TICKS)
+    }
+
+    /// Whether a member with the log up to `matched` has everything that was committed a second or two ago.
+    fn keeps_up(&self, matched: u64) -> bool {
+        matched >= self.committed[0]
+    }
+}
+
+impl<T> Group<T> {
+    /// A message came from another member. Called for every message, so it must be cheap.
+    pub(super) fn on_message_from(&mut self, member: u64, term: u64) {
+        if self.is_leader() && term == self.node.raft.term {
+            self.peers.progress.on_message(member, term);
+        }
     }
 
     /// What this replica knows of the other members; empty unless it leads.
     pub(super) fn others(&self) -> Vec<MemberView> {
         let raft = &self.node.raft;
-        if !self.is_leader() || self.member_progress.term != raft.term {
+        if !self.is_leader() || self.peers.progress.term != raft.term {
             return Vec::new();
         }
         let last = raft.raft_log.last_index();
-        let is_heard = |id: u64| {
-            self.is_hibernating()
-                || self.member_progress.heard.iter().any(|(heard, ticks)| *heard == id && *ticks <= HEARD_TICKS)
-        };
+        let known = &self.peers.progress;
         let others = raft.prs().iter().filter(|(id, _)| **id != raft.id);
         let view = |(id, progress): (&u64, &raft::Progress)| {
             // A standby witness could have everything that it lacks at any time.
             let is_on_standby = is_on_standby(progress);
-            let keeps_up =
-                progress.matched > 0 && (is_on_standby || progress.matched >= self.member_progress.committed[0]);
+            let keeps_up = progress.matched > 0 && (is_on_standby || known.keeps_up(progress.matched));
             let lag_bytes = match (is_on_standby, keeps_up) {
                 (true, _) => 0,
                 (false, true) => self.bytes_above(progress.matched),
@@ -114,7 +127,7 @@ impl<T> Group<T> {
             };
             MemberView {
                 replica: from_raft(*id),
-                is_heard: is_heard(*id),
+                is_heard: self.is_hibernating() || known.is_heard(*id),
                 matched: progress.matched,
                 lag: last - progress.matched.min(last),
                 lag_bytes,

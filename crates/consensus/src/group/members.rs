@@ -47,19 +47,19 @@ impl<T> Group<T> {
 
     /// The members have changed.
     pub(super) fn members_changed(&mut self, output: &mut PassOutput) {
-        let was_alone = self.is_alone;
-        self.is_alone = self.has_no_peers();
-        if self.persistent {
+        let is_alone = self.has_no_peers();
+        let was_alone = std::mem::replace(&mut self.peers.are_none, is_alone);
+        if self.is_persistent() {
             let store = self.node.store();
             let (index, members) = (store.members_index(), Bytes::from(store.members().encode_to_vec()));
             output.records.push(LogRecord::Members { group: self.id, index, members });
         }
         if was_alone {
             // A leader without peers counts no ticks.
-            self.reset_member_progress();
+            self.peers.progress.reset(&self.node.raft);
         }
-        if was_alone != self.is_alone && self.is_serving() {
-            let until = if self.is_alone { None } else { Some(Duration::ZERO) };
+        if was_alone != is_alone && self.is_serving() {
+            let until = if is_alone { None } else { Some(Duration::ZERO) };
             self.set_lease(until, output);
         }
     }
@@ -137,8 +137,7 @@ impl<T> Group<T> {
         let is_possible = self.is_leader() && to != self.replica() && !to.is_witness();
         if is_possible {
             self.wake();
-            self.leadership_transferred_in = self.node.raft.term;
-            self.lease = Some(Duration::ZERO);
+            self.leadership.transfer(self.node.raft.term);
             self.node.transfer_leader(to_raft(to));
         }
         is_possible

@@ -3,43 +3,63 @@
 //! A group is a step function. Messages, ticks and reports of the log go in; what must be logged, sent and applied
 //! comes out ([`PassOutput`]). The group does no I/O and reads no clock, so the same code runs in the worker's loop and
 //! in simulation.
+//!
+//! A [`Group`] consists of values, each of which keeps one part of that state with its rules, and knows nothing of the
+//! others. What takes Raft and several of them is a method of the group, in the file that is named after the subject.
 
 mod acceptance;
+mod building;
+mod commands;
 mod entries;
 #[cfg(any(test, feature = "exposure"))]
 pub mod exposure;
 pub(crate) mod freshness;
+mod group_log;
 mod hibernation;
 mod in_doubt;
+mod leadership;
 mod lease;
 mod logged;
 mod member_progress;
 mod members;
 pub(crate) mod message;
 pub(crate) mod origin;
-mod pending;
+mod payloads;
+mod peers;
+mod refusals;
+mod replicated;
+mod replies;
+mod snapshots_sent;
 mod standby;
 mod storage;
+mod ticks;
 mod witness;
 
 use crate::log::{LogRecord, RecoveredGroup, StoredState};
 use crate::{Committed, GroupId};
-use ahash::{AHashMap, RandomState};
-use bytes::BytesMut;
+use ahash::RandomState;
 use entries::Appended;
 pub use entries::KEPT_FOR_LAGGARDS;
+use freshness::Freshness;
+use group_log::{Awaits, GroupLog, LogKind};
+use hibernation::Hibernation;
+use leadership::Leadership;
 pub use logged::{Heir, Lack, Left, LoggedReplica, begin_at, heir, leave_alone};
 pub use member_progress::MemberView;
 pub use members::MemberChange;
 use message::{Payload, PeerMessage};
 pub use origin::Inconsistent;
 use origin::Origin;
+use payloads::Payloads;
+use peers::Peers;
 use raft::eraftpb::{ConfState, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
-use std::collections::VecDeque;
+use refusals::Refusals;
+use replies::Replies;
 use std::time::Duration;
 use storage::GroupStorage;
 use tessera_types::{NodeId, ReplicaId};
+use ticks::{Beginning, Ticks};
 
 /// Bytes of the payloads of one message between replicas, about.
 const MESSAGE_BYTES: u64 = 1 << 20;
@@ -49,10 +69,6 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// A follower that has not heard from a leader for this many ticks, or up to twice as many, calls an election.
 const ELECTION_TICKS: usize = 10;
 const HEARTBEAT_TICKS: usize = 2;
-/// For so many ticks the first member of a new group asks for votes at every tick: the others may learn of the group a moment later.
-const FIRST_ELECTION_TICKS: usize = ELECTION_TICKS;
-/// A snapshot that was not answered within this many ticks is sent again.
-const SNAPSHOT_TICKS: usize = 100;
 
 /// How a group is stored, and from where it continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,69 +111,18 @@ fn from_raft(number: u64) -> ReplicaId {
 /// A group; `T` is a pending reply.
 pub(crate) struct Group<T> {
     pub(crate) id: GroupId,
-    pub(crate) persistent: bool,
-    synced: bool,
     node: RawNode<GroupStorage>,
-    /// Whether this replica is the only member.
-    is_alone: bool,
-    /// Payloads of entries that were proposed in this pass; Raft returns the entries in [`Self::collect`].
-    proposed: VecDeque<(u64, Payload)>,
-    /// Payloads of entries that came from the leader in this pass, by index and term.
-    incoming: AHashMap<(u64, u64), Payload>,
-    /// Pending replies, each with the index of the entry that must be applied first. Indexes ascend.
-    pending: VecDeque<(u64, T)>,
-    /// Proposals of a term in which this replica led, and leads no longer.
-    in_doubt: in_doubt::InDoubt<T>,
-    /// Pending replies of leader-acked commands, each with the index of the entry that must be persisted on this
-    /// replica first.
-    leader_acked: VecDeque<(u64, T)>,
-    /// The payload of the entry that is being built in this pass.
-    pub(crate) building: BytesMut,
-    building_sync: bool,
-    building_pending: Vec<T>,
-    building_leader_acked: Vec<T>,
+    payloads: Payloads,
+    log: GroupLog,
+    /// The index of the last entry that the state machine has applied.
     applied: u64,
-    /// Numbers of Readies that wait for the log, with the messages that must not be sent before the log has them.
-    awaiting_log: VecDeque<(u64, Vec<Message>)>,
-    /// Number of the last Ready that waits, or waited, for an fsync.
-    synced_ready: u64,
-    /// Messages that may be sent now, because their Ready is persisted.
-    released: Vec<Message>,
-    /// Time since the worker began, at the last tick.
-    now: Duration,
-    /// Ticks for which requests for votes are ignored. Before its restart this replica may have granted a lease that
-    /// has not ended yet. See [`lease`].
-    silent_ticks: usize,
-    /// Ticks for which this replica, the first member of a new group, asks for votes again.
-    first_election_ticks: usize,
-    heartbeat_ticks: usize,
-    /// Replicas that were sent a snapshot, each with the ticks until the snapshot counts as lost.
-    snapshots_sent: Vec<(u64, usize)>,
-    /// The term in which this replica leads and has applied everything acknowledged before.
-    serving: Option<u64>,
-    /// No other replica can lead before this time. `None`: this is the only member, so the lease never ends.
-    lease: Option<Duration>,
-    /// Pending replies of commands that change nothing and came when there was no lease: the index that must be applied
-    /// first, and when the command came.
-    unconfirmed: Vec<(u64, Duration, T)>,
-    /// When this leader last asked its peers to confirm that it leads.
-    asked: Duration,
-    /// The term in which this replica asked another one to lead. The other one need not wait for a lease to end, so
-    /// this replica gets no lease in that term.
-    leadership_transferred_in: u64,
-    /// The term and leader that were last reported to the state machine.
-    reported_leader: (u64, u64),
-    hibernation: hibernation::Hibernation,
-    freshness: freshness::Freshness,
-    witness: witness::Witness,
-    standby: standby::Standby,
-    /// Records that must go to the log before any other record of the group.
-    owed: Vec<LogRecord>,
-    /// Why the replica cannot go on, if a message revealed that.
-    loss: Option<Inconsistent>,
-    /// Whether a message was dropped that no sound replica sends.
-    has_refused: bool,
-    member_progress: member_progress::MemberProgress,
+    freshness: Freshness,
+    ticks: Ticks,
+    hibernation: Hibernation,
+    leadership: Leadership,
+    replies: Replies<T>,
+    peers: Peers,
+    refusals: Refusals,
     /// Whether the group is in the worker's list for this pass.
     pub(crate) in_pass: bool,
 }
@@ -254,94 +219,70 @@ impl<T> Group<T> {
         let silent = slog::Logger::root(slog::Discard, slog::o!());
         let is_first_member = is_new && initial_members.first() == Some(&replica);
         let node = RawNode::new(&config, storage, &silent).expect("the configuration is fixed and valid");
+        let log_kind = match (persistent, synced) {
+            (false, _) => LogKind::InMemory,
+            (true, false) => LogKind::OnDisk,
+            (true, true) => LogKind::Fsynced,
+        };
         let mut group = Self {
             id,
-            persistent,
-            synced,
             node,
-            is_alone: false,
-            proposed: VecDeque::new(),
-            incoming: AHashMap::new(),
-            pending: VecDeque::new(),
-            in_doubt: in_doubt::InDoubt::default(),
-            leader_acked: VecDeque::new(),
-            building: BytesMut::new(),
-            building_sync: false,
-            building_pending: Vec::new(),
-            building_leader_acked: Vec::new(),
+            payloads: Payloads::default(),
+            log: GroupLog::new(log_kind, records),
             applied,
-            awaiting_log: VecDeque::new(),
-            synced_ready: 0,
-            released: Vec::new(),
-            now: Duration::ZERO,
-            silent_ticks: 0,
-            first_election_ticks: if is_first_member { FIRST_ELECTION_TICKS } else { 0 },
-            heartbeat_ticks: 0,
-            snapshots_sent: Vec::new(),
-            serving: None,
-            lease: Some(Duration::ZERO),
-            unconfirmed: Vec::new(),
-            asked: Duration::ZERO,
-            leadership_transferred_in: 0,
-            reported_leader: (0, 0),
-            hibernation: hibernation::Hibernation::default(),
-            freshness: freshness::Freshness::default(),
-            witness: witness::Witness::default(),
-            standby: standby::Standby::default(),
-            owed: records,
-            loss: None,
-            has_refused: false,
-            member_progress: member_progress::MemberProgress::default(),
+            freshness: Freshness::default(),
+            ticks: Ticks::default(),
+            hibernation: Hibernation::default(),
+            leadership: Leadership::default(),
+            replies: Replies::default(),
+            peers: Peers::default(),
+            refusals: Refusals::default(),
             in_pass: false,
         };
         for (index, change) in changes {
             group.apply_change(index, &change)?;
         }
-        group.is_alone = group.has_no_peers();
-        if group.is_alone || is_first_member {
+        group.peers.are_none = group.has_no_peers();
+        if is_first_member {
+            group.ticks.begin(Beginning::first_election());
+        }
+        if group.is_alone() || is_first_member {
             // The only voter wins at once; it serves when the entry that opens its term is applied. The first voter of
             // a new group need not wait until the others notice that there is no leader.
             group.node.campaign().expect("a voter may campaign");
         } else if !is_new {
-            group.silent_ticks = ELECTION_TICKS;
+            group.ticks.begin(Beginning::silent());
         }
         Ok(group)
     }
 
     /// Passes time. Returns whether there is something to [collect](Self::collect).
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
-        self.now = now;
-        let is_overdue = self.count_in_doubt_tick();
-        if self.is_hibernating() || (self.is_alone && self.is_leader()) {
+        self.ticks.pass(now);
+        let is_overdue = self.replies.tick();
+        if self.is_hibernating() || (self.is_alone() && self.is_leader()) {
             return is_overdue;
         }
         self.refresh();
-        self.count_idle_tick();
-        self.silent_ticks = self.silent_ticks.saturating_sub(1);
+        self.hibernation.count_idle_tick();
+        self.ticks.count();
         self.ask_for_first_votes();
         let patience = self.patience();
         self.node.raft.set_randomized_election_timeout(patience);
         if self.is_leader() || self.may_campaign() {
             self.node.tick();
         }
-        for (replica, ticks) in &mut self.snapshots_sent {
-            *ticks -= 1;
-            if *ticks == 0 {
-                // If it has arrived after all, Raft ignores this report.
-                self.node.report_snapshot(*replica, SnapshotStatus::Failure);
-            }
-        }
+        // If one has arrived after all, Raft ignores this report.
+        let node = &mut self.node;
+        self.peers.snapshots_sent.tick(|replica| node.report_snapshot(replica, SnapshotStatus::Failure));
         let prs = self.node.raft.prs();
-        self.snapshots_sent
-            .retain(|(replica, ticks)| *ticks > 0 && prs.get(*replica).is_some_and(standby::takes_snapshot));
+        self.peers.snapshots_sent.retain(|replica| prs.get(replica).is_some_and(standby::takes_snapshot));
         let term = self.node.raft.term;
-        if self.is_leader() && self.leadership_transferred_in == term && self.node.raft.lead_transferee.is_none() {
+        if self.is_leader() && self.leadership.was_transferred_in(term) && self.node.raft.lead_transferee.is_none() {
             // Nobody took over. The next leader, in another term, may have leases again.
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
-        self.heartbeat_ticks += 1;
-        if self.is_leader() && self.heartbeat_ticks >= HEARTBEAT_TICKS {
-            self.heartbeat_ticks = 0;
+        if self.is_leader() && self.ticks.take_heartbeat() {
             self.ask_for_confirmation(now);
             // Raft asks only once an entry of its term is committed; until then the leader only sends heartbeats.
             if !self.node.raft.commit_to_current_term() {
@@ -351,19 +292,18 @@ impl<T> Group<T> {
             self.update_unreplicated_bytes();
         }
         if self.is_leader() {
-            self.count_member_progress_tick();
+            self.peers.progress.tick(&self.node.raft);
             self.update_standby_witnesses();
         }
         self.transfer_leadership_from_witness();
         // An entry that could not be proposed while leadership was being transferred is proposed again.
-        is_overdue || self.node.has_ready() || !self.building.is_empty()
+        is_overdue || self.node.has_ready() || !self.replies.building.is_empty()
     }
 
     /// Asks for the votes of those that did not know of the new group when they were asked before.
     fn ask_for_first_votes(&mut self) {
-        self.first_election_ticks = self.first_election_ticks.saturating_sub(1);
         let is_unanswered = self.node.raft.state == StateRole::PreCandidate;
-        if self.first_election_ticks > 0 && is_unanswered && self.may_campaign() {
+        if self.ticks.is_first_election() && is_unanswered && self.may_campaign() {
             self.node.campaign().expect("a voter may campaign");
         }
     }
@@ -383,14 +323,14 @@ impl<T> Group<T> {
     /// Takes a message from another replica.
     pub(crate) fn step(&mut self, message: PeerMessage) {
         let is_unknown = self.node.store().members().voters.is_empty() && message.is_whole_log();
-        let is_silent = self.silent_ticks > 0 && message.is_request_for_vote();
+        let is_silent = self.ticks.is_silent() && message.is_request_for_vote();
         // A replica that joins needs the members too, and a log from its first entry on does not contain them.
         if message.to() != self.replica() || is_silent || is_unknown {
             return;
         }
         if let Err(reason) = self.accepts(&message) {
-            self.loss = self.loss.take().or_else(|| self.reveals_loss(&message.message));
-            if !std::mem::replace(&mut self.has_refused, true) {
+            let loss = self.reveals_loss(&message.message);
+            if self.refusals.note(loss) {
                 let (group, from) = (self.id, message.from());
                 tracing::warn!(?group, %from, reason, "dropped a message that no sound replica sends; further ones of this group are dropped silently");
             }
@@ -400,7 +340,7 @@ impl<T> Group<T> {
         let PeerMessage { message, payloads, hibernates, progress, .. } = message;
         let (kind, from, term) = (message.msg_type(), message.from, message.term);
         for (entry, payload) in message.entries.iter().zip(payloads) {
-            self.incoming.insert((entry.index, entry.term), payload);
+            self.payloads.came(entry, payload);
         }
         // Raft refuses messages that do not concern it, such as answers from nodes that are no longer members.
         let is_of_now = message.term >= self.node.raft.term;
@@ -459,7 +399,7 @@ impl<T> Group<T> {
             term: raft.term,
             leader: Some(raft.leader_id).filter(|id| *id != raft::INVALID_ID).map(from_raft),
             is_serving: self.is_serving(),
-            owes_answers: self.owes_answers(),
+            owes_answers: self.replies.are_owed(),
             voters,
             learners,
             is_changing: self.is_changing(),
@@ -470,13 +410,14 @@ impl<T> Group<T> {
         }
     }
 
-    fn owes_answers(&self) -> bool {
-        !(self.pending.is_empty() && self.building_pending.is_empty() && self.in_doubt.is_empty())
-    }
-
     /// Whether this replica is the only member.
     pub(crate) fn is_alone(&self) -> bool {
-        self.is_alone
+        self.peers.are_none
+    }
+
+    /// Whether its log is on disk.
+    pub(crate) fn is_persistent(&self) -> bool {
+        self.log.is_on_disk()
     }
 
     fn is_leader(&self) -> bool {
@@ -489,29 +430,28 @@ impl<T> Group<T> {
     }
 
     pub(crate) fn is_serving(&self) -> bool {
-        self.is_leader() && self.serving == Some(self.node.raft.term)
+        self.is_leader() && self.leadership.is_serving_in(self.node.raft.term)
     }
 
     /// Takes what Raft has ready: records for the log, messages to send, committed entries to apply. After an error the
     /// replica cannot go on, and sends nothing more.
     pub(crate) fn collect(&mut self, output: &mut PassOutput, restore: &mut Restore<'_>) -> Result<(), Inconsistent> {
-        if let Some(loss) = self.loss.take() {
+        if let Some(loss) = self.refusals.take_loss() {
             return Err(loss);
         }
-        output.records.append(&mut self.owed);
-        if self.serving.is_some() && !self.is_serving() {
+        self.log.take_owed(&mut output.records);
+        if self.leadership.has_served() && !self.is_serving() {
             output.stepped_down.push(self.id);
         }
-        if self.in_doubt.are_overdue() || self.leader_acked_index().is_some() {
+        if self.replies.are_answerable(self.node.raft.raft_log.persisted) {
             output.answerable.push(self.id);
         }
-        let leads = (self.node.raft.term, self.node.raft.leader_id);
+        let (term, leader) = (self.node.raft.term, self.node.raft.leader_id);
         self.ask_for_those_who_wait();
-        if leads.1 != raft::INVALID_ID && leads != self.reported_leader {
-            self.reported_leader = leads;
-            output.leaders.push((self.id, leads.0, from_raft(leads.1)));
+        if leader != raft::INVALID_ID && self.leadership.is_news(term, leader) {
+            output.leaders.push((self.id, term, from_raft(leader)));
         }
-        let released = std::mem::take(&mut self.released);
+        let released = self.log.take_released();
         self.send(released, output);
         while self.node.has_ready() {
             let mut ready = self.node.ready();
@@ -535,7 +475,7 @@ impl<T> Group<T> {
             // still lose.
             let changes_members = entries.iter().any(|entry| entry.entry_type() != EntryType::EntryNormal);
             sync |= changes_members;
-            if self.persistent && (votes || changes_members) {
+            if self.is_persistent() && (votes || changes_members) {
                 let state = StoredState { term: now.term, vote: now.vote, commit: now.commit };
                 output.records.push(LogRecord::State { group: self.id, state });
             }
@@ -544,18 +484,15 @@ impl<T> Group<T> {
             sync |= appended.sync;
             self.send(ready.take_messages(), output);
             let held_back = ready.take_persisted_messages();
-            // A Ready that is reported as persisted counts for all before it, so none may overtake one that still
-            // waits. A replica must not forget entries that it acknowledged to its leader, even if its process is
-            // killed. One that has no peers acknowledges only payloads, to clients.
-            let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone;
-            if self.persistent && (sync || is_written || !self.awaiting_log.is_empty()) {
-                if sync {
-                    self.synced_ready = ready.number();
-                    output.sync = true;
-                }
-                self.awaiting_log.push_back((ready.number(), held_back));
-                let waits_for_sync = self.awaiting_log.front().is_some_and(|(first, _)| *first <= self.synced_ready);
-                let readies = if waits_for_sync { &mut output.awaiting_fsync } else { &mut output.awaiting_stage };
+            // A replica must not forget entries that it acknowledged to its leader, even if its process is killed. One
+            // that has no peers acknowledges only payloads, to clients.
+            let is_written = appended.has_payload || !entries.is_empty() && !self.is_alone();
+            if self.log.must_wait(sync || is_written) {
+                output.sync |= sync;
+                let readies = match self.log.hold_back(ready.number(), held_back, sync) {
+                    Awaits::Stage => &mut output.awaiting_stage,
+                    Awaits::Fsync => &mut output.awaiting_fsync,
+                };
                 readies.push((self.id, ready.number()));
                 self.node.advance_append_async(ready);
             } else {
@@ -566,8 +503,7 @@ impl<T> Group<T> {
                 self.report_applied();
             }
         }
-        self.incoming.clear();
-        self.proposed.clear();
+        self.payloads.clear();
         self.forget_on_disk(output);
         // A witness has no snapshot: a replica that needs one waits for another leader.
         if self.node.store().wants_snapshot.get() && !self.replica().is_witness() {
@@ -580,7 +516,7 @@ impl<T> Group<T> {
         for message in messages {
             let Some(payloads) = self.payloads_of(&message) else { continue };
             if message.msg_type() == MessageType::MsgSnapshot {
-                self.snapshots_sent.push((message.to, SNAPSHOT_TICKS));
+                self.peers.snapshots_sent.push(message.to);
             }
             let (hibernates, progress) = (self.announces_hibernation(&message), self.progress_for(&message));
             output.messages.push(PeerMessage { group: self.id, hibernates, progress, message, payloads });

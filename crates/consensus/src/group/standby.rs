@@ -38,6 +38,26 @@ pub(super) fn takes_snapshot(progress: &Progress) -> bool {
     progress.state == ProgressState::Snapshot && !is_on_standby(progress)
 }
 
+impl Standby {
+    /// Counts a tick of a leader whose log ends at `last`. Returns whether the witnesses are needed, as they are for some
+    /// ticks after it was found that they are.
+    fn tick(&mut self, last: u64, are_needed_now: bool) -> bool {
+        if are_needed_now {
+            self.needed_ticks = NEEDED_TICKS;
+        }
+        self.last.rotate_left(1);
+        self.last[PATIENCE_TICKS - 1] = last;
+        let are_needed = self.needed_ticks > 0;
+        self.needed_ticks = self.needed_ticks.saturating_sub(1);
+        are_needed
+    }
+
+    /// The last index at the oldest of the ticks that are remembered.
+    fn oldest(&self) -> u64 {
+        self.last[0]
+    }
+}
+
 impl<T> Group<T> {
     /// Puts witnesses that nobody needs on standby, and sends all entries to those that are needed. Called on each tick
     /// of a leader.
@@ -47,23 +67,18 @@ impl<T> Group<T> {
         }
         let (voters, _) = self.members();
         let last = self.node.raft.raft_log.last_index();
-        if self.needs_witnesses(&voters) {
-            self.standby.needed_ticks = NEEDED_TICKS;
-        }
-        self.standby.last.rotate_left(1);
-        self.standby.last[PATIENCE_TICKS - 1] = last;
-        let is_needed = self.standby.needed_ticks > 0;
-        self.standby.needed_ticks = self.standby.needed_ticks.saturating_sub(1);
-        let is_idle = self.is_idle_for(IDLE_TICKS);
+        let are_needed_now = self.needs_witnesses(&voters);
+        let are_needed = self.peers.standby.tick(last, are_needed_now);
+        let is_idle = self.hibernation.is_idle_for(IDLE_TICKS);
         let own = self.replica();
         for witness in voters.into_iter().filter(|voter| voter.is_witness() && *voter != own).map(to_raft) {
             let Some(progress) = self.node.raft.mut_prs().get_mut(witness) else { continue };
-            let is_needed_now = is_needed || (is_idle && progress.matched < last);
-            if is_needed_now && is_on_standby(progress) {
+            let is_needed = are_needed || (is_idle && progress.matched < last);
+            if is_needed && is_on_standby(progress) {
                 progress.snapshot_failure();
                 progress.become_probe();
                 self.node.raft.send_append(witness);
-            } else if !is_needed_now && progress.state == ProgressState::Replicate {
+            } else if !is_needed && progress.state == ProgressState::Replicate {
                 progress.become_snapshot(STANDBY);
             }
         }
@@ -72,7 +87,7 @@ impl<T> Group<T> {
     /// Whether the data replicas among the voters are no majority, or do not all keep up.
     fn needs_witnesses(&self, voters: &[ReplicaId]) -> bool {
         let mut data_replicas = voters.iter().filter(|voter| !voter.is_witness());
-        let oldest = self.standby.last[0];
+        let oldest = self.peers.standby.oldest();
         let keeps_up = |id: &ReplicaId| {
             *id == self.replica() || self.node.raft.prs().get(to_raft(*id)).is_some_and(|it| it.matched >= oldest)
         };

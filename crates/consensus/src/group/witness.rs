@@ -15,29 +15,13 @@ use super::{Group, MemberChange, PassOutput, PeerMessage, from_raft, to_raft};
 use crate::log::LogRecord;
 use raft::SnapshotStatus;
 use raft::eraftpb::{Message, MessageType};
-use std::time::Duration;
 use tessera_types::ReplicaId;
-
-#[derive(Default)]
-pub(super) struct Witness {
-    /// On a witness: the index up to which all data replicas have the log, as leaders reported it.
-    replicated_index: u64,
-    /// On a leader, to estimate the unreplicated bytes: an index, and the bytes that the log had received up to it.
-    mark: (u64, u64),
-    /// On a leader: the bytes up to an earlier mark, which all data replicas have reached.
-    replicated_bytes: u64,
-    /// On a witness: the index up to which its log on disk was truncated, and when.
-    forgotten: (u64, Duration),
-}
-
-/// How often the log of a witness on disk is truncated.
-const FORGET_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<T> Group<T> {
     /// The index up to which every data replica, including those that are being filled, has the log.
     pub(super) fn replicated_index(&self) -> u64 {
         if !self.is_leader() {
-            return self.witness.replicated_index;
+            return self.peers.replicated.reported();
         }
         let data_replicas = self.node.raft.prs().iter().filter(|(id, _)| !from_raft(**id).is_witness());
         data_replicas.map(|(_, progress)| progress.matched).min().unwrap_or(0)
@@ -54,8 +38,7 @@ impl<T> Group<T> {
     }
 
     pub(super) fn on_replicated_index(&mut self, index: u64) {
-        if index > self.witness.replicated_index {
-            self.witness.replicated_index = index;
+        if self.peers.replicated.on_report(index) {
             self.forget();
         }
     }
@@ -64,26 +47,20 @@ impl<T> Group<T> {
     /// durable first.
     pub(super) fn forget_on_disk(&mut self, output: &mut PassOutput) {
         let (index, term) = self.node.store().truncated();
-        let (forgotten, at) = self.witness.forgotten;
-        let is_due = self.now >= at + FORGET_INTERVAL || self.is_hibernating();
-        if self.replica().is_witness() && self.persistent && index > forgotten && is_due {
-            self.witness.forgotten = (index, self.now);
+        let (now, hibernates) = (self.ticks.now(), self.is_hibernating());
+        if self.replica().is_witness() && self.log.truncate(index, now, hibernates) {
             output.records.push(LogRecord::Truncated { group: self.id, index, term });
         }
     }
 
     /// An estimate, from above, of the bytes of entries that some data replica lacks.
     pub(super) fn unreplicated_bytes(&self) -> u64 {
-        if self.is_leader() { self.node.store().bytes_seen() - self.witness.replicated_bytes } else { 0 }
+        if self.is_leader() { self.peers.replicated.lacking_bytes(self.node.store()) } else { 0 }
     }
 
     /// Updates the estimate of [`Self::unreplicated_bytes`].
     pub(super) fn update_unreplicated_bytes(&mut self) {
-        let (replicated_index, store) = (self.replicated_index(), self.node.store());
-        if replicated_index >= self.witness.mark.0 {
-            self.witness.replicated_bytes = self.witness.mark.1;
-            self.witness.mark = (store.last(), store.bytes_seen());
-        }
+        self.peers.replicated.update(self.replicated_index(), self.node.store());
     }
 
     /// Whether, after these changes, all committed entries survive the loss of any one voter. A majority may consist of

@@ -128,7 +128,7 @@ impl<M: StateMachine> Worker<M> {
             group.step(message);
             if !group.is_installing() {
                 let error = "Raft refuses the snapshot, which has already replaced the state".into();
-                let persistent = group.persistent;
+                let persistent = group.is_persistent();
                 return self.set_aside(id, persistent, &Inconsistent::Snapshot { index, error });
             }
             touch(&mut self.touched, group);

@@ -59,7 +59,8 @@ impl RocksStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Applied, Engine, PageLimit, Position, RocksConfig, RocksEngine};
+    use crate::rocks::table::RocksEngine;
+    use crate::{Applied, Engine, PageLimit, Position, RocksConfig};
     use std::sync::Arc;
 
     const SEALED: [u32; 2] = [1, 3];

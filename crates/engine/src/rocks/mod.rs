@@ -10,7 +10,6 @@
 //! time after which none of its records expires (u64 little-endian each); it exists once there was either. Records of spaces are
 //! behind all others: byte 0x02, partition, the space's number (u32 big-endian), then the key.
 
-mod config;
 mod conversion;
 mod damage;
 mod digest;
@@ -18,6 +17,7 @@ mod expiry_filter;
 mod keys;
 mod level_table;
 mod memtable;
+mod options;
 mod reads;
 mod record_cache;
 mod spaces;
@@ -25,6 +25,20 @@ mod store;
 mod table;
 mod writes;
 
-pub use config::{Compression, RocksConfig};
+use crate::EngineError;
 pub use store::RocksStore;
-pub use table::RocksEngine;
+use tessera_types::EngineKind;
+
+/// The engines that this build has.
+pub const ENGINES: &[EngineKind] = &[EngineKind::Memory, EngineKind::Rocksdb];
+
+impl From<rocksdb::Error> for EngineError {
+    fn from(error: rocksdb::Error) -> Self {
+        match error.kind() {
+            rocksdb::ErrorKind::Corruption => Self::Corruption(error.into_string()),
+            rocksdb::ErrorKind::Incomplete => Self::WouldWait,
+            rocksdb::ErrorKind::IOError => Self::RocksdbIo(error.into_string()),
+            _ => Self::Rocksdb(error.into_string()),
+        }
+    }
+}

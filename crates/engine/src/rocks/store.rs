@@ -1,9 +1,9 @@
-use super::config::RocksConfig;
 use super::damage::Reports;
 use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
-use crate::{EngineError, RocksStatistics};
+use super::table::RocksEngine;
+use crate::{Engine, EngineError, RocksConfig, RocksStatistics};
 use parking_lot::{Mutex, RwLock};
 use rocksdb::statistics::Ticker;
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
@@ -73,6 +73,14 @@ impl RocksStore {
         }))
     }
 
+    /// Opens the table of that name, creating it if there is none.
+    ///
+    /// # Errors
+    /// If the files cannot be read or written.
+    pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(RocksEngine::open(self, name, partitions)?))
+    }
+
     /// Creates the column family of that name, if there is none, and returns what its compactions go by.
     pub(super) fn create_table(&self, name: &str) -> Result<Arc<TableExpiries>, EngineError> {
         let expiries = self.expiries.lock().entry(name.to_string()).or_default().clone();
@@ -84,7 +92,7 @@ impl RocksStore {
         Ok(expiries)
     }
 
-    /// Deletes a table's files. No [`RocksEngine`](crate::RocksEngine) of that name may be used any more.
+    /// Deletes a table's files. No engine that was [opened](Self::open_table) by that name may be used any more.
     ///
     /// # Errors
     /// If the files cannot be written.

@@ -141,7 +141,8 @@ impl RocksEngine {
 #[cfg(test)]
 mod tests {
     use crate::mutation::encode_put;
-    use crate::{Applied, Engine, RocksConfig, RocksEngine, RocksStore};
+    use crate::rocks::table::RocksEngine;
+    use crate::{Applied, Engine, RocksConfig, RocksStore};
     use bytes::BytesMut;
     use std::sync::mpsc::channel;
     use std::time::Duration;

@@ -113,6 +113,7 @@ fn occupy(store: &Store) -> mpsc::Sender<()> {
 }
 
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn commands_wait_in_order_for_what_the_disk_has_and_other_partitions_go_on() {
     let (node, sender, [keys, others]) = cold().await;
     let go_on = occupy(&node.store);
@@ -136,6 +137,7 @@ async fn commands_wait_in_order_for_what_the_disk_has_and_other_partitions_go_on
 }
 
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn commands_that_wait_are_refused_when_their_partition_goes_or_the_node_stops() {
     let (node, sender, [keys, others]) = cold().await;
     let go_on = occupy(&node.store);

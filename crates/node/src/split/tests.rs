@@ -3,9 +3,9 @@ use crate::test_node::TestNode;
 use bytes::BytesMut;
 use std::sync::Arc;
 use tessera_cluster::{CatalogCommand, CopyReport, CopyState};
-use tessera_engine::mutation;
+use tessera_engine::{ENGINES, mutation};
 use tessera_store::{Store, Table};
-use tessera_types::{EngineKind, Expiry, Partitioner, RecordKey, Space, StoredValue, ValueKind};
+use tessera_types::{Expiry, Partitioner, RecordKey, Space, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 2;
 /// Whoever takes a record of this size as his turn makes the next one wait for two seconds.
@@ -53,7 +53,7 @@ async fn documents_and_index_entries_are_split_by_where_they_belong() {
     let index = Space(Space::FIRST_INDEX.0);
     let entry = |key: &[u8]| [b"secondary", key, &[9, 0]].concat();
     let change = |key: &[u8]| [&7_u64.to_be_bytes()[..], key].concat();
-    for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
+    for engine in ENGINES.iter().copied() {
         let name = format!("in-{engine}");
         let table = node.create_table_in(&name, PARTITIONS, engine).await;
         let keys: Vec<Vec<u8>> = (0..DOCUMENTS).map(|number| number.to_string().into_bytes()).collect();

@@ -26,7 +26,7 @@ pub(super) async fn create(server: &PegasusServer, request: CreateRequest) -> (&
         return (OK, id);
     }
     let mut wanted = options.envs;
-    let engine = wanted.remove("tessera.engine").map_or(Ok(TableSchema::DEFAULT_ENGINE), |engine| engine.parse());
+    let engine = wanted.remove("tessera.engine").map_or(Ok(tessera_engine::DEFAULT_ENGINE), |engine| engine.parse());
     let Ok(engine) = engine else { return ("ERR_INVALID_PARAMETERS", 0) };
     let durability = wanted.remove("tessera.durability");
     let durability = durability.map_or(Ok(TableSchema::default_durability(engine)), |durability| durability.parse());

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tessera_access::User;
 use tessera_cluster::CatalogCommand;
+use tessera_engine::{DEFAULT_ENGINE, ENGINES};
 use tessera_store::{Leader, Table};
 use tessera_types::{
     Durability, EngineKind, Model, Partitioner, RecordKey, Right, Rights, Scope, TableSchema, TableSettings, WhenFull,
@@ -294,7 +295,8 @@ const STRESS: Duration = Duration::from_secs(2);
 async fn keys_of_one_partition_are_read_at_one_instant() {
     let node = TestNode::start(None, config());
     let keys: Vec<String> = (0..20).map(|number| format!("{{t}}{number}")).collect();
-    for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
+    for engine in ENGINES.iter().copied() {
+        let name = engine.as_str();
         let table = node.create_table(name, engine, 2).await;
         let (mut round, written) = (0, keys.clone());
         let _writer = Writer::start(connection(&node, &table), move || {
@@ -351,7 +353,7 @@ fn gets(count: usize) -> String {
 async fn each_value_of_a_long_pipeline_is_read_about_once() {
     let node = TestNode::start(None, config());
     for (name, engine, has_hash) in [
-        ("rocks", EngineKind::Rocksdb, false),
+        ("default", DEFAULT_ENGINE, false),
         ("memory", EngineKind::Memory, false),
         ("hashes", EngineKind::Memory, true),
     ] {
@@ -580,6 +582,7 @@ async fn no_reply_is_longer_than_one_may_be() {
 
 /// A page may end in the middle of a hash, of which a cursor could keep the beginning only.
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn scan_gets_past_hashes_of_many_pages_whether_they_have_expired_or_not() {
     let node = TestNode::start(None, config());
     // RocksDB keeps what has expired until it compacts.
@@ -622,7 +625,8 @@ async fn scan_gets_past_hashes_of_many_pages_whether_they_have_expired_or_not() 
 #[tokio::test]
 async fn a_hash_of_many_pages_is_that_of_one_instant() {
     let node = TestNode::start(None, config());
-    for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
+    for engine in ENGINES.iter().copied() {
+        let name = engine.as_str();
         let table = node.create_table(name, engine, 1).await;
         let mut round = 0;
         const FIELDS: usize = 3_000;

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tessera_engine::Applied;
+use tessera_engine::{Applied, ENGINES};
 use tessera_transaction::{Access, Age, Answer, Decide, Outcome, Prepare, Request, TransactionId};
 use tessera_types::{
     EngineKind, Expiry, NodeId, ReadMode, RecordKey, RequestError, Space, TableId, UnixMillis, ValueKind,
@@ -212,11 +212,9 @@ fn prepared(reply: &str) -> Answer<OnTables> {
     Answer::Prepared(Bytes::copy_from_slice(reply.as_bytes()))
 }
 
-const ENGINES: [EngineKind; 2] = [EngineKind::Memory, EngineKind::Rocksdb];
-
 #[test]
 fn readers_wait_until_what_was_resolved_is_applied_and_writers_until_it_is_evaluated() {
-    for engine in ENGINES {
+    for engine in ENGINES.iter().copied() {
         let mut partition = Loop::new(engine);
         assert_eq!(partition.put("k", "1"), Ran::Logged);
         partition.propose();
@@ -253,7 +251,7 @@ fn readers_wait_until_what_was_resolved_is_applied_and_writers_until_it_is_evalu
 
 #[test]
 fn the_next_leader_has_intents_and_decisions() {
-    for engine in ENGINES {
+    for engine in ENGINES.iter().copied() {
         let mut partition = Loop::new(engine);
         assert_eq!(partition.ask(prepare(1, "k 1")), prepared(""));
         assert_eq!(partition.ask(prepare(2, "l 1")), prepared(""));
@@ -286,7 +284,7 @@ fn a_refused_part_leaves_nothing() {
 
 #[test]
 fn clearing_a_partition_waits_for_intents_and_leaves_what_was_decided() {
-    for engine in ENGINES {
+    for engine in ENGINES.iter().copied() {
         let mut partition = Loop::new(engine);
         let clear = |transaction: &mut Transaction<'_>| {
             transaction.clear();
@@ -328,7 +326,7 @@ fn a_partition_that_is_to_be_sealed_takes_nothing_new_and_waits_for_what_it_has(
 
 #[test]
 fn a_face_that_defers_writes_when_the_intent_is_resolved_whoever_leads_then() {
-    for engine in ENGINES {
+    for engine in ENGINES.iter().copied() {
         let mut partition = Loop::new(engine);
         let documents = Arc::new(Documents::default());
         partition.evaluator = documents.clone();

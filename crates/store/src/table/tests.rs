@@ -18,6 +18,7 @@ fn put(key: &RecordKey<'_>, value: &[u8]) -> bytes::Bytes {
 }
 
 #[test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 fn a_read_waits_for_what_was_acknowledged_before_it_also_if_that_is_applied_while_it_reads() {
     // Its visitors may write.
     let table = TestTable::open(EngineKind::Rocksdb);

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tessera_engine::{Applied, PageLimit, Position, Visit};
+use tessera_engine::{Applied, DEFAULT_ENGINE, PageLimit, Position, Visit};
 use tessera_types::{EngineKind, Expiry, StoredValue, UnixMillis, ValueKind};
 
 /// Far in the future, so that nothing has expired by the clock of this machine.
@@ -209,7 +209,7 @@ impl World<'_> {
 /// what was deleted or taken for expired by a write; and both replicas have the same records after the same log.
 #[test]
 fn replicas_agree_on_what_has_expired_whatever_their_clocks_say() {
-    let tables = [EngineKind::Memory, EngineKind::Rocksdb].map(TestTable::open);
+    let tables = [EngineKind::Memory, DEFAULT_ENGINE].map(TestTable::open);
     let directory = tempfile::TempDir::new().unwrap();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(150));
     runner

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, RangeBounds};
-use tessera_engine::{Order, PageLimit};
+use tessera_engine::{ENGINES, Order, PageLimit};
 use tessera_types::{EngineKind, Space};
 
 type Records = BTreeMap<(Space, Vec<u8>), Vec<u8>>;
@@ -144,7 +144,8 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
 #[test]
 fn a_transaction_sees_every_write_to_a_space_before_it() {
-    for (engine, count) in [(EngineKind::Memory, 300), (EngineKind::Rocksdb, 60)] {
+    for engine in ENGINES.iter().copied() {
+        let count = if engine == EngineKind::Memory { 300 } else { 60 };
         let table = TestTable::open(engine);
         let cases = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(count));

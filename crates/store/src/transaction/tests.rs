@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use tessera_engine::{Applied, Order};
+use tessera_engine::{Applied, ENGINES, Order};
 use tessera_types::{EngineKind, Expiry, UnixMillis, ValueKind};
 
 const HASH_KEYS: [&[u8]; 3] = [b"a", b"aa", b"b"];
@@ -168,7 +168,8 @@ fn run(table: &Table, steps: Vec<Step>, scans: &[Scan]) {
 /// Whatever part of the writes is in the engine, on its way there, or the transaction's own.
 #[test]
 fn a_transaction_sees_every_write_before_it() {
-    for (engine, cases) in [(EngineKind::Memory, 300), (EngineKind::Rocksdb, 100)] {
+    for engine in ENGINES.iter().copied() {
+        let cases = if engine == EngineKind::Memory { 300 } else { 100 };
         let table = TestTable::open(engine);
         let steps = (prop::collection::vec(step(), 1..80), prop::collection::vec(scan(), 10));
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(cases));

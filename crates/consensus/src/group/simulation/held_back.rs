@@ -12,7 +12,7 @@ fn a_message_of_a_former_leader_never_carries_its_successors_entry() {
     assert_eq!(world.readers, [0], "the first node leads");
     let (own, successors) = (1_000_000u64, 2_000_000u64);
     let group = world.replicas[0].group.as_mut().expect("it is up");
-    group.building.extend_from_slice(&own.to_le_bytes());
+    group.building().extend_from_slice(&own.to_le_bytes());
     group.replicate(own, true, false);
     world.pass(0);
     (0..20).for_each(|_| world.sync_disk(0));

@@ -193,7 +193,7 @@ fn a_leader_that_is_cut_off_answers_no_reads() {
         let before = world.answers.acknowledged.len();
         let leader = if is_serving(&world, 1) { 1 } else { 2 };
         let group = world.replicas[leader].group.as_mut().expect("it is up");
-        group.building.extend_from_slice(&1_000_000u64.to_le_bytes());
+        group.building().extend_from_slice(&1_000_000u64.to_le_bytes());
         group.replicate(1_000_000, true, false);
         while is_serving(&world, 0) && world.answers.acknowledged.len() == before {
             (0..3).for_each(|at| world.pass(at));
@@ -414,7 +414,7 @@ fn what_was_not_proposed_in_time_is_not_acknowledged() {
     assert_eq!(world.readers, [0], "the first node leads");
     let write = |world: &mut World, number: u64| {
         let group = world.replicas[0].group.as_mut().expect("it is up");
-        group.building.extend_from_slice(&number.to_le_bytes());
+        group.building().extend_from_slice(&number.to_le_bytes());
         group.replicate(number, true, false);
     };
     let (earlier, late) = (1_000_000, 1_000_001);

@@ -3,7 +3,7 @@
 use super::disk::{Disk, State};
 use crate::Failure;
 use crate::group::*;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -588,10 +588,10 @@ impl World {
         for _ in 0..self.random.random_range(1..4) {
             let number = self.next_number;
             self.next_number += 1;
-            if self.random.random_bool(0.3) && group.building.is_empty() {
+            if self.random.random_bool(0.3) && group.building().is_empty() {
                 return self.read_through_loop(at, number);
             }
-            group.building.extend_from_slice(&number.to_le_bytes());
+            group.building().extend_from_slice(&number.to_le_bytes());
             group.replicate(number, self.syncs_writes, false);
         }
         self.pass_now_or_later(at);

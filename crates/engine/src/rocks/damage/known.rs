@@ -1,6 +1,6 @@
 //! What is known of a table's damage.
 
-use super::super::config::Compacting;
+use super::super::options::Compacting;
 use std::collections::{BTreeMap, BTreeSet};
 use tessera_types::UsageScenario;
 

@@ -29,10 +29,10 @@ mod reports;
 pub(super) use known::Damage;
 pub(super) use reports::Reports;
 
-use super::config::Compacting;
 use super::keys::{
     applied_index_key, expiries_key, hash_position, partition_end, sort_keys_flag_key, spaces_begin, spaces_end,
 };
+use super::options::Compacting;
 use super::table::{RocksEngine, two_words};
 use crate::{Damaged, EngineError};
 use known::DamagedFile;

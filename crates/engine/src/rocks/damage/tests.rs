@@ -1,5 +1,6 @@
 use crate::mutation::{encode_clear, encode_put};
-use crate::{Applied, Damaged, Engine, EngineError, PageLimit, Position, RocksConfig, RocksEngine, RocksStore};
+use crate::rocks::table::RocksEngine;
+use crate::{Applied, Damaged, Engine, EngineError, PageLimit, Position, RocksConfig, RocksStore};
 use bytes::BytesMut;
 use std::path::Path;
 use std::sync::Arc;

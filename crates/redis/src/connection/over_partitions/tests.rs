@@ -6,8 +6,9 @@ use crate::server::RedisConfig;
 use crate::test_cluster::{TestNode, config};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tessera_engine::ENGINES;
 use tessera_store::Table;
-use tessera_types::{EngineKind, RecordKey};
+use tessera_types::RecordKey;
 
 /// Keys in partitions that all differ.
 fn keys_apart(table: &Table, count: usize) -> Vec<String> {
@@ -156,7 +157,7 @@ async fn watches_on(given: &mut Connection, other: &mut Connection, [a, b, c]: [
 #[tokio::test]
 async fn commands_on_any_keys_are_atomic_on_one_node_and_on_two() {
     let alone = TestNode::start(None, config());
-    for engine in [EngineKind::Memory, EngineKind::Rocksdb] {
+    for engine in ENGINES.iter().copied() {
         let table = alone.create_table(&format!("{engine:?}").to_lowercase(), engine, 8).await;
         let keys = keys_apart(&table, 3);
         let keys = [&keys[0][..], &keys[1], &keys[2]];

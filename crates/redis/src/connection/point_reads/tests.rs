@@ -67,6 +67,7 @@ fn command(random: &mut StdRng) -> String {
 
 /// One table has everything in memory, and the other one most of it on the disk.
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn replies_are_those_of_a_memory_table_in_the_same_order() {
     let node = node();
     let memory = node.create_table("memory", EngineKind::Memory, 4).await;
@@ -104,6 +105,7 @@ fn seed() -> u64 {
 
 /// Numbers that only grow: whoever reads one finds none below what was acknowledged before, or read before by anybody.
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn nobody_finds_what_is_older_than_what_was_acknowledged_or_found() {
     const NUMBERS: usize = 200;
     let node = node();
@@ -173,6 +175,7 @@ async fn nobody_finds_what_is_older_than_what_was_acknowledged_or_found() {
 
 /// Whoever writes the numbers one after the other, the last one first, makes none of them ever less than the one before it.
 #[tokio::test]
+#[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
 async fn gets_of_a_pipeline_take_effect_in_order_in_their_partition() {
     const NUMBERS: usize = 12;
     let node = node();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tessera_engine::mutation::encode_put;
-use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksEngine, RocksStore};
+use tessera_engine::{Applied, Engine, MemoryBudget, MemoryConfig, MemoryEngine, RocksConfig, RocksStore};
 use tessera_types::{Expiry, Partitioner, RecordKey, StoredValue, ValueKind};
 
 const PARTITIONS: u32 = 4;
@@ -58,8 +58,8 @@ fn put_phantom(engine: &dyn Engine, partition: u32) {
 /// Does so behind the back of a node that is down, in table 1, which is in RocksDB.
 fn put_phantom_into_rocksdb(data: &Path, partition: u32) {
     let store = RocksStore::open(&data.join("rocksdb"), RocksConfig::default()).unwrap();
-    let engine = RocksEngine::open(&store, "table-1", PARTITIONS).unwrap();
-    put_phantom(&engine, partition);
+    let engine = store.open_table("table-1", PARTITIONS).unwrap();
+    put_phantom(&*engine, partition);
     engine.make_durable(partition, &|| Ok(())).unwrap();
     store.shut_down();
 }

@@ -188,7 +188,7 @@ impl Partition {
             self.waiting.insert(number, Waiting { to, id, answer: answer.clone() });
         }
         let group = self.world.replicas[at].group.as_mut().expect("it serves");
-        group.building.extend_from_slice(&number.to_le_bytes());
+        group.building().extend_from_slice(&number.to_le_bytes());
         group.replicate(number, true, false);
         self.world.pass_now_or_later(at);
         (self.carelessness == Some(Carelessness::AnswersEarly)).then_some(answer)
