@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tables::{CACHES, COLD, MEMBERS, OTHERS, Promise, SOFT, TABLES, TRANSACTIONS, Table, Trust};
+use tables::{CACHES, COLD, LAXER, MEMBERS, OTHERS, Promise, SEVEN, TABLES, TRANSACTIONS, Table, Trust};
 use tempfile::TempDir;
 use work::Work;
 
@@ -96,7 +96,9 @@ fn what_clients_see_has_an_order_whatever_happens_to_power() {
     let Some(disks) = DiskWithPower::mount_all(data.path(), 3) else {
         return skip("mounting file systems needs root and loop devices");
     };
-    Run::new("power").chaos(Cluster { disks, ..Cluster::planned(data, 3) });
+    let mut run = Run::new("power");
+    run.tables.push(LAXER);
+    run.chaos(Cluster { disks, ..Cluster::planned(data, 3) });
 }
 
 /// Tables that promise less, with a record cache of a few records, while processes end one at a time.
@@ -186,6 +188,14 @@ fn what_clients_see_has_an_order_whatever_happens_to_members() {
     run.chaos(Cluster { settings, ..Cluster::planned(TempDir::new().unwrap(), 5) });
 }
 
+/// Groups of seven, of which three may be lost; five of the nodes vote on the catalog.
+#[test]
+fn what_clients_see_has_an_order_whatever_happens_to_seven_replicas() {
+    let mut run = Run::new("seven_replicas");
+    run.tables = SEVEN.to_vec();
+    run.chaos(Cluster::planned(TempDir::new().unwrap(), 7));
+}
+
 /// One test, with its length and its seed.
 struct Run {
     name: &'static str,
@@ -241,7 +251,7 @@ impl Run {
         cluster.logs = Some(self.logs.clone());
         let mut cluster = cluster.started();
         if !cluster.disks.is_empty() {
-            let soft = self.tables.iter_mut().filter(|table| table.name == SOFT);
+            let soft = self.tables.iter_mut().filter(|table| table.is_soft());
             soft.for_each(|table| table.promise = Promise::Service);
         }
         let mut random = StdRng::seed_from_u64(self.seed);
