@@ -13,7 +13,7 @@ pub(super) struct Leadership {
     /// this replica gets no lease in that term.
     transferred_in: u64,
     /// The term and leader that were last reported to the state machine.
-    reported: (u64, u64),
+    reported_leader: (u64, u64),
 }
 
 struct Serving {
@@ -76,6 +76,6 @@ impl Leadership {
 
     /// Whether this term and leader are not reported yet; they are now.
     pub(super) fn is_news(&mut self, term: u64, leader: u64) -> bool {
-        std::mem::replace(&mut self.reported, (term, leader)) != (term, leader)
+        std::mem::replace(&mut self.reported_leader, (term, leader)) != (term, leader)
     }
 }

@@ -2,8 +2,7 @@ use super::damage::Reports;
 use super::expiry_filter::TableExpiries;
 use super::keys::PREFIX_LEN;
 use super::record_cache::RecordCache;
-use super::table::RocksEngine;
-use crate::{Engine, EngineError, RocksConfig, RocksStatistics};
+use crate::{EngineError, RocksConfig, RocksStatistics};
 use parking_lot::{Mutex, RwLock};
 use rocksdb::statistics::Ticker;
 use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DEFAULT_COLUMN_FAMILY_NAME, Options, WriteBufferManager};
@@ -71,14 +70,6 @@ impl RocksStore {
             opened_with,
             _write_buffers: write_buffers,
         }))
-    }
-
-    /// Opens the table of that name, creating it if there is none.
-    ///
-    /// # Errors
-    /// If the files cannot be read or written.
-    pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(RocksEngine::open(self, name, partitions)?))
     }
 
     /// Creates the column family of that name, if there is none, and returns what its compactions go by.

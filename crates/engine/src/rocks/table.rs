@@ -60,12 +60,18 @@ thread_local! {
     pub(super) static KEY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl RocksEngine {
+impl RocksStore {
     /// Opens the table of that name, creating it if there is none.
     ///
     /// # Errors
     /// If the files cannot be read or written.
-    pub fn open(store: &Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
+    pub fn open_table(self: &Arc<Self>, name: &str, partitions: u32) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(RocksEngine::open(self, name, partitions)?))
+    }
+}
+
+impl RocksEngine {
+    pub(super) fn open(store: &Arc<RocksStore>, name: &str, partitions: u32) -> Result<Self, EngineError> {
         let (store, expiries) = (store.clone(), store.create_table(name)?);
         let handle =
             store.db.cf_handle(name).ok_or_else(|| EngineError::Rocksdb(format!("no column family {name}")))?;

@@ -7,7 +7,6 @@ use super::large_hashes::Asked;
 use super::partitions::{Parts, parts};
 use super::point_reads::{Keys, NoString, PointReads, is_one_instant, versions};
 use super::replies::Replies;
-use super::session::Session;
 use super::{Connection, REPLY_BYTES};
 use crate::commands::{Command, CommandError, FanOut};
 use crate::resp::LONGEST_REPLY_BYTES;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use tessera_engine::ENGINES;
 use tessera_store::Table;
-use tessera_types::RecordKey;
+use tessera_types::{EngineKind, RecordKey};
 
 /// Keys in partitions that all differ.
 fn keys_apart(table: &Table, count: usize) -> Vec<String> {
