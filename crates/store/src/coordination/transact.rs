@@ -111,10 +111,11 @@ impl Store {
                 Attempted::End(End::Aborted(Abort::GaveWay)) => return Transacted::NotDone(RequestError::Contended),
                 Attempted::End(End::Aborted(Abort::GivenUp)) => return Transacted::NotDone(self.not_reached(&parts)),
                 // There is no pause: it is tried again when all partitions have leaders.
-                Attempted::WithoutLeader => {
+                Attempted::WithoutLeader if Instant::now() < until => {
                     self.coordination().counters.tried_again();
                     continue;
                 }
+                Attempted::WithoutLeader => return Transacted::NotDone(self.not_reached(&parts)),
                 Attempted::Split => return Transacted::Split,
                 Attempted::Unknown => return Transacted::Unknown,
             }
