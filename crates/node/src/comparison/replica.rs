@@ -122,6 +122,7 @@ mod tests {
     /// The entries up to a mark were once written under the index of those before. After a power failure the records of a `soft`
     /// table could then be those of entries that no log had.
     #[tokio::test]
+    #[cfg_attr(not(feature = "rocksdb"), ignore = "RocksDB is needed")]
     async fn the_records_at_a_mark_are_those_of_its_index() {
         let node = TestNode::start(|_| {});
         for (name, engine) in [("rocks", EngineKind::Rocksdb), ("memory", EngineKind::Memory)] {
