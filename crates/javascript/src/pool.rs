@@ -66,9 +66,9 @@ enum Taken {
 }
 
 impl State {
-    /// What a query may have now. With `ticket` it stands in the queue, if it does.
-    fn take(&mut self, query: u64, ticket: u64, most: usize) -> Option<Taken> {
-        let is_next = self.queue.front().is_none_or(|first| *first == ticket);
+    /// What a query may have now. `place` is its place in the queue, if it waits.
+    fn take(&mut self, query: u64, place: u64, most: usize) -> Option<Taken> {
+        let is_next = self.queue.front().is_none_or(|first| *first == place);
         let is_over = |held: &Held| held.since.elapsed() >= SLICE;
         let own = self.idle.iter().position(|held| held.query == Some(query));
         let at = match own.filter(|at| is_next || !is_over(&self.idle[*at])) {
@@ -138,9 +138,9 @@ impl Pool {
     }
 
     fn acquire(&self, query: u64, patience: &Patience<'_>) -> Result<Held, ScriptFailure> {
-        let ticket = self.number();
+        let place = self.number();
         loop {
-            let mut held = match self.wait(query, ticket, patience)? {
+            let mut held = match self.wait(query, place, patience)? {
                 Taken::Worker(held) => held,
                 Taken::Room => {
                     let worker = Worker::start(&self.launch, patience).inspect_err(|_| self.leave_room())?;
@@ -159,21 +159,21 @@ impl Pool {
     }
 
     /// Waits until a query may have a worker.
-    fn wait(&self, query: u64, ticket: u64, patience: &Patience<'_>) -> Result<Taken, ScriptFailure> {
+    fn wait(&self, query: u64, place: u64, patience: &Patience<'_>) -> Result<Taken, ScriptFailure> {
         let mut state = self.state.lock();
         let taken = loop {
-            if let Some(taken) = state.take(query, ticket, self.most) {
+            if let Some(taken) = state.take(query, place, self.most) {
                 break Ok(taken);
             }
             if patience.check().is_err() {
                 break Err(ScriptFailure::Busy);
             }
-            if !state.queue.contains(&ticket) {
-                state.queue.push_back(ticket);
+            if !state.queue.contains(&place) {
+                state.queue.push_back(place);
             }
             self.freed.wait_for(&mut state, LOOK);
         };
-        state.queue.retain(|other| *other != ticket);
+        state.queue.retain(|other| *other != place);
         // There may be something for the next one, too.
         self.freed.notify_all();
         taken
