@@ -2,8 +2,8 @@
 
 use crate::{JSON_DEPTH, Json, parse_json, text};
 
-/// Terms that are not judged: scripts, which Tessera does not have yet, and `r.http`, for which the source in memory has no client.
-const OUT_OF_SCOPE: &[i32] = &[11, 153];
+/// Terms that are not judged: `r.http`, for which the source in memory has no client.
+const OUT_OF_SCOPE: &[i32] = &[153];
 
 /// System tables that Tessera does not have yet.
 const ABSENT_TABLES: &[&str] = &["_debug_scratch"];

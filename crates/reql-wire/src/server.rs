@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tessera_face::Tls;
+use tessera_javascript::{Counts, Workers};
 use tessera_store::Store;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -121,6 +122,11 @@ impl ReqlStatistics {
     /// Queries so far, without requests for more rows of a stream.
     pub fn query_count(&self) -> u64 {
         self.shared.counts.queries.load(Ordering::Relaxed)
+    }
+
+    /// What the workers for `r.js` have done so far.
+    pub fn script_counts(&self) -> Counts {
+        self.shared.config.scripts.as_ref().map(Workers::counts).unwrap_or_default()
     }
 
     /// Errors answered so far, with their kinds.

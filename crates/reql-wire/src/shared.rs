@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tessera_access::Authenticator;
 use tessera_face::{ClientMemory, Handshakes, Tls};
 use tessera_fetch::{Fetcher, Reach};
+use tessera_javascript::Workers;
 use tessera_reql::{ErrorKind, Failure, Stage};
 use tessera_store::Store;
 use tessera_types::RequestError;
@@ -48,6 +49,8 @@ pub struct ReqlConfig {
     pub authenticator: Arc<Authenticator>,
     /// Where `r.http` may send requests.
     pub http: Reach,
+    /// What runs the programs of `r.js`, if there is to be such.
+    pub scripts: Option<Workers>,
     /// The last lines of the node's log, for those who may read them.
     pub log_book: Arc<LogBook>,
 }

@@ -17,8 +17,9 @@ use tessera_cluster::{CatalogCommand, CatalogError, IndexEntry};
 use tessera_document::Value;
 use tessera_reql::{
     Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, HttpClient, IndexDefinition,
-    IndexInfo, Interest, Monitor, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ServerStatus,
-    Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write, WriteHook, Written,
+    IndexInfo, Interest, Monitor, Page, Pipeline, ReadMode as Reads, Replacement, Result, Resume, Scan, ScriptEngine,
+    ServerStatus, Shape, ShardStatus, Source, TableChange, TableConfig, TableInfo, TableOptions, Together, Write,
+    WriteHook, Written,
 };
 use tessera_store::Table;
 use tessera_types::{Acks, Model, Partitioner, ReadMode, Space, StoredDocument, TableSchema, TableSettings};
@@ -172,6 +173,10 @@ impl Source for Tables {
 
     fn http(&self) -> Option<&dyn HttpClient> {
         Some(self)
+    }
+
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
+        self.0.config.scripts.as_ref().map(|workers| workers as &dyn ScriptEngine)
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {

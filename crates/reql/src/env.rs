@@ -10,6 +10,7 @@ use crate::function::Scope;
 use crate::gathered::Gathered;
 use crate::lazy::Lazy;
 use crate::node::Node;
+use crate::script::Script;
 use crate::source::Source;
 use crate::val::Val;
 use crate::value::Value;
@@ -135,6 +136,8 @@ pub struct Env {
     options_open: Cell<usize>,
     /// What is to be written at the end, if it is to take effect [together](crate::together).
     pub(crate) gathered: RefCell<Option<Gathered>>,
+    /// Where the query's programs of JavaScript run, once there was one.
+    pub(crate) script: RefCell<Option<Box<dyn Script>>>,
 }
 
 impl Env {
@@ -158,6 +161,7 @@ impl Env {
             steps: Cell::new(0),
             options_open: Cell::new(0),
             gathered: RefCell::new(None),
+            script: RefCell::new(None),
         }
     }
 
@@ -304,6 +308,19 @@ impl Env {
              `.run` (not available in the Data Explorer), or use an index.",
             self.array_limit
         )))
+    }
+
+    /// # Errors
+    /// If an array in the value is larger than the query allows.
+    pub fn check_arrays(&self, value: &Value) -> Result<()> {
+        match value {
+            Value::Array(items) => {
+                self.check_array(items.len())?;
+                items.iter().try_for_each(|item| self.check_arrays(item))
+            }
+            Value::Object(object) => object.values().try_for_each(|item| self.check_arrays(item)),
+            _ => Ok(()),
+        }
     }
 
     /// # Errors

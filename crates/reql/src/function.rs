@@ -10,6 +10,7 @@ use crate::compared::Compared;
 use crate::error::{Error, FrameId, Result};
 use crate::lazy::{self, Lazy};
 use crate::node::{Node, NodeKind, Template};
+use crate::script::ScriptSource;
 use crate::value::Value;
 
 /// The values of variables: a list from the innermost function outwards, shared by all that were made within.
@@ -169,6 +170,8 @@ pub enum Body {
         /// The values of the variables outside of it.
         scope: Scope,
     },
+    /// What the function that a program of JavaScript gives makes of the arguments.
+    Script(ScriptSource),
 }
 
 impl Function {
@@ -183,6 +186,7 @@ impl Function {
             Body::Query { template, .. } => template.body.deterministic,
             Body::Again { node, .. } => node.deterministic,
             Body::OfField(_, function) => function.is_deterministic(),
+            Body::Script(_) => false,
             _ => true,
         }
     }
@@ -198,6 +202,8 @@ impl Function {
                 call.signature.deterministic && !call.has_spread && rest.into_iter().all(|part| part.deterministic)
             }),
             Body::OfField(_, function) => function.is_portable(),
+            // The node that was asked runs it, by its own settings and within what one query may use.
+            Body::Script(_) => false,
             _ => true,
         }
     }

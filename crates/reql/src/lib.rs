@@ -36,7 +36,9 @@ mod plan;
 mod point;
 mod printed;
 mod query;
+mod run_script;
 mod scan;
+mod script;
 mod selection;
 mod source;
 mod stored;
@@ -73,6 +75,7 @@ pub use query::{Answer, Batches, Cursor, Failure, Prepared, Query, Request, Stag
 pub use scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, KeyRange, Order, Page, Position, ReadMode, Scan, TableInfo, TableOptions,
 };
+pub use script::{Script, ScriptEngine, ScriptFailure, ScriptSource, Scripted};
 pub use source::{Change, Conflict, Durability, Evaluated, Lifetime, Source, Write, Written, evaluate_page};
 pub use stream::{Partial, Pipeline, Run};
 pub use system::WithSystemTables;

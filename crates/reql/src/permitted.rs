@@ -17,6 +17,7 @@ use crate::http::HttpClient;
 use crate::scan::{
     DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, SYSTEM_DATABASE, Scan, TableInfo, TableOptions,
 };
+use crate::script::ScriptEngine;
 use crate::source::{Durability, Evaluated, Source, Write, Written};
 use crate::stream::Pipeline;
 use crate::value::Value;
@@ -122,6 +123,10 @@ impl<S: Source> Source for Permitted<S> {
 
     fn http(&self) -> Option<&dyn HttpClient> {
         self.source.http()
+    }
+
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
+        self.source.scripts()
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {

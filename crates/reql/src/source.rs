@@ -20,6 +20,7 @@ pub use crate::scan::{
     DatabaseInfo, Durability, IndexDefinition, IndexInfo, KeyRange, Lifetime, Order, Page, Position, ReadMode, Scan,
     TableInfo, TableOptions,
 };
+use crate::script::ScriptEngine;
 use crate::stream::{Partial, Pipeline};
 use crate::val::Val;
 use crate::value::{self, Value, ValueExt as _};
@@ -290,6 +291,10 @@ pub trait Source: Send + Sync {
     }
     /// Whoever makes requests of HTTP for queries, if anybody does.
     fn http(&self) -> Option<&dyn HttpClient> {
+        None
+    }
+    /// Whoever runs JavaScript for queries, if anybody does.
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
         None
     }
     /// The users of the cluster.

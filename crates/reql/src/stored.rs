@@ -104,6 +104,9 @@ impl Function {
                 }
                 writer.put_term(&term);
             }
+            Body::Script(_) => {
+                return Err(Error::new(ErrorKind::Internal, "JavaScript stays where it was asked for."));
+            }
         }
         Ok(())
     }

@@ -31,6 +31,9 @@ use tessera_access::{Password, ScramPassword};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The command by which a node starts this binary as a worker.
+const JAVASCRIPT_WORKER: &str = "javascript-worker";
+
 /// A distributed database for online services: tables in memory or on RocksDB, replicated over the nodes of a cluster, behind the
 /// protocols of Redis, Apache Pegasus and RethinkDB.
 #[derive(Parser)]
@@ -114,6 +117,9 @@ Example:
         #[arg(long)]
         scram: bool,
     },
+    /// Run JavaScript for a node, which starts this by itself
+    #[command(hide = true, name = JAVASCRIPT_WORKER)]
+    JavascriptWorker,
     /// Print the table of Redis commands as Markdown
     #[command(hide = true)]
     Commands,
@@ -259,6 +265,7 @@ fn main() -> ExitCode {
             .map(|config| print!("{}", toml::to_string(&config.without_secrets()).expect("settings have a TOML form"))),
         Command::Bench(cli) => cli.run(engine_bench::open).map_err(|error| ExitError::Other(format!("{error:#}"))),
         Command::HashPassword { scram } => hash_password(scram),
+        Command::JavascriptWorker => return tessera_javascript::serve(),
         Command::Commands => {
             print!("{}", tessera_redis::commands::table::to_markdown());
             Ok(())

@@ -17,6 +17,7 @@ use tessera_access::{Authenticator, Token};
 use tessera_admin::{AdminListener, AdminServer};
 use tessera_cluster::Site;
 use tessera_face::{ClientMemory, Tls};
+use tessera_javascript::{Launch, Workers};
 use tessera_node::{Node, NodeConfig, NodeWorker, OpenError};
 use tessera_pegasus::{Openings, PegasusConfig, PegasusServer};
 use tessera_redis::{RedisConfig, RedisServer};
@@ -414,6 +415,10 @@ fn reql_config(
         cursor_timeout: Duration::from_secs(section.cursor_timeout_seconds),
         authenticator,
         http: section.http,
+        scripts: (section.javascript_workers > 0).then(|| {
+            let launch = Launch::itself(&[crate::JAVASCRIPT_WORKER]);
+            Workers::new(launch, section.javascript_workers)
+        }),
         log_book,
     }
 }
@@ -470,6 +475,12 @@ fn face_metrics(
             let help = "Errors answered to queries, and to what is no query";
             gauges.set("tessera_reql_errors_total", help, &[("class", class)], count as f64);
         }
+        let scripts = reql.script_counts();
+        gauges.set("tessera_reql_javascript_workers", "Processes for r.js", &[], scripts.workers as f64);
+        let help = "Programs of r.js that were run, and calls of their functions";
+        gauges.set("tessera_reql_javascript_calls_total", help, &[], scripts.calls as f64);
+        let help = "Processes for r.js that took too long, or ended without an answer";
+        gauges.set("tessera_reql_javascript_killed_total", help, &[], scripts.killed as f64);
         let (used, evicted) = (client_memory.used() as f64, client_memory.evicted() as f64);
         gauges.set("tessera_clients_memory_bytes", "Requests and replies that clients hold up", &[], used);
         gauges.set("tessera_clients_evicted_total", "Clients closed since they held the most memory", &[], evicted);

@@ -23,9 +23,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("access", &["types"]),
     ("face", &["transport"]),
     ("fetch", &[]),
+    ("javascript", &["document", "reql"]),
     ("redis", &["types", "engine", "cluster", "store", "access", "face"]),
     ("pegasus", &["types", "engine", "cluster", "store", "face"]),
-    ("reql-wire", &["types", "document", "reql", "engine", "cluster", "store", "access", "face", "fetch"]),
+    (
+        "reql-wire",
+        &["types", "document", "reql", "engine", "cluster", "store", "access", "face", "fetch", "javascript"],
+    ),
     ("admin", &["types", "engine", "consensus", "cluster", "store", "node", "access", "face"]),
     ("bench", &["types"]),
     (
@@ -39,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "node",
             "access",
             "face",
+            "javascript",
             "redis",
             "pegasus",
             "reql-wire",
@@ -50,7 +55,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of a crate use besides.
-const TESTED_WITH: &[(&str, &str)] = &[("redis", "node"), ("consensus", "transaction")];
+const TESTED_WITH: &[(&str, &str)] = &[("redis", "node"), ("consensus", "transaction"), ("oracle", "javascript")];
 
 /// Libraries that one crate alone may name.
 const CONFINED: &[(&str, &str)] = &[
@@ -64,6 +69,7 @@ const CONFINED: &[(&str, &str)] = &[
     ("rustls", "face tessera"),
     ("tokio-rustls", "face"),
     ("ureq", "fetch tessera"),
+    ("rquickjs", "javascript"),
     ("clap", "bench tessera"),
     ("stateright", "transaction"),
 ];
@@ -91,6 +97,7 @@ const UNKNOWN: &[(&str, &[&str])] = &[
     ("admin", &["store::hosting"]),
     ("access", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "TcpStream"]),
     ("face", &["RESP", "Redis", "Pegasus", "Reql", "thrift"]),
+    ("javascript", &["RESP", "Redis", "Pegasus", "thrift", "tokio", "TcpStream", "NodeId"]),
     ("fetch", &["RESP", "Redis", "Pegasus", "Reql", "thrift", "tokio"]),
 ];
 

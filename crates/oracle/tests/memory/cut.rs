@@ -9,8 +9,8 @@ use tessera_document::{EncodedValue, Value};
 use tessera_reql::{
     Account, AccountChange, ChangeLog, DatabaseInfo, Durability, Env, Error, Evaluated, IndexDefinition, IndexInfo,
     Interest, Lazy, MemorySource, Order, Page, Partial, Pipeline, ReadMode, Replacement, Result, Resume, Scan,
-    ServerStatus, Shape, ShardStatus, Source, Stop, TableChange, TableConfig, TableInfo, TableOptions, Together, Write,
-    Written,
+    ScriptEngine, ServerStatus, Shape, ShardStatus, Source, Stop, TableChange, TableConfig, TableInfo, TableOptions,
+    Together, Write, Written,
 };
 
 const PARTS: usize = 3;
@@ -68,6 +68,10 @@ impl Source for CutSource {
             page.rows.into_iter().try_for_each(|row| take(vec![row]))?;
         }
         Ok(Evaluated { partial: all, next: page.next })
+    }
+
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
+        self.0.scripts()
     }
 
     fn databases(&self) -> Result<Vec<DatabaseInfo>> {

@@ -12,6 +12,12 @@ use player::{MemoryPlayer, Tables};
 use tessera_oracle::Expected;
 
 #[test]
+#[ignore = "is no test: the others start it as a worker for JavaScript"]
+fn javascript_worker() {
+    tessera_javascript::serve();
+}
+
+#[test]
 fn answers_are_those_of_rethinkdb() {
     expected().check(vec![MemoryPlayer::new(Tables::Whole), MemoryPlayer::new(Tables::Whole)]);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tessera_javascript::{Launch, Workers};
 use tessera_reql::{
     Administrator, Answer, ErrorKind, Failure, Json, MemorySource, Query, Request, Requester, Source, Stage, Step,
     Stop, write_answer, write_row,
@@ -92,7 +93,9 @@ impl Player for MemoryPlayer {
 
 impl MemoryPlayer {
     pub fn new(tables: Tables) -> Self {
-        let source = Arc::new(MemorySource::new("oracle"));
+        let launch = Launch::itself(&["javascript_worker", "--exact", "--ignored"]);
+        let scripts = Workers::new(launch, 1);
+        let source = Arc::new(MemorySource::new("oracle").with_scripts(Box::new(scripts)));
         source.create_database("test").unwrap();
         let source: Arc<dyn Source> = match tables {
             Tables::Whole => source,

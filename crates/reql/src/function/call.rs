@@ -1,11 +1,14 @@
 //! Calling functions.
 
+use tessera_document::Document;
+
 use super::{Body, Bound, Function, Scope};
 use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::geometry;
 use crate::lazy::{self, Lazy};
 use crate::node::{NodeKind, Template};
+use crate::script::ScriptSource;
 use crate::term::code;
 use crate::val::Val;
 use crate::value::{Value, ValueExt as _};
@@ -21,6 +24,10 @@ impl Function {
                 let args = args.iter().map(|value| Bound::Value(value.clone()));
                 self.call_query(env, template, scope, args, literals)
             }
+            Body::Script(source) => {
+                let args: Vec<_> = args.iter().map(Document::encode).collect();
+                self.call_script(env, source, &args)
+            }
             _ => self.call_on(env, &Lazy::Value(args.first().cloned().unwrap_or(Value::Null)), literals),
         }
         .map_err(|error| error.at(self.frame))
@@ -35,6 +42,7 @@ impl Function {
             Body::Query { template, scope } => {
                 self.call_query(env, template, scope, std::iter::once(Bound::from(row)), false)
             }
+            Body::Script(source) => self.call_script(env, source, &[row.to_document()]),
             _ => self.call_on(env, row, false),
         }
         .map_err(|error| error.at(self.frame))
@@ -62,6 +70,10 @@ impl Function {
             inner = inner.with(*id, value, implicit);
         }
         env.evaluate(&template.body, &inner, literals)
+    }
+
+    fn call_script(&self, env: &Env, source: &ScriptSource, args: &[Document]) -> Result<Val> {
+        Ok(Val::datum(self.frame, env.call_script(source, args)?))
     }
 
     /// Calls a function that is none of the query.
@@ -99,7 +111,7 @@ impl Function {
             Body::Constant(value) => Ok(Val::datum(self.frame, value.clone())),
             Body::Pluck(paths) => env.part_of(self.frame, &row.to_value()?, paths),
             Body::Equals(value) => Ok(Val::datum(self.frame, Value::Bool(row.to_value()? == *value))),
-            Body::Query { .. } => self.call(env, &[row.to_value()?], literals),
+            Body::Query { .. } | Body::Script(_) => self.call(env, &[row.to_value()?], literals),
         }
     }
 

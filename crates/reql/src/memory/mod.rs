@@ -22,6 +22,7 @@ use crate::env::Env;
 use crate::error::{Error, Result};
 use crate::gathered::{Replacement, Together};
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Page, ReadMode, Scan, TableInfo, TableOptions};
+use crate::script::ScriptEngine;
 use crate::source::{Durability, Lifetime, Source, Write, Written};
 use crate::uuid;
 use crate::value::Value;
@@ -39,6 +40,7 @@ pub struct MemorySource {
     accounts: Mutex<Accounts>,
     /// The name of the only server, which `config` and `status` name.
     server: String,
+    scripts: Option<Box<dyn ScriptEngine>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,7 +54,13 @@ fn no_database(name: &str) -> Error {
 impl MemorySource {
     /// A source without databases.
     pub fn new(server: &str) -> Self {
-        Self { databases: Mutex::default(), accounts: Mutex::default(), server: server.into() }
+        Self { databases: Mutex::default(), accounts: Mutex::default(), server: server.into(), scripts: None }
+    }
+
+    /// The same with somebody who runs JavaScript.
+    #[must_use]
+    pub fn with_scripts(self, engine: Box<dyn ScriptEngine>) -> Self {
+        Self { scripts: Some(engine), ..self }
     }
 
     fn server(&self) -> Server {
@@ -70,6 +78,10 @@ impl MemorySource {
 }
 
 impl Source for MemorySource {
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
+        self.scripts.as_deref()
+    }
+
     fn databases(&self) -> Result<Vec<DatabaseInfo>> {
         let databases = lock(&self.databases);
         Ok(databases

@@ -31,6 +31,7 @@ use crate::gathered::{Replacement, Together};
 use crate::http::HttpClient;
 use crate::lazy::Lazy;
 use crate::scan::{DatabaseInfo, IndexDefinition, IndexInfo, Order, Page, ReadMode, Scan, TableInfo, TableOptions};
+use crate::script::ScriptEngine;
 use crate::source::{Change, Durability, Evaluated, Source, Write, Written, evaluate_page};
 use crate::stream::Pipeline;
 use crate::uuid;
@@ -226,6 +227,10 @@ impl Source for WithSystemTables {
 
     fn http(&self) -> Option<&dyn HttpClient> {
         self.0.http()
+    }
+
+    fn scripts(&self) -> Option<&dyn ScriptEngine> {
+        self.0.scripts()
     }
 
     fn accounts(&self) -> Result<Vec<Account>> {

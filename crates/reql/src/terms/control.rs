@@ -17,7 +17,6 @@ pub const TERMS: &[Definition] = &[
     Definition::new(92, 2, 2, default).grouping(Grouping::Ignored),
     Definition::new(12, 0, 1, error),
     Definition::new(code::ARGS, 1, 1, args),
-    Definition::new(11, 1, 1, javascript).optargs(&["timeout"]).nondeterministic(),
 ];
 
 fn funcall(call: &mut Call<'_>, env: &Env) -> Result<Val> {
@@ -88,8 +87,4 @@ fn args(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     let list = call.arg(env, 0)?;
     list.as_datum()?.to_items()?;
     Ok(list)
-}
-
-fn javascript(_call: &mut Call<'_>, _env: &Env) -> Result<Val> {
-    Err(Error::logic("JavaScript is not available on this server; write the function in ReQL."))
 }

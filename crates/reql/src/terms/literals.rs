@@ -123,7 +123,7 @@ fn json(call: &mut Call<'_>, env: &Env) -> Result<Val> {
     }
     match Value::from_json(&text) {
         Ok(value) => {
-            check_arrays(env, &value)?;
+            env.check_arrays(&value)?;
             call.value(value)
         }
         Err(tessera_document::ValueError::InvalidJson(fault)) => {
@@ -139,17 +139,6 @@ fn json(call: &mut Call<'_>, env: &Env) -> Result<Val> {
             Err(Error::logic(format!("Failed to parse \"{quoted}\" as JSON: {fault}")))
         }
         Err(other) => Err(other.into()),
-    }
-}
-
-pub fn check_arrays(env: &Env, value: &Value) -> Result<()> {
-    match value {
-        Value::Array(items) => {
-            env.check_array(items.len())?;
-            items.iter().try_for_each(|item| check_arrays(env, item))
-        }
-        Value::Object(object) => object.values().try_for_each(|item| check_arrays(env, item)),
-        _ => Ok(()),
     }
 }
 

@@ -13,6 +13,7 @@ mod grant;
 mod hooks;
 mod http;
 mod indexes;
+mod javascript;
 mod joins;
 mod literals;
 mod logic;
@@ -47,6 +48,7 @@ const FAMILIES: &[&[Definition]] = &[
     changes::TERMS,
     control::TERMS,
     http::TERMS,
+    javascript::TERMS,
     fields::TERMS,
     geo_search::TERMS,
     geometry::TERMS,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::env::Env;
 use crate::error::{self, Error, Result};
+use crate::function::{Body, Function};
 use crate::plan::{Definition, Grouping};
+use crate::script::ScriptSource;
 use crate::term::code;
 use crate::val::{Kind, Val};
 use crate::value::{self, ObjectBuilder, Value, ValueExt as _};
@@ -260,10 +262,19 @@ fn describe(env: &Env, value: &Val) -> Result<Value> {
                 }
             }
         }
-        Kind::Function(_) => builder.insert("source_code", Value::from("function")),
+        Kind::Function(function) => builder.insert("source_code", Value::from(source_code(function))),
         Kind::Stream(_) | Kind::Grouped(_) => {}
     }
     Ok(builder.finish()?)
+}
+
+fn source_code(function: &Function) -> String {
+    match &function.body {
+        Body::Script(ScriptSource { text, timeout }) => {
+            format!("javascript timeout={}ms, source={text}", timeout.as_millis())
+        }
+        _ => "function".into(),
+    }
 }
 
 fn describe_table(env: &Env, table: &crate::selection::Table) -> Result<Value> {

@@ -29,6 +29,9 @@ pub(super) fn check(config: &Config) -> Result<(), ExitError> {
     if config.reql.query_threads == 0 || config.reql.query_threads > 1024 {
         return refuse("reql.query_threads is between 1 and 1024".into());
     }
+    if config.reql.javascript_workers > 256 {
+        return refuse("reql.javascript_workers is at most 256".into());
+    }
     if config.rocksdb.read_threads == 0 || config.rocksdb.read_threads > 1024 {
         return refuse("rocksdb.read_threads is between 1 and 1024".into());
     }

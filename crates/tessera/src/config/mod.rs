@@ -106,6 +106,8 @@ pub struct ReqlSection {
     pub cursor_timeout_seconds: u64,
     /// Where `r.http` may send requests.
     pub http: Reach,
+    /// Processes that run programs of `r.js` at one time; 0 for no such programs.
+    pub javascript_workers: usize,
 }
 
 impl Default for ReqlSection {
@@ -120,6 +122,7 @@ impl Default for ReqlSection {
             write_timeout_ms: 60_000,
             cursor_timeout_seconds: 600,
             http: Reach::default(),
+            javascript_workers: 4,
         }
     }
 }

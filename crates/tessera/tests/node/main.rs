@@ -22,6 +22,7 @@ mod reql_geo;
 mod reql_hooks;
 mod reql_http;
 mod reql_indexes;
+mod reql_js;
 mod reql_limits;
 mod reql_oracle;
 mod reql_pushdown;

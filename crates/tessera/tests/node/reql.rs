@@ -317,7 +317,7 @@ fn three_nodes_answer_alike_and_nothing_is_lost_or_done_twice_when_one_ends() {
 }
 
 /// A number of the node's metrics.
-fn metric(node: &Node, name: &str) -> f64 {
+pub(crate) fn metric(node: &Node, name: &str) -> f64 {
     let text = http_get(node.admin_port, "/metrics").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name}")).parse().unwrap()

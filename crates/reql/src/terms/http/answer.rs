@@ -8,7 +8,6 @@ use super::Asked;
 use crate::env::Env;
 use crate::error::Result;
 use crate::http::HttpAnswer;
-use crate::terms::literals;
 use crate::value::Value;
 
 /// What an answer is taken for.
@@ -59,7 +58,7 @@ pub(super) fn read(env: &Env, asked: &Asked, answer: HttpAnswer) -> Result<(Valu
     };
     match parsed {
         Ok(value) => {
-            literals::check_arrays(env, &value)?;
+            env.check_arrays(&value)?;
             Ok((header, value))
         }
         Err(what) => Err(asked.error(what, Some((&header, &Value::from(&*text))))?),
