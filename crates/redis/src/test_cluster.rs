@@ -84,6 +84,16 @@ impl TestNode {
 
     /// A table with one replica of each partition, which serves.
     pub(crate) async fn create_table(&self, name: &str, engine: EngineKind, partitions: u32) -> Arc<Table> {
+        self.create_replicated_table(name, engine, partitions, 1).await
+    }
+
+    pub(crate) async fn create_replicated_table(
+        &self,
+        name: &str,
+        engine: EngineKind,
+        partitions: u32,
+        replicas: u8,
+    ) -> Arc<Table> {
         let schema = TableSchema {
             engine,
             partitions,
@@ -91,7 +101,7 @@ impl TestNode {
             model: Model::default(),
             primary_key: None,
             durability: if engine == EngineKind::Memory { Durability::None } else { Durability::Soft },
-            replicas: 1,
+            replicas,
         };
         let create = CatalogCommand::Create {
             name: name.into(),

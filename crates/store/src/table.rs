@@ -282,6 +282,18 @@ impl Table {
         self.known_leader(partition).map_or(Leader::Unknown, Leader::Node)
     }
 
+    /// Whether the partition's loop here takes requests, with a lease or without. A read that it makes waits until it is certain that
+    /// nobody else leads.
+    pub fn serves(&self, partition: u32) -> bool {
+        self.partitions[partition as usize].is_serving()
+    }
+
+    /// Whether this node may answer reads of a partition that it leads at once. A group that hibernates has no lease, and is not woken.
+    pub fn has_lease(&self, partition: u32) -> bool {
+        let state = &self.partitions[partition as usize];
+        state.is_serving() && state.reads.has_lease()
+    }
+
     /// Why a request for a partition is not carried out here: [`RequestError::NoSuchTable`] once the table is dropped, else
     /// [`RequestError::NotReady`].
     pub fn not_serving(&self) -> RequestError {

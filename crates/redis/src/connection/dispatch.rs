@@ -123,6 +123,19 @@ impl Connection {
         merge.write(&mut replies, self.session.protocol, &mut self.output);
     }
 
+    /// Whether the partition's loop makes a read in its turn that could not be made at once, because a transaction holds a key or there
+    /// is no lease now. It waits for these. What another node has asked for does so wherever the partition is led, however long ago it
+    /// was used: if it came back undone, and later commands of the client's pipeline were done, it could not be tried again.
+    pub(super) fn reads_in_turn(&self, table: &Table, partition: u32) -> bool {
+        Self::is_here(table, partition) || self.is_confined() && table.serves(partition)
+    }
+
+    /// Likewise of all keys of an MGET, if they are read partition by partition.
+    fn all_read_in_turn(&self, table: &Table, frame: &OwnedFrame) -> bool {
+        let partition_of = |key: &&[u8]| table.partition_of(&RecordKey::new(key, b""));
+        frame.arguments()[1..].iter().all(|key| self.reads_in_turn(table, partition_of(&key)))
+    }
+
     /// Runs a read of one partition so that all it sees is of one instant.
     async fn read_part(
         &mut self,
@@ -139,7 +152,7 @@ impl Connection {
             match read {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(CommandError::Request(RequestError::NotReady)) if Self::is_here(table, partition) => {}
+                Err(CommandError::Request(RequestError::NotReady)) if self.reads_in_turn(table, partition) => {}
                 Err(error) => return self.refuse(&error),
             }
         }
@@ -175,7 +188,7 @@ impl Connection {
                 Ok(Some(reply)) => return self.output.append(reply),
                 Ok(None) => {}
                 // A transaction holds the key, or there is no lease now: the partition's loop makes the read in its turn.
-                Err(RequestError::NotReady) if Self::is_here(table, partition) => {}
+                Err(RequestError::NotReady) if self.reads_in_turn(table, partition) => {}
                 Err(error) => {
                     self.output.truncate(began);
                     return self.refuse(&CommandError::Request(error));
@@ -235,6 +248,10 @@ impl Connection {
             Ok(false) | Err(CommandError::Request(RequestError::NotReady)) if is_atomic => {
                 self.output.truncate(began);
                 self.read_several_partitions(command, frame).await;
+            }
+            Err(CommandError::Request(RequestError::NotReady)) if self.all_read_in_turn(table, frame) => {
+                self.output.truncate(began);
+                self.gather_part_by_part(table, command, frame, now).await;
             }
             // A write came between: each partition is read for itself.
             Ok(false) => {

@@ -173,7 +173,7 @@ impl Connection {
                 return keys;
             }
             // A transaction holds a key, or there is no lease now: the partitions' loops make the reads in their turn.
-            Err(RequestError::NotReady) if self.are_led_here(input, batch) => {
+            Err(RequestError::NotReady) if self.are_read_in_turn(input, batch) => {
                 self.output.truncate(began);
                 let get = crate::commands::find(b"get").expect("GET is a command");
                 for range in batch {
@@ -194,10 +194,10 @@ impl Connection {
         batch.len()
     }
 
-    /// Whether this node leads the partitions of all these keys.
-    fn are_led_here(&self, input: &[u8], batch: &[Range<usize>]) -> bool {
+    /// Whether the partitions of all these keys [read in turn](Connection::reads_in_turn).
+    fn are_read_in_turn(&self, input: &[u8], batch: &[Range<usize>]) -> bool {
         let Some(table) = &self.session.table else { return false };
-        keys(input, batch).iter().all(|key| Self::is_here(table, table.partition_of(key)))
+        keys(input, batch).iter().all(|key| self.reads_in_turn(table, table.partition_of(key)))
     }
 
     /// Appends the replies to reads of some keys, until there is much to be written out. After an error, what was appended does not

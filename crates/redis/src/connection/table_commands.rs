@@ -287,8 +287,12 @@ impl Connection {
     }
 
     fn choose(&mut self, table: Arc<Table>) -> Result<(), CommandError> {
+        let before = self.session.table.as_ref().map(|table| table.id());
+        let chosen = table.id();
         self.session.choose(table)?;
-        self.session.watches.clear();
+        if before != Some(chosen) {
+            self.session.watches.leave_table();
+        }
         self.session.show(&self.client);
         self.reply().ok();
         Ok(())

@@ -51,10 +51,15 @@ impl Connection {
 
 /// Two nodes and a table of which each leads some partitions; with a key in a partition of the first, and one of the second.
 pub(super) async fn two_nodes() -> (TestNode, TestNode, Arc<Table>, String, String) {
+    two_nodes_with(1).await
+}
+
+/// Likewise with so many replicas of each partition.
+async fn two_nodes_with(replicas: u8) -> (TestNode, TestNode, Arc<Table>, String, String) {
     let first = TestNode::start(None, config());
     let second = TestNode::start(Some(&first), config());
     wait_for("both know each other", || (!first.store.is_alone() && !second.store.is_alone()).then_some(())).await;
-    first.create_table("t", EngineKind::Memory, 8).await;
+    first.create_replicated_table("t", EngineKind::Memory, 8, replicas).await;
     let key_of = |table: &Table, leader: Leader| {
         let partition = |key: &String| table.partition_of(&RecordKey::new(key.as_bytes(), b""));
         (0..1_000).map(|number| format!("k{number}")).find(|key| table.leader_of(partition(key)) == leader)
@@ -111,6 +116,51 @@ async fn commands_for_both_nodes_are_carried_out_together_and_answered_in_their_
     let replies = connection.given(&format!("GET {there}\nINCR {here}\nINCR {there}")).await;
     assert_eq!(replies, ":5\r\n:6\r\n$1\r\n5\r\n:7\r\n:6\r\n");
     drop(second);
+}
+
+/// The leader of a partition that was not used for some seconds has no lease. It once answered reads of another node with that, which
+/// asked again, unless a later write of the pipeline had been done meanwhile: then the client heard `LOADING`.
+#[tokio::test]
+async fn a_pipeline_may_begin_with_a_read_of_a_partition_that_rests() {
+    let (first, second, table, _, there) = two_nodes_with(2).await;
+    let its = second.table("t").await;
+    let partition = its.partition_of(&RecordKey::new(there.as_bytes(), b""));
+    let mut connection = connection(&first, &table);
+    for (number, read) in ["GET", "MGET", "HGETALL"].into_iter().enumerate() {
+        assert_eq!(connection.given(&format!("DEL {there}")).await, if number == 0 { ":0\r\n" } else { ":1\r\n" });
+        wait_for("the partition rests", || (its.serves(partition) && !its.has_lease(partition)).then_some(())).await;
+        let replies = connection.given(&format!("{read} {there}\nSET {there} 1\nGET {there}")).await;
+        assert!(replies.ends_with("+OK\r\n$1\r\n1\r\n") && !replies.starts_with('-'), "{read}: {replies}");
+    }
+}
+
+/// `EXEC` once overwrote what another client had written: watched keys were forgotten with the table, even if it was the same one.
+#[tokio::test]
+async fn a_watched_key_stays_watched_when_a_table_is_chosen() {
+    let (first, _second, table, here, there) = two_nodes().await;
+    first.create_table("other", EngineKind::Memory, 2).await;
+    let (mut connection, mut writer) = (connection(&first, &table), connection(&first, &table));
+    for key in [here, there] {
+        let watch = format!("SET {key} 1\nWATCH {key}");
+        let transact = format!("MULTI\nSET {key} 3\nEXEC");
+        for (chosen, is_written, expected) in [
+            ("TABLE t", false, "*1\r\n+OK\r\n"),
+            ("TABLE t", true, "*-1\r\n"),
+            // What is watched in another table cannot be part of the transaction.
+            ("TABLE other", false, "*-1\r\n"),
+            ("TABLE other\nTABLE t", true, "*-1\r\n"),
+            ("TABLE other\nUNWATCH\nTABLE t", true, "*1\r\n+OK\r\n"),
+        ] {
+            connection.given(&watch).await;
+            connection.given(chosen).await;
+            if is_written {
+                writer.given(&format!("SET {key} 2")).await;
+            }
+            let replies = connection.given(&transact).await;
+            assert!(replies.ends_with(expected), "{chosen}: {replies}");
+            connection.given("TABLE t").await;
+        }
+    }
 }
 
 /// Each of them was once answered by one error for all.
@@ -352,11 +402,9 @@ fn gets(count: usize) -> String {
 #[tokio::test]
 async fn each_value_of_a_long_pipeline_is_read_about_once() {
     let node = TestNode::start(None, config());
-    for (name, engine, has_hash) in [
-        ("default", DEFAULT_ENGINE, false),
-        ("memory", EngineKind::Memory, false),
-        ("hashes", EngineKind::Memory, true),
-    ] {
+    for (name, engine, has_hash) in
+        [("disk", DEFAULT_ENGINE, false), ("memory", EngineKind::Memory, false), ("hashes", EngineKind::Memory, true)]
+    {
         let table = node.create_table(name, engine, 4).await;
         let mut connection = connection(&node, &table);
         if has_hash {

@@ -59,9 +59,14 @@ impl Connection {
             return self.reply().error("ERR EXEC without MULTI");
         };
         self.session.update();
+        let are_left = self.session.watches.are_left();
         let watches = self.session.watches.take();
         if transaction.spoiled {
             return self.reply().error("EXECABORT Transaction discarded because of previous errors.");
+        }
+        if are_left {
+            // A transaction on this table cannot tell whether they were written.
+            return self.reply().null_array();
         }
         let Some(table) = self.session.table() else { return self.refuse(&CommandError::NO_TABLE) };
         // Another one than when they were queued, if the table was split since.

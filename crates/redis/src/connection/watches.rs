@@ -36,6 +36,8 @@ pub(super) struct Watches {
     keys: Vec<Watched>,
     /// What the keys take, bytes.
     bytes: usize,
+    /// Whether some of them are in a table that was left: the next transaction is on another one, and does nothing.
+    are_left: bool,
 }
 
 impl Watches {
@@ -56,6 +58,16 @@ impl Watches {
     pub(super) fn push(&mut self, watched: Watched) {
         self.bytes += watched.key().len() + WATCHED_OVERHEAD;
         self.keys.push(watched);
+    }
+
+    /// Another table is chosen.
+    pub(super) fn leave_table(&mut self) {
+        self.are_left |= !self.keys.is_empty();
+    }
+
+    /// Whether some of the keys are in a table that was left.
+    pub(super) fn are_left(&self) -> bool {
+        self.are_left
     }
 
     /// Ends watching; returns what was watched.
