@@ -133,7 +133,7 @@ impl Connection {
     /// Likewise of all keys of an MGET, if they are read partition by partition.
     fn all_read_in_turn(&self, table: &Table, frame: &OwnedFrame) -> bool {
         let partition_of = |key: &&[u8]| table.partition_of(&RecordKey::new(key, b""));
-        frame.arguments()[1..].iter().all(|key| self.reads_in_turn(table, partition_of(&key)))
+        frame.arguments()[1..].iter().all(|key| self.reads_in_turn(table, partition_of(key)))
     }
 
     /// Runs a read of one partition so that all it sees is of one instant.
