@@ -113,14 +113,7 @@ impl Housekeeping {
                 let is_due = || table.engine().next_expiry(partition).is_some_and(|next| next <= clock.now());
                 if state.is_serving() && is_due() {
                     let pending_reply = PendingReply::new(operation.clone(), 0);
-                    let command = WriteCommand {
-                        sync: false,
-                        leader_acked: false,
-                        begins_entry: false,
-                        confirm: false,
-                        held_since: None,
-                        pending_reply,
-                    };
+                    let command = WriteCommand::new(pending_reply);
                     // A full inbox has writes, which tell it.
                     let _ = self.host.inboxes.submit(table, partition, command);
                 }

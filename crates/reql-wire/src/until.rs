@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 use tessera_reql::Pacer;
 
-/// Lets functions run until then.
+/// Lets functions run until a time.
 pub(crate) struct Until(Instant);
 
 impl Until {
-    /// For so long from now on.
+    /// Functions may run for so long, counted from now.
     pub(crate) fn after(time: Duration) -> Self {
         Self(Instant::now() + time)
     }

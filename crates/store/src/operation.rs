@@ -59,6 +59,13 @@ pub struct WriteCommand {
     pub pending_reply: PendingReply,
 }
 
+impl WriteCommand {
+    /// A command that need not be durable when it is answered, and that nobody has to confirm.
+    pub fn new(pending_reply: PendingReply) -> Self {
+        Self { sync: false, leader_acked: false, begins_entry: false, confirm: false, held_since: None, pending_reply }
+    }
+}
+
 /// What is needed to answer a part of an operation. If it is dropped, it answers that the outcome is not known.
 pub struct PendingReply {
     operation: Option<Arc<dyn Operation>>,

@@ -164,14 +164,7 @@ impl Store {
     ) {
         for (part, partition) in partitions.into_iter().enumerate() {
             let pending_reply = PendingReply::new(operation.clone(), part);
-            let command = WriteCommand {
-                sync: false,
-                leader_acked: false,
-                begins_entry: false,
-                confirm: true,
-                held_since: None,
-                pending_reply,
-            };
+            let command = WriteCommand { confirm: true, ..WriteCommand::new(pending_reply) };
             if let Err((command, error)) = self.parts.inboxes.submit(table, partition, command) {
                 command.pending_reply.answer(Err(error));
             }

@@ -66,14 +66,8 @@ impl StoreParts {
             match &admitted {
                 Err(error) => pending_reply.answer(Err(error.clone())),
                 Ok(sync) => {
-                    let command = WriteCommand {
-                        sync: *sync,
-                        leader_acked,
-                        begins_entry: false,
-                        confirm,
-                        held_since: None,
-                        pending_reply,
-                    };
+                    let command =
+                        WriteCommand { sync: *sync, leader_acked, confirm, ..WriteCommand::new(pending_reply) };
                     if let Err((command, error)) = self.inboxes.submit(table, partition, command) {
                         command.pending_reply.answer(Err(error));
                     }

@@ -229,14 +229,7 @@ impl Walk<'_> {
         };
         let pending_reply = PendingReply::new(Arc::new(propose), 0);
         // It need not be durable: nobody waits for it after a restart.
-        let command = WriteCommand {
-            sync: false,
-            leader_acked: false,
-            begins_entry: true,
-            confirm: false,
-            held_since: None,
-            pending_reply,
-        };
+        let command = WriteCommand { begins_entry: true, ..WriteCommand::new(pending_reply) };
         if let Err((command, error)) = self.host.inboxes.submit(self.table, self.partition, command) {
             command.pending_reply.answer(Err(error));
         }

@@ -26,15 +26,7 @@ fn transaction(sequence: u64) -> TransactionId {
 }
 
 fn command_of(operation: &Arc<Waits>) -> WriteCommand {
-    let pending_reply = PendingReply::new(operation.clone(), 0);
-    WriteCommand {
-        sync: false,
-        leader_acked: false,
-        begins_entry: false,
-        confirm: false,
-        held_since: None,
-        pending_reply,
-    }
+    WriteCommand::new(PendingReply::new(operation.clone(), 0))
 }
 
 fn plain() -> WriteCommand {

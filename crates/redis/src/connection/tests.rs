@@ -54,7 +54,7 @@ pub(super) async fn two_nodes() -> (TestNode, TestNode, Arc<Table>, String, Stri
     two_nodes_with(1).await
 }
 
-/// Likewise with so many replicas of each partition.
+/// Two nodes like [`two_nodes`], with a table that has so many replicas of each partition.
 async fn two_nodes_with(replicas: u8) -> (TestNode, TestNode, Arc<Table>, String, String) {
     let first = TestNode::start(None, config());
     let second = TestNode::start(Some(&first), config());
