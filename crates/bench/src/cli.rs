@@ -37,6 +37,7 @@ Examples:
   tessera bench run --protocol pegasus --port 34601 --table temp
   tessera bench run --protocol etcd --port 2379
   tessera bench run --protocol rethinkdb --port 28015 --table test.users --mix a --fields 10 --field-bytes 100
+  tessera bench run --protocol rethinkdb --port 28015 --table test.users --mix map-reduce --fields 10 --field-bytes 100
   tessera bench run --protocol redis-cluster --table sessions   straight to the leaders, as a Redis Cluster client
   tessera bench run --load -P workloada -p recordcount=100000 --format ycsb   as YCSB runs it, printed as YCSB prints it
   tessera bench run --port 6380 --server-pid $(pidof redis-server) --html out.html")]
@@ -106,7 +107,8 @@ struct RunArgs {
     select: Option<u32>,
     #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
     password: Option<String>,
-    /// read, write, a ratio of reads to writes such as 1:3, or a YCSB core workload: a, b, c, d, f
+    /// read, write, a ratio of reads to writes such as 1:3, a YCSB core workload (a, b, c, d, f), or map-reduce: a query of
+    /// ReQL over the whole table
     #[arg(long, default_value = "read")]
     mix: String,
     #[arg(long, value_enum, default_value = "zipfian")]
@@ -188,9 +190,6 @@ struct RunArgs {
     #[arg(long)]
     quiet: bool,
 }
-
-const NO_SCANS: &str =
-    "workload E scans keys in order, which the Redis protocol cannot express; `tessera bench engine` can";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -278,9 +277,7 @@ impl RunArgs {
         greeting.extend(self.reads.as_deref().map(|mode| words(&["READS", mode])));
         greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
         let mix = Mix::parse(&self.mix)?;
-        if mix.scans() {
-            bail!("{NO_SCANS}");
-        }
+        self.protocol.check_mix(&mix).map_err(anyhow::Error::msg)?;
         // Workload D reads what was inserted last.
         let latest = self.mix.to_lowercase().trim_start_matches("workload") == "d";
         let shape = RecordShape::whole(self.fields, self.field_bytes);
@@ -320,9 +317,7 @@ impl RunArgs {
     fn with_workload(plan: Plan, properties: &Properties) -> anyhow::Result<Plan> {
         let YcsbWorkload { mix, distribution, records, operations, shape, threads, target, seconds } =
             properties.workload()?;
-        if mix.scans() {
-            bail!("{NO_SCANS}");
-        }
+        plan.route.protocol().check_mix(&mix).map_err(anyhow::Error::msg)?;
         let until_done = if operations.is_some() { A_DAY } else { plan.duration };
         Ok(Plan {
             mix,

@@ -89,6 +89,11 @@ impl EngineArgs {
         }
         self.core.map_or(Ok(()), cpu::pin_to).context("cannot run on that core")?;
         let mix = Mix::parse(&self.mix)?;
+        if mix.map_reduces() {
+            bail!(
+                "an engine alone has no queries: `tessera bench run --protocol rethinkdb --mix map-reduce` measures them"
+            );
+        }
         let mut engine = open(self.engine)?;
         let mut values = Values::new(self.seed);
         let mut key = Vec::new();
@@ -127,6 +132,7 @@ impl EngineArgs {
             KeyNames::default().write(record, &mut key);
             match operation {
                 Operation::Read => _ = engine.read(&key)?,
+                Operation::MapReduce => unreachable!("refused before the engine was opened"),
                 Operation::Scan => _ = engine.scan(&key, random.random_range(1..=self.scan_records))?,
                 Operation::Update | Operation::Insert => engine.write(&key, values.next(self.value_bytes))?,
                 Operation::ReadModifyWrite => {

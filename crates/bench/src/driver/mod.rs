@@ -10,7 +10,7 @@ mod redis_cluster;
 mod resp;
 mod rethinkdb;
 
-use crate::workload::{Operation, RecordShape, Values};
+use crate::workload::{Mix, Operation, RecordShape, Values};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,7 +51,23 @@ impl fmt::Display for Protocol {
     }
 }
 
+/// What is refused before a run begins.
+const NOT_SENT: &str = "refused when the run was planned";
+
 impl Protocol {
+    /// # Errors
+    /// Why operations of the mix cannot be asked for over it.
+    pub fn check_mix(self, mix: &Mix) -> Result<(), &'static str> {
+        match self {
+            _ if mix.scans() => Err(
+                "workload E scans keys in order, which the Redis protocol cannot express; `tessera bench engine` can",
+            ),
+            Self::Rethinkdb => Ok(()),
+            _ if mix.map_reduces() => Err("the map-reduce query is one of ReQL: it needs `--protocol rethinkdb`"),
+            _ => Ok(()),
+        }
+    }
+
     /// # Errors
     /// Why records that look like this, or batches of them, cannot be had over it.
     pub fn check(self, shape: &RecordShape, batch: usize) -> Result<(), &'static str> {
@@ -159,6 +175,11 @@ pub trait Encoder {
     /// Appends one request that writes the record `number`: all of it if it is an insert.
     fn write(&mut self, number: u64, is_insert: bool, values: &mut Values, out: &mut Vec<u8>);
 
+    /// Appends one query over all records, where [`Protocol::check_mix`] lets it through.
+    fn map_reduce(&mut self, _out: &mut Vec<u8>) {
+        unreachable!("{NOT_SENT}")
+    }
+
     /// Appends the requests of one operation on the record `number`. Returns how many replies will come, and the number of
     /// the first request where the protocol has such.
     fn encode(
@@ -173,7 +194,11 @@ pub trait Encoder {
             Operation::Read => (true, false),
             Operation::Insert | Operation::Update => (false, true),
             Operation::ReadModifyWrite => (true, true),
-            Operation::Scan => unreachable!("refused when the run was planned"),
+            Operation::MapReduce => {
+                self.map_reduce(out);
+                return (1, first);
+            }
+            Operation::Scan => unreachable!("{NOT_SENT}"),
         };
         if reads {
             self.read(number, values, out);

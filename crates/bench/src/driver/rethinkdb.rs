@@ -10,11 +10,18 @@ use std::net::SocketAddr;
 const OPENING: [u8; 12] = *b"\x20\x2d\x0c\x40\0\0\0\0\xc7\x70\x69\x7e";
 const OPENED: &[u8] = b"SUCCESS\0";
 /// Numbers of terms, as the protocol has them.
+const MAKE_ARRAY: u32 = 2;
+const VAR: u32 = 10;
 const DB: u32 = 14;
 const TABLE: u32 = 15;
 const GET: u32 = 16;
+const MAP: u32 = 38;
+const COUNT: u32 = 43;
 const UPDATE: u32 = 53;
 const INSERT: u32 = 56;
+const FUNC: u32 = 69;
+const SUM: u32 = 145;
+const SPLIT: u32 = 149;
 const BRACKET: u32 = 170;
 
 /// Where a table is, and who may answer reads of it.
@@ -77,6 +84,14 @@ impl Encoder {
         format!("[{INSERT},[{},{document}}}],{{\"conflict\":\"replace\"}}]", self.table)
     }
 
+    /// How many sentences the first field of all documents has, as the published query counts them:
+    /// `table.map(r.row("field0").split(".").count()).sum()`.
+    fn sentences(&self) -> String {
+        let field = if self.shape.fields == 1 { "value" } else { "field0" };
+        let count = format!("[{COUNT},[[{SPLIT},[[{BRACKET},[[{VAR},[1]],\"{field}\"]],\".\"]]]]");
+        format!("[{SUM},[[{MAP},[{},[{FUNC},[[{MAKE_ARRAY},[1]],{count}]]]]]]", self.read_table)
+    }
+
     fn query(&mut self, term: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&i64::from(self.next).to_le_bytes());
         let length = u32::try_from(term.len() + 4).expect("requests are far below 4 GiB");
@@ -110,6 +125,10 @@ impl super::Encoder for Encoder {
         self.shape.names.write(number, &mut self.key);
         let term = if self.shape.is_written_whole(is_insert) { self.insert(values) } else { self.update(values) };
         self.query(&term, out);
+    }
+
+    fn map_reduce(&mut self, out: &mut Vec<u8>) {
+        self.query(&self.sentences(), out);
     }
 
     fn counter(&self) -> Box<dyn super::ReplyCounter> {
@@ -214,6 +233,12 @@ mod tests {
         assert_eq!(queries[0][1][1][0][1][0], read_table);
         assert_eq!((&queries[1][1][1][0][1][0], &queries[2][1][1][0]), (&table, &table));
         assert_eq!((&queries[1][1][0], &queries[2][1][0]), (&53.into(), &56.into()));
+        let mut query = Vec::new();
+        assert_eq!(encoder.encode(Operation::MapReduce, 1, values, &mut query), (1, Some(3)));
+        let query: serde_json::Value = serde_json::from_slice(&query[12..]).unwrap();
+        let field = serde_json::json!([170, [[10, [1]], "field0"]]);
+        let count = serde_json::json!([43, [[149, [field, "."]]]]);
+        assert_eq!(query, serde_json::json!([1, [145, [[38, [read_table, [69, [[2, [1]], count]]]]]]]));
         let document = queries[2][1][1][1].as_object().unwrap();
         assert_eq!(document.keys().collect::<Vec<_>>(), ["field0", "field1", "id"]);
         assert_eq!(document["field1"].as_str().unwrap().len(), 3);

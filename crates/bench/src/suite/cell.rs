@@ -45,6 +45,9 @@ pub enum Loop {
     Search,
 }
 
+/// The mix that is one query of ReQL over the table.
+pub const MAP_REDUCE: &str = "map-reduce";
+
 /// A workload on a table of a cluster. Experiments that want the same share one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
@@ -84,6 +87,12 @@ impl TableSpec {
 }
 
 impl Cell {
+    /// Whether it can be measured on a cluster that runs already, which has its own settings. A query cannot: the suite does not know where
+    /// such a cluster listens for ReQL, and only ReQL has it.
+    pub fn runs_on_others_clusters(&self) -> bool {
+        self.cluster.settings.is_empty() && self.mix != MAP_REDUCE
+    }
+
     /// The same on a cluster that runs already. It may have no face for Pegasus' clients, and does not tell where its nodes listen for
     /// those of RethinkDB, so both are measured through Redis' protocol there.
     #[must_use]

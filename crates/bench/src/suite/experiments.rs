@@ -1,6 +1,6 @@
 //! The experiments of the published reports, and the cells that each needs.
 
-use super::cell::{Cell, ClusterSpec, Loop, TableSpec};
+use super::cell::{Cell, ClusterSpec, Loop, MAP_REDUCE, TableSpec};
 use super::published::{Published, VersionRow, clients};
 use crate::driver::Protocol;
 use crate::workload::KeyDistribution;
@@ -21,6 +21,8 @@ pub enum Experiment {
     Partitions,
     /// RethinkDB: YCSB A and C on 1 to 16 nodes
     Rethinkdb,
+    /// RethinkDB: the map-reduce query on 1 to 16 nodes
+    MapReduce,
     /// nubase: memory engine and RocksDB engine, open loop
     Nubase,
 }
@@ -28,18 +30,21 @@ pub enum Experiment {
 /// Bytes per second that bind where memtables are as small as in [`limiter_settings`].
 const LIMITED: &str = "rocksdb.rate_limit_bytes_per_second=8388608";
 
-pub const ALL: [Experiment; 7] = [
+pub const ALL: [Experiment; 8] = [
     Experiment::Versions,
     Experiment::Latency,
     Experiment::Limiter,
     Experiment::Scale,
     Experiment::Partitions,
     Experiment::Rethinkdb,
+    Experiment::MapReduce,
     Experiment::Nubase,
 ];
 
 /// Sizes of clusters on which RethinkDB's workloads are measured.
 pub const RETHINKDB_NODES: [u16; 5] = [1, 2, 4, 8, 16];
+/// Sizes of clusters on which the map-reduce query is measured.
+pub const MAP_REDUCE_NODES: [u16; 7] = [1, 2, 3, 4, 8, 12, 16];
 /// Protocols through which RethinkDB's workloads are measured.
 pub const RETHINKDB_PROTOCOLS: [Protocol; 2] = [Protocol::Rethinkdb, Protocol::Redis];
 
@@ -135,9 +140,9 @@ pub fn partitions(count: u32) -> [Cell; 2] {
     [cell("write", "3*40"), cell("read", "3*50")]
 }
 
-/// YCSB A or C, the latter in a read mode: documents of ten fields of 100 bytes through ReQL, or hashes through Redis' protocol.
-pub fn rethinkdb(protocol: Protocol, workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
-    let table = TableSpec {
+/// The table of RethinkDB's experiments: documents of ten fields of 100 bytes, or hashes.
+fn rethinkdb_table(is_document: bool) -> TableSpec {
+    TableSpec {
         engine: "rocksdb".into(),
         durability: "hard".into(),
         partitions: 32,
@@ -146,9 +151,20 @@ pub fn rethinkdb(protocol: Protocol, workload: &str, nodes: u16, reads: Option<&
         field_bytes: 100,
         partitioner: Partitioner::Crc64,
         expires: false,
-        is_document: protocol == Protocol::Rethinkdb,
-    };
+        is_document,
+    }
+}
+
+/// YCSB A or C, the latter in a read mode: documents through ReQL, or hashes through Redis' protocol.
+pub fn rethinkdb(protocol: Protocol, workload: &str, nodes: u16, reads: Option<&str>) -> Cell {
+    let table = rethinkdb_table(protocol == Protocol::Rethinkdb);
     Cell { protocol, reads: reads.map(str::to_string), ..pegasus(cluster(nodes, &[]), table, workload, "1*64") }
+}
+
+/// The map-reduce query, one after the other.
+pub fn map_reduce(nodes: u16) -> Cell {
+    let table = rethinkdb_table(true);
+    Cell { protocol: Protocol::Rethinkdb, ..pegasus(cluster(nodes, &[]), table, MAP_REDUCE, "1*1") }
 }
 
 pub fn nubase(engine: &str, op: &str, value_bytes: usize) -> Cell {
@@ -196,6 +212,7 @@ impl Experiment {
             Self::Scale => "Pegasus: the size of the cluster",
             Self::Partitions => "Pegasus: the number of partitions",
             Self::Rethinkdb => "RethinkDB 2.1.5: YCSB A and C on 1 to 16 nodes",
+            Self::MapReduce => "RethinkDB 2.1.5: a map-reduce query on 1 to 16 nodes",
             Self::Nubase => "nubase: memory engine and RocksDB engine",
         }
     }
@@ -216,6 +233,7 @@ impl Experiment {
                 };
                 RETHINKDB_NODES.into_iter().flat_map(of_size).collect()
             }
+            Self::MapReduce => MAP_REDUCE_NODES.into_iter().map(map_reduce).collect(),
             Self::Nubase => {
                 let searched = published.nubase.iter().map(|row| nubase(&row.engine, &row.op, row.value_bytes));
                 searched.chain([nubase_steady()]).collect()

@@ -105,7 +105,7 @@ impl SuiteArgs {
                     let mut cells = experiment.cells(published);
                     // Starting many nodes takes long.
                     cells.retain(|cell| {
-                        cell.cluster.nodes <= 5 && (running.is_none() || cell.cluster.settings.is_empty())
+                        cell.cluster.nodes <= 5 && (running.is_none() || cell.runs_on_others_clusters())
                     });
                     cells.truncate(QUICK);
                     cells
@@ -114,8 +114,7 @@ impl SuiteArgs {
             }
         };
         if let Some(running) = running {
-            // Its settings are what they are.
-            cells.retain(|cell| cell.cluster.settings.is_empty());
+            cells.retain(Cell::runs_on_others_clusters);
             cells = experiments::in_order(cells.into_iter().map(|cell| cell.on(running)).collect());
         }
         cells.retain(|cell| self.only.as_ref().is_none_or(|only| cell.id().contains(only)));

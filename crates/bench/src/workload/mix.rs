@@ -13,11 +13,13 @@ pub enum Operation {
     ReadModifyWrite,
     /// A range of records in order.
     Scan,
+    /// A query over all records, computed where they are.
+    MapReduce,
 }
 
 impl Operation {
     pub fn only_reads(self) -> bool {
-        matches!(self, Self::Read | Self::Scan)
+        matches!(self, Self::Read | Self::Scan | Self::MapReduce)
     }
 }
 
@@ -30,15 +32,21 @@ pub struct Mix {
     insert: f64,
     read_modify_write: f64,
     scan: f64,
+    map_reduce: f64,
 }
 
 impl Mix {
     fn of(name: &str, read: f64, update: f64, insert: f64, read_modify_write: f64) -> Self {
-        Self { name: name.into(), read, update, insert, read_modify_write, scan: 0.0 }
+        Self { name: name.into(), read, update, insert, read_modify_write, scan: 0.0, map_reduce: 0.0 }
     }
 
     pub fn scans(&self) -> bool {
         self.scan > 0.0
+    }
+
+    /// Whether it is the query of [`Operation::MapReduce`].
+    pub fn map_reduces(&self) -> bool {
+        self.map_reduce > 0.0
     }
 
     /// As many records as YCSB expects so many operations to insert at most: twice as many as are likely. If it is not known how
@@ -66,7 +74,8 @@ impl Mix {
             [read, update, insert, read_modify_write, scan].map(|share| share / sum);
         let parts = [("r", read), ("u", update), ("i", insert), ("m", read_modify_write), ("s", scan)];
         let name = parts.iter().filter(|(_, share)| *share > 0.0).map(|(letter, share)| format!("{letter}{share:.2}"));
-        Ok(Self { name: name.collect::<Vec<_>>().join(" "), read, update, insert, read_modify_write, scan })
+        let name = name.collect::<Vec<_>>().join(" ");
+        Ok(Self { name, read, update, insert, read_modify_write, scan, map_reduce: 0.0 })
     }
 
     /// What YCSB calls the operations that write, by the most frequent kind.
@@ -78,7 +87,7 @@ impl Mix {
         }
     }
 
-    /// `read`, `write`, a ratio of reads to writes such as `1:3`, or a YCSB core workload by its letter.
+    /// `read`, `write`, a ratio of reads to writes such as `1:3`, a YCSB core workload by its letter, or `map-reduce`.
     ///
     /// # Errors
     /// If it is none of these.
@@ -93,8 +102,10 @@ impl Mix {
             "d" => Self::of(text, 0.95, 0.0, 0.05, 0.0),
             "e" => Self { scan: 0.95, ..Self::of(text, 0.0, 0.0, 0.05, 0.0) },
             "f" => Self::of(text, 0.5, 0.0, 0.0, 0.5),
+            "map-reduce" => Self { map_reduce: 1.0, ..Self::of(text, 0.0, 0.0, 0.0, 0.0) },
             ratio => {
-                let (reads, writes) = ratio.split_once(':').context("a mix is read, write, R:W, or a to f")?;
+                let (reads, writes) =
+                    ratio.split_once(':').context("a mix is read, write, R:W, a to f, or map-reduce")?;
                 let weight =
                     |text: &str| text.trim().parse::<f64>().ok().filter(|weight| weight.is_finite() && *weight >= 0.0);
                 let (reads, writes) = weight(reads).zip(weight(writes)).context("a ratio is two numbers, as in 1:3")?;
@@ -118,6 +129,7 @@ impl Mix {
         }
         match () {
             () if self.scan > 0.0 => Operation::Scan,
+            () if self.map_reduce > 0.0 => Operation::MapReduce,
             () if self.read_modify_write > 0.0 => Operation::ReadModifyWrite,
             () => Operation::Read,
         }
@@ -139,6 +151,8 @@ mod tests {
             let reads = (0..10_000).filter(|_| mix.next(&mut random) == Operation::Read).count();
             assert!((reads as f64 / 10_000.0 - share).abs() < 0.02, "{text}: {reads}");
         }
+        let query = Mix::parse("map-reduce").unwrap();
+        assert!(query.map_reduces() && query.next(&mut random) == Operation::MapReduce);
         for bad in ["", "x", "1:", "0:0", "-1:2", "g"] {
             assert!(Mix::parse(bad).is_err(), "{bad}");
         }

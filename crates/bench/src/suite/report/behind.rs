@@ -19,7 +19,15 @@ fn mean(ratios: &[f64]) -> Option<f64> {
 
 /// A sentence for each place.
 pub(super) fn places(material: &Material) -> Vec<String> {
-    [peers(material), limiter(material), partitions(material), scale(material), rethinkdb(material)].concat()
+    [
+        peers(material),
+        limiter(material),
+        partitions(material),
+        scale(material),
+        rethinkdb(material),
+        map_reduce(material),
+    ]
+    .concat()
 }
 
 fn peers(material: &Material) -> Vec<String> {
@@ -120,6 +128,14 @@ fn rethinkdb(material: &Material) -> Vec<String> {
         }));
     }
     sentences
+}
+
+fn map_reduce(material: &Material) -> Vec<String> {
+    let at = |nodes| material.run(&experiments::map_reduce(nodes)).and_then(cost);
+    let ratio = at(16).zip(at(1)).map(|(large, small)| large / small).filter(|ratio| *ratio > 1.0 + NOISE);
+    let sentence =
+        |ratio| format!("The map-reduce query costs {ratio:.1} times the CPU time on 16 nodes that it does on one.");
+    ratio.map(sentence).into_iter().collect()
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::Material;
 use super::document::Block;
-use crate::driver::Protocol;
+use super::rethinkdb;
 use crate::measure::{Second, Summary};
 use crate::report::RunResult;
 use crate::report::page::{COLORS, Line};
-use crate::suite::experiments::{self, Experiment, RETHINKDB_NODES, RETHINKDB_PROTOCOLS};
+use crate::suite::experiments::{self, Experiment};
 use crate::suite::published::{VersionRow, clients};
 use crate::suite::result::{CellResult, Measurement};
 use std::collections::BTreeSet;
@@ -18,7 +18,8 @@ pub(super) fn of(experiment: Experiment, material: &Material) -> Vec<Block> {
         Experiment::Limiter => limiter(material),
         Experiment::Scale => scale(material),
         Experiment::Partitions => partitions(material),
-        Experiment::Rethinkdb => rethinkdb(material),
+        Experiment::Rethinkdb => rethinkdb::workloads(material),
+        Experiment::MapReduce => rethinkdb::map_reduce(material),
         Experiment::Nubase => nubase(material),
     }
 }
@@ -29,7 +30,7 @@ const SERVER_CORES: f64 = 20.0;
 const PROJECTED_SHARE: f64 = 0.6;
 
 /// Operations per second of as many such servers with cores like this machine's, if an operation costs there what it costs here.
-fn projected(run: &RunResult, nodes: u16) -> Option<f64> {
+pub(super) fn projected(run: &RunResult, nodes: u16) -> Option<f64> {
     let cores = f64::from(nodes) * SERVER_CORES;
     run.operations_per_server_cpu_second.map(|rate| rate * cores * PROJECTED_SHARE)
 }
@@ -39,7 +40,7 @@ pub(super) fn cost(run: &RunResult) -> Option<f64> {
     run.operations_per_server_cpu_second.map(|rate| 1e6 / rate)
 }
 
-fn cost_shown(run: &RunResult) -> String {
+pub(super) fn cost_shown(run: &RunResult) -> String {
     cost(run).map_or("-".into(), |micros| format!("{micros:.1}"))
 }
 
@@ -59,11 +60,11 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-fn per_cpu(run: &RunResult) -> String {
+pub(super) fn per_cpu(run: &RunResult) -> String {
     or_dash(run.operations_per_server_cpu_second)
 }
 
-fn text(words: &str) -> Block {
+pub(super) fn text(words: &str) -> Block {
     Block::Text(words.into())
 }
 
@@ -119,7 +120,7 @@ fn version_rows(material: &Material, row: &VersionRow) -> [Vec<String>; 2] {
 }
 
 /// A line of published figures, or of ours.
-fn line(label: impl Into<String>, color: usize, points: Vec<(f64, f64)>) -> Line {
+pub(super) fn line(label: impl Into<String>, color: usize, points: Vec<(f64, f64)>) -> Line {
     Line { label: label.into(), color: COLORS[color % COLORS.len()], points }
 }
 
@@ -325,96 +326,6 @@ fn partitions(material: &Material) -> Vec<Block> {
         [published.as_slice(), &[rate(writes), rate(reads), cost(writes), cost(reads)]].concat()
     });
     vec![text("Five nodes; writes with 3*40 clients, reads with 3*50."), Block::Table { head, rows: rows.collect() }]
-}
-
-fn rethinkdb(material: &Material) -> Vec<Block> {
-    let head = [
-        &["workload", "nodes", "published", "ops/s", "P95, ms", "P99, ms", "CPU us per operation", "ops per CPU-s"][..],
-        &["projected ops/s"],
-    ];
-    let workloads = [
-        ("A, hard durability", "A 50/50", "a", None),
-        ("C, reads single", "C read only, read_mode single", "c", None),
-        ("C, reads outdated", "C read only, read_mode outdated", "c", Some("outdated")),
-    ];
-    let (mut rows, mut costs, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-    let through = RETHINKDB_PROTOCOLS.into_iter().flat_map(|protocol| workloads.map(|workload| (protocol, workload)));
-    for (number, (protocol, (title, published, workload, reads))) in through.enumerate() {
-        let face = if protocol == Protocol::Rethinkdb { "ReQL" } else { "Redis' protocol" };
-        let title = format!("{title}, {face}");
-        let cell = |nodes| experiments::rethinkdb(protocol, workload, nodes, reads);
-        let (mut cost_points, mut published_points, mut projected_points) = (Vec::new(), Vec::new(), Vec::new());
-        for nodes in RETHINKDB_NODES {
-            let is_it = |row: &&crate::suite::published::RethinkRow| {
-                row.workload.starts_with(published) && row.nodes == nodes && row.metric == "throughput"
-            };
-            let theirs = material.published.rethinkdb.iter().find(is_it).map(|row| row.value);
-            published_points.extend(theirs.map(|rate| (f64::from(nodes), rate)));
-            let mut cells = vec![title.clone(), nodes.to_string(), or_dash(theirs)];
-            match material.run(&cell(nodes)) {
-                Some(run) => {
-                    let slower = |value: fn(&Summary) -> f64| value(&run.reads).max(value(&run.writes));
-                    cost_points.extend(cost(run).map(|cost| (f64::from(nodes), cost)));
-                    projected_points.extend(projected(run, nodes).map(|rate| (f64::from(nodes), rate)));
-                    cells.extend([
-                        whole(run.operations_per_second),
-                        format!("{:.1}", slower(|summary| summary.p95_ms)),
-                        format!("{:.1}", slower(|summary| summary.p99_ms)),
-                        cost_shown(run),
-                        per_cpu(run),
-                        or_dash(projected(run, nodes)),
-                    ]);
-                }
-                None => cells.extend(["-"; 6].map(String::from)),
-            }
-            rows.push(cells);
-            let result = material.result(&cell(nodes));
-            for (name, run) in result.into_iter().flat_map(peers) {
-                let slower = |value: fn(&Summary) -> f64| format!("{:.1}", value(&run.reads).max(value(&run.writes)));
-                rows.push(vec![
-                    name.to_string(),
-                    String::new(),
-                    String::new(),
-                    whole(run.operations_per_second),
-                    slower(|summary| summary.p95_ms),
-                    slower(|summary| summary.p99_ms),
-                    cost_shown(run),
-                    per_cpu(run),
-                    String::new(),
-                ]);
-            }
-        }
-        costs.push(line(&title, number + 1, cost_points));
-        // What was published is one line for each workload, whatever it is compared with.
-        if protocol == Protocol::Rethinkdb {
-            rates.push(line(format!("{title}: published"), 0, published_points));
-        }
-        rates.push(line(format!("{title}: projected"), number + 1, projected_points));
-    }
-    vec![
-        text(
-            "YCSB A (half reads, half updates of a field) and C (reads), through ReQL on documents of ten fields of 100 bytes, and through \
-             Redis' protocol on hashes of the same; two replicas (one on one node), 64 connections to all nodes in turn. The published latencies are of 16 nodes: P95 26 ms for A with 2,048 connections, \
-             3 ms for C. The last column projects as above.",
-        ),
-        Block::Table { head: head.concat(), rows },
-        Block::Figure {
-            name: "rethinkdb-projected".into(),
-            title:
-                "Operations by nodes: RethinkDB's as published, Tessera's projected on servers of 20 cores, 60 % busy"
-                    .into(),
-            x: "nodes",
-            y: "operations/s",
-            lines: rates,
-        },
-        Block::Figure {
-            name: "rethinkdb-cost".into(),
-            title: "CPU time of an operation by nodes, Tessera".into(),
-            x: "nodes",
-            y: "microseconds",
-            lines: costs,
-        },
-    ]
 }
 
 fn nubase(material: &Material) -> Vec<Block> {

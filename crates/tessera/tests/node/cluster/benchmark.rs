@@ -46,3 +46,38 @@ fn a_suite_measures_a_running_cluster_beside_a_peer_and_leaves_nothing_behind() 
     assert!(rates.into_iter().all(|rate| rate.parse::<u64>().unwrap() > 0), "{report}");
     assert!(!cluster.cli(0, "table list").unwrap().contains("tessera_bench"));
 }
+
+/// The published query, over documents that the benchmark has written, through all nodes.
+#[test]
+fn the_map_reduce_query_is_measured_through_reql_only() {
+    let cluster = Cluster::start_with_reql(3);
+    cluster.cli(0, "table create docs --model document --partitions 4 --replicas 2").unwrap();
+    cluster.wait_until_whole();
+    let ports: Vec<String> = cluster.reql_ports().iter().map(u16::to_string).collect();
+    let directory = TempDir::new().unwrap();
+    let json = directory.path().join("result.json");
+    let of_table = [
+        "--protocol",
+        "rethinkdb",
+        "--table",
+        "test.docs",
+        "--records",
+        "1000",
+        "--fields",
+        "10",
+        "--field-bytes",
+        "50",
+    ];
+    let at: Vec<&str> = ports.iter().flat_map(|port| ["--port", port.as_str()]).chain(of_table).collect();
+    bench(&[&["run", "--quiet", "--load-only"][..], &at].concat());
+    let query = ["run", "--quiet", "--mix", "map-reduce", "--operations", "20", "--warm-up", "0"];
+    bench(&[&query[..], &["--json", json.to_str().unwrap()], &at].concat());
+    let result: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let reads = &result["reads"];
+    assert_eq!((&reads["errors"], &result["writes"]["operations"]), (&0.into(), &0.into()), "{result}");
+    assert!(reads["operations"].as_u64().unwrap() >= 20 && reads["mean_ms"].as_f64().unwrap() > 0.0, "{result}");
+    let redis = cluster.ports[0].0.to_string();
+    let refused = tessera().args(["bench", "run", "--mix", "map-reduce", "--port", &redis]).output().unwrap();
+    assert!(!refused.status.success());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--protocol rethinkdb"));
+}
