@@ -134,6 +134,7 @@ async fn status(State(server): State<AdminServer>) -> Json<serde_json::Value> {
         "partitions": partitions,
         "serving_partitions": serving,
         "issues": issues,
+        "notes": cluster.notes(),
         "doors": (server.doors)(),
         "hot": cluster.hot(),
         "memory_used_bytes": statistics.memory_used_bytes,

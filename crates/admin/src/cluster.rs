@@ -262,7 +262,7 @@ impl ClusterInfo {
                      --accept-older-data` on that node makes what it holds count"
                 ));
             }
-            if table.under_replicated > 0 {
+            if table.under_replicated > 0 && !self.is_alone() {
                 let under = table.under_replicated;
                 issues.push(format!(
                     "table {name}: {under} of {partitions} partitions have fewer than {replicas} live replicas"
@@ -270,6 +270,21 @@ impl ClusterInfo {
             }
         }
         issues
+    }
+
+    /// Whether there is no other node, so that no table can have more than one copy.
+    fn is_alone(&self) -> bool {
+        self.nodes.len() == 1
+    }
+
+    /// What is as it has to be for now, and will change, in words.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let is_lonely = |table: &&TablePlacement| self.is_alone() && table.under_replicated > 0;
+        let note = |table: &TablePlacement| {
+            let (name, replicas) = (&table.name, table.replicas);
+            format!("table {name} has one copy instead of {replicas}, until more nodes join (`tessera start --join`)")
+        };
+        self.tables.iter().filter(is_lonely).map(note).collect()
     }
 }
 
@@ -416,6 +431,17 @@ mod tests {
                 .contains("node 7 has heard nothing from the catalog's leader for 9 seconds")
         );
         assert!(doubt(NodeId(7), None).unwrap().contains("since it started"));
+    }
+
+    #[test]
+    fn a_node_that_is_alone_has_a_note_and_no_issue() {
+        let lacking = |nodes| {
+            let mut info = info(nodes, 0);
+            info.tables[0].under_replicated = 3;
+            (info.issues().len(), info.notes().len())
+        };
+        assert_eq!(lacking(vec![node(1, false, false)]), (0, 1));
+        assert_eq!(lacking(vec![node(1, false, false), node(2, false, false)]), (1, 0));
     }
 
     #[test]

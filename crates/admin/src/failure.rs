@@ -9,6 +9,18 @@ use tessera_types::{Outcome, RequestError};
 
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) String, pub(crate) Outcome);
 
+impl Failure {
+    /// Of a request of several steps, when some of them are done.
+    pub(crate) fn after(self, done: &[&str]) -> Self {
+        if done.is_empty() {
+            return self;
+        }
+        let Self(status, error, outcome) = self;
+        let rest = if outcome == Outcome::NotDone { "the rest was not" } else { "whether the rest was is not known" };
+        Self(status, format!("{} was changed, and {rest}: {error}", done.join(" and ")), Outcome::Unknown)
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.0, Json(json!({ "error": self.1, "outcome": self.2.to_string() }))).into_response()

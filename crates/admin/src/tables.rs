@@ -85,6 +85,24 @@ pub struct SettingsChange {
 }
 
 impl SettingsChange {
+    /// Why a setting means nothing to such a table. Defaults may always be said.
+    fn inapplicable(&self, schema: &TableSchema) -> Option<&'static str> {
+        let default = TableSettings::default();
+        let evicts = self.when_full.is_some_and(|setting| setting != default.when_full);
+        let tunes = self.usage_scenario.is_some_and(|setting| setting != default.usage_scenario);
+        let retention = default.feed_retention;
+        let retains = self.feed_retention_seconds.is_some_and(|setting| setting != retention.feed_retention_seconds)
+            || self.feed_retention_bytes.is_some_and(|setting| setting != retention.feed_retention_bytes);
+        match (schema.engine, schema.model) {
+            (EngineKind::Rocksdb, _) if evicts => {
+                Some("`when_full` is for tables of the memory engine; a table of RocksDB is as large as the disk")
+            }
+            (EngineKind::Memory, _) if tunes => Some("`usage_scenario` is for tables of the RocksDB engine"),
+            (_, Model::Kv) if retains => Some("`feed_retention` is for tables of documents, which have changefeeds"),
+            _ => None,
+        }
+    }
+
     fn apply(&self, settings: &mut TableSettings) {
         settings.default_ttl_seconds = self.default_ttl_seconds.unwrap_or(settings.default_ttl_seconds);
         settings.when_full = self.when_full.unwrap_or(settings.when_full);
@@ -166,6 +184,13 @@ pub(crate) async fn show(State(server): State<AdminServer>, Path(name): Path<Str
     Ok(Json(server.table_statistics(&name)?.into()))
 }
 
+/// # Errors
+/// That the settings say something that means nothing to such a table, so whoever says it is mistaken.
+fn refuse_inapplicable(settings: &SettingsChange, schema: &TableSchema) -> Result<(), Failure> {
+    let refused = |reason: &str| Failure(StatusCode::UNPROCESSABLE_ENTITY, reason.into(), Outcome::NotDone);
+    settings.inapplicable(schema).map_or(Ok(()), |reason| Err(refused(reason)))
+}
+
 pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<NewTable>) -> Reply<TableInfo> {
     let engine = new.engine.unwrap_or(DEFAULT_ENGINE);
     let durability = new.durability.unwrap_or(TableSchema::default_durability(engine));
@@ -178,6 +203,7 @@ pub(crate) async fn create(State(server): State<AdminServer>, Body(new): Body<Ne
         durability,
         replicas: new.replicas.unwrap_or(TableSchema::DEFAULT_REPLICAS),
     };
+    refuse_inapplicable(&new.settings, &schema)?;
     let mut settings = TableSettings::default();
     new.settings.apply(&mut settings);
     server
@@ -191,23 +217,31 @@ pub(crate) async fn alter(
     Path(name): Path<String>,
     Body(change): Body<TableChange>,
 ) -> Reply<TableInfo> {
+    let table = server.store().find_table(|store| store.table_named(&name)).await;
+    let table = table.ok_or_else(|| RequestError::NoSuchTable(name.clone()))?;
+    refuse_inapplicable(&change.settings, table.schema())?;
+    // These are more likely to be refused than settings, which are read already.
+    let mut changed = Vec::new();
+    if let Some(replicas) = change.replicas {
+        server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
+        changed.push("the number of replicas");
+    }
+    if let Some(partitions) = change.partitions {
+        let split = CatalogCommand::Split { name: name.clone(), partitions, absent: Default::default() };
+        server.change(split).await.map_err(|failure| failure.after(&changed))?;
+        changed.push("the number of partitions");
+    }
     let altered = server.store().alter_table(&name, |settings| {
         change.settings.apply(settings);
         Ok::<(), Infallible>(())
     });
-    match altered.await {
-        Ok(()) => {}
+    let failure = match altered.await {
+        Ok(()) => return Ok(Json(server.table_statistics(&name)?.into())),
         Err(AlterError::Change(never)) => match never {},
-        Err(AlterError::Catalog(error)) => return Err(error.into()),
-        Err(AlterError::Request(error)) => return Err(error.into()),
-    }
-    if let Some(replicas) = change.replicas {
-        server.change(CatalogCommand::SetReplicas { name: name.clone(), replicas }).await?;
-    }
-    if let Some(partitions) = change.partitions {
-        server.change(CatalogCommand::Split { name: name.clone(), partitions, absent: Default::default() }).await?;
-    }
-    Ok(Json(server.table_statistics(&name)?.into()))
+        Err(AlterError::Catalog(error)) => Failure::from(error),
+        Err(AlterError::Request(error)) => Failure::from(error),
+    };
+    Err(failure.after(&changed))
 }
 
 pub(crate) async fn drop(

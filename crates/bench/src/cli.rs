@@ -1,5 +1,6 @@
 //! `tessera bench ...`
 
+use crate::command;
 use crate::driver::{Protocol, Route};
 use crate::execute::{Execution, execute};
 use crate::in_process::{EngineArgs, OpenEngine};
@@ -105,6 +106,9 @@ struct RunArgs {
     /// Database to choose on a Redis server
     #[arg(long)]
     select: Option<u32>,
+    /// User whose password it is; the default user if this is left out
+    #[arg(long, requires = "password")]
+    user: Option<String>,
     #[arg(long, env = "TESSERA_PASSWORD", hide_env_values = true)]
     password: Option<String>,
     /// read, write, a ratio of reads to writes such as 1:3, a YCSB core workload (a, b, c, d, f), or map-reduce: a query of
@@ -272,7 +276,10 @@ impl RunArgs {
         let addresses = self.port.iter().map(address).collect::<anyhow::Result<_>>()?;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_string()).collect::<Vec<_>>();
         let mut greeting = Vec::new();
-        greeting.extend(self.password.as_deref().map(|password| words(&["AUTH", password])));
+        greeting.extend(self.password.as_deref().map(|password| match &self.user {
+            Some(user) => words(&["AUTH", user, password]),
+            None => words(&["AUTH", password]),
+        }));
         greeting.extend(self.table.as_deref().map(|table| words(&["TABLE", table])));
         greeting.extend(self.reads.as_deref().map(|mode| words(&["READS", mode])));
         greeting.extend(self.select.map(|number| words(&["SELECT", &number.to_string()])));
@@ -422,7 +429,7 @@ impl RunArgs {
             seed: plan.seed,
             server_cores: None,
             core: self.core,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: command::of_this_process(),
         }
     }
 

@@ -70,8 +70,12 @@ pub fn of_process(pid: u32) -> Option<Duration> {
     // The command's name is in parentheses and may hold anything, so fields are counted behind it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
-    Some(Duration::from_millis(ticks * 1_000 / per_second))
+    Some(Duration::from_secs_f64(ticks as f64 / ticks_per_second()))
+}
+
+/// In which the kernel counts CPU time.
+pub fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second().max(1) as f64
 }
 
 /// CPU time of the calling thread.

@@ -1,5 +1,6 @@
 //! Carries out a plan on a thread of its own, while somebody watches.
 
+use crate::machine::Sample;
 use crate::run::{Measured, Plan, Progress};
 use crate::{cpu, disk, run};
 use anyhow::{Context, bail};
@@ -52,6 +53,7 @@ pub fn execute(
     };
     let server_cpu = || -> Option<Duration> { server_pids.iter().map(|pid| cpu::of_process(*pid)).sum() };
     let before = if is_load || begun.recv().is_ok() { server_cpu() } else { None };
+    let machine_before = Sample::take();
     let began = Instant::now();
     let disk = || disk::of_processes(server_pids).map(|bytes| (began.elapsed(), bytes));
     let mut disk_counts = Vec::from_iter(disk());
@@ -66,14 +68,17 @@ pub fn execute(
             Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the load generator ended early"),
         }
     };
-    let after = server_cpu();
+    let (after, machine_after) = (server_cpu(), Sample::take());
     let _ = thread.join();
     let server_cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+    let server_cpu = server_cpu.filter(|_| !server_pids.is_empty());
     disk_counts.extend(disk());
     let mut measured = measured?;
     let by_second = disk::by_second(&disk_counts, measured.seconds.len());
     for (second, bytes) in measured.seconds.iter_mut().zip(by_second) {
         (second.server_read_bytes, second.server_written_bytes) = (Some(bytes.read), Some(bytes.written));
     }
-    Ok((measured, server_cpu.filter(|_| !server_pids.is_empty())))
+    let machine = machine_after.zip(machine_before);
+    measured.machine = machine.and_then(|(after, before)| after.since(&before, server_cpu));
+    Ok((measured, server_cpu))
 }

@@ -1,10 +1,10 @@
 //! The in-process driver: a workload against an engine alone, without network, consensus or log.
 
-use crate::cpu;
 use crate::measure::{Latencies, Second};
 use crate::report::{self, RunResult, Settings};
 use crate::run::Measured;
 use crate::workload::{KeyChooser, KeyDistribution, KeyNames, Mix, Operation, Values};
+use crate::{command, cpu};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use rand::rngs::SmallRng;
@@ -163,7 +163,7 @@ impl EngineArgs {
         let seconds: Vec<Second> = Vec::new();
         // The engine runs on this thread, which is no load generator.
         let cpu = Duration::ZERO;
-        Ok((Measured { reads, writes, seconds, elapsed: now - began, cpu, last_error: None }, told))
+        Ok((Measured { reads, writes, seconds, elapsed: now - began, cpu, last_error: None, machine: None }, told))
     }
 
     fn settings(&self, mix: &Mix) -> Settings {
@@ -187,7 +187,7 @@ impl EngineArgs {
             seed: self.seed,
             server_cores: None,
             core: self.core,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: command::of_this_process(),
         }
     }
 }

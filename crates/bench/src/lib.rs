@@ -6,11 +6,13 @@
 #![warn(missing_docs)]
 
 mod cli;
+mod command;
 mod cpu;
 mod disk;
 mod driver;
 mod execute;
 mod in_process;
+mod machine;
 mod measure;
 mod null_server;
 mod pace;

@@ -6,6 +6,7 @@
 
 use crate::cpu;
 use crate::driver::{Encoder, GreetingReplies, ReplyCounter, Route, request};
+use crate::machine::MachineLoad;
 use crate::measure::{self, Latencies, Second};
 use crate::pace::Pace;
 use crate::workload::{KeyChooser, KeyDistribution, Mix, Operation, RecordShape, Values};
@@ -60,6 +61,8 @@ pub struct Measured {
     /// CPU time of this thread in the measured part.
     pub cpu: Duration,
     pub last_error: Option<String>,
+    /// What else the machine did meanwhile, if that can be told.
+    pub machine: Option<MachineLoad>,
 }
 
 impl Measured {
@@ -255,6 +258,7 @@ impl<'a> Loop<'a> {
             elapsed,
             cpu: cpu::of_this_thread().saturating_sub(cpu_before),
             last_error,
+            machine: None,
         })
     }
 
@@ -418,7 +422,8 @@ fn connect(plan: &Plan, address: SocketAddr) -> anyhow::Result<TcpStream> {
             }
         }
         if let Some(error) = &counter.errors().last {
-            bail!("{}: {error}", command.join(" "));
+            // Its arguments may be secrets.
+            bail!("the server refuses {}: {error}", command.first().map_or("", String::as_str));
         }
     }
     stream.set_nonblocking(true)?;

@@ -26,6 +26,19 @@ fn url(node: &NodeArgs, path: &str) -> String {
     format!("{base}{path}")
 }
 
+/// A name as a part of a path, whatever characters it has: `?` and the like would end the path, and the request would concern what is
+/// called like the part before them.
+pub fn escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => escaped.push(byte.into()),
+            other => escaped += &format!("%{other:02X}"),
+        }
+    }
+    escaped
+}
+
 /// TLS that trusts the certificates of a PEM file, and no others.
 fn trusting(path: &Path) -> Result<TlsConnector, ExitError> {
     let usage = |reason: String| ExitError::Usage(format!("--cacert {}: {reason}", path.display()));
@@ -124,4 +137,17 @@ fn call_within(
     }
     let message = value["error"].as_str().map_or_else(|| value.to_string(), str::to_string);
     Err(ExitError::Other(format!("{message} ({})", response.status())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(escaped("shop-1"), "shop-1");
+        assert_eq!(escaped("a b/ü"), "a%20b%2F%C3%BC");
+        assert_eq!(escaped("cache?"), "cache%3F");
+        assert_eq!(escaped("a#b%62.."), "a%23b%2562%2E%2E");
+    }
 }

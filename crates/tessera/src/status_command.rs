@@ -37,6 +37,9 @@ pub fn run(node: &NodeArgs) -> Result<(), ExitError> {
         None => println!("issues      none"),
         Some(issues) => issues.iter().for_each(|issue| println!("issue       {}", issue.as_str().unwrap_or_default())),
     }
+    for note in status["notes"].as_array().into_iter().flatten() {
+        println!("note        {}", note.as_str().unwrap_or_default());
+    }
     for recovery in cluster["recoveries"].as_array().into_iter().flatten() {
         println!("recovered   {}", describe_recovery(recovery));
     }

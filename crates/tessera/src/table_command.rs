@@ -1,7 +1,7 @@
 //! `tessera table ...`
 
 use crate::NodeArgs;
-use crate::admin_client::{call, call_without_limit};
+use crate::admin_client::{call, call_without_limit, escaped};
 use crate::compaction_command::print_compaction;
 use crate::comparison_command::{comparison_outcome, print_comparison};
 use crate::exit::ExitError;
@@ -358,8 +358,7 @@ pub fn run(command: &TableCommand, node: &NodeArgs) -> Result<(), ExitError> {
 }
 
 fn path(name: &str, rest: &str) -> String {
-    // Names that need escaping are refused by the node; a slash would name another resource.
-    format!("/v1/tables/{}{rest}", name.replace('/', "%2F"))
+    format!("/v1/tables/{}{rest}", escaped(name))
 }
 
 fn show(node: &NodeArgs, value: &Value, print: impl FnOnce(&Value)) {

@@ -1,7 +1,7 @@
 //! `tessera user ...`
 
 use crate::NodeArgs;
-use crate::admin_client::call;
+use crate::admin_client::{call, escaped};
 use crate::exit::ExitError;
 use crate::password::read_password;
 use crate::table_command::warn_of_nodes_behind;
@@ -87,16 +87,8 @@ fn hashed(no_password: bool) -> Result<(&'static str, Value), ExitError> {
     Ok(("password_hash", json!(hash.to_string())))
 }
 
-/// The path of a user, whose name may have any characters.
 fn path(name: &str, rest: &str) -> String {
-    let mut path = "/v1/users/".to_string();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => path.push(byte.into()),
-            other => path += &format!("%{other:02X}"),
-        }
-    }
-    path + rest
+    format!("/v1/users/{}{rest}", escaped(name))
 }
 
 pub fn run(command: &UserCommand, node: &NodeArgs) -> Result<(), ExitError> {
@@ -183,12 +175,6 @@ fn describe(place: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_escaped_in_paths() {
-        assert_eq!(path("shop-1", "/grant"), "/v1/users/shop-1/grant");
-        assert_eq!(path("a b/ü", ""), "/v1/users/a%20b%2F%C3%BC");
-    }
 
     #[test]
     fn places_are_described() {

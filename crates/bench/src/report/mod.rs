@@ -5,6 +5,7 @@ mod ycsb;
 
 use crate::cpu::Cores;
 use crate::driver::Protocol;
+use crate::machine::MachineLoad;
 use crate::measure::{Second, Summary};
 use crate::run::Measured;
 use crate::workload::KeyDistribution;
@@ -73,6 +74,9 @@ pub struct RunResult {
     pub read_distribution: Vec<(f64, f64)>,
     pub write_distribution: Vec<(f64, f64)>,
     pub warnings: Vec<String>,
+    /// What else the machine did meanwhile, if that can be told.
+    #[serde(default)]
+    pub machine: Option<MachineLoad>,
 }
 
 /// The machine of a run.
@@ -115,6 +119,15 @@ fn keeps_up(operations_per_second: f64, rate: f64) -> bool {
 }
 
 impl RunResult {
+    /// How far the throughput of single seconds is apart, as a share of the mean; `None` of a run that was too short.
+    pub fn spread_of_seconds(&self) -> Option<f64> {
+        let rates = || self.timeline.iter().map(|second| second.operations as f64);
+        let (low, high, sum) = rates().fold((f64::MAX, 0.0, 0.0), |(low, high, sum), rate| {
+            (f64::min(low, rate), f64::max(high, rate), sum + rate)
+        });
+        (self.timeline.len() > 1 && sum > 0.0).then(|| (high - low) * self.timeline.len() as f64 / sum)
+    }
+
     /// Whether what was due was done, in an open loop.
     pub fn kept_up(&self) -> bool {
         self.settings.rate.is_none_or(|rate| keeps_up(self.operations_per_second, rate))
@@ -136,6 +149,7 @@ impl RunResult {
         if let Some(rate) = settings.rate.filter(|rate| !keeps_up(operations as f64 / seconds, *rate)) {
             warnings.push(format!("the server did not keep up with {rate:.0} operations per second"));
         }
+        warnings.extend(measured.machine.and_then(|load| load.warning()));
         let server_cpu_seconds = server_cpu.map(|cpu| cpu.as_secs_f64());
         Self {
             version: VERSION,
@@ -155,6 +169,7 @@ impl RunResult {
             reads,
             writes,
             warnings,
+            machine: measured.machine,
         }
     }
 
@@ -179,11 +194,11 @@ impl RunResult {
     }
 }
 
-/// Results as a Markdown table with the columns of the published reports. Latencies are in milliseconds.
+/// Results as a Markdown table with the columns of the published reports.
 pub fn table(results: &[RunResult]) -> String {
     let mut text = String::from(
-        "| name | mix | record | clients | pipeline | ops/s | ops per server-CPU-s | read avg | read P99 | read P999 | write avg \
-         | write P99 | write P999 | over limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| name | mix | record | clients | pipeline | ops/s | ops per server-CPU-s | read avg, ms | read P99, ms | read P999, ms | write avg, ms \
+         | write P99, ms | write P999, ms | over limit |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for result in results {
         let settings = &result.settings;

@@ -1,14 +1,15 @@
 //! What is different between two suites, beyond what repeats differ by anyway.
 
 use super::result::{CellResult, read_all};
+use crate::report::RunResult;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What single runs are taken to differ by.
+/// What single runs are taken to differ by that were too short to tell.
 const UNKNOWN_SPREAD: f64 = 0.1;
 
 /// Cells that both directories have, with how throughput and cost changed, as a Markdown table. A change counts when it is
-/// larger than the spread of either's repeats.
+/// larger than the spread of either's repeats, or of the seconds of a single run.
 ///
 /// # Errors
 /// If a directory has no results, or a file is none.
@@ -40,5 +41,6 @@ pub fn compare(before: &Path, after: &Path) -> anyhow::Result<String> {
 }
 
 fn noise(result: &CellResult) -> f64 {
-    result.tessera.spread().unwrap_or(UNKNOWN_SPREAD)
+    let of_seconds = || result.shown().and_then(RunResult::spread_of_seconds);
+    result.tessera.spread().or_else(of_seconds).unwrap_or(UNKNOWN_SPREAD)
 }

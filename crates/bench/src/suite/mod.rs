@@ -18,8 +18,9 @@ mod run_cell;
 
 use crate::cpu::Cores;
 use crate::report::Host;
+use crate::search;
 use anyhow::{Context, bail};
-use cell::{Cell, ClusterSpec};
+use cell::{Cell, ClusterSpec, Loop};
 use clap::{Args, ValueEnum};
 use cluster::Cluster;
 pub use compare::compare;
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 /// Which cells to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Selection {
-    /// A few cells of each kind, in less than five minutes
+    /// A few cells of each experiment; how long they take is told first
     Quick,
     /// Every published table and figure
     Published,
@@ -91,8 +92,10 @@ pub struct SuiteArgs {
 
 const DATA_OF_PEERS: &str = "data-of-peers";
 
-/// Most cells of an experiment in a quick suite.
+/// Most cells of an experiment in a quick suite. Of searches, which are many runs each, there is one.
 const QUICK: usize = 2;
+/// Rates that a search tries in a quick suite.
+const QUICK_ATTEMPTS: usize = 3;
 
 impl SuiteArgs {
     /// The cells to measure; on a running cluster, if there is one.
@@ -107,7 +110,7 @@ impl SuiteArgs {
                     cells.retain(|cell| {
                         cell.cluster.nodes <= 5 && (running.is_none() || cell.runs_on_others_clusters())
                     });
-                    cells.truncate(QUICK);
+                    cells.truncate(if cells.iter().any(|cell| cell.kind == Loop::Search) { 1 } else { QUICK });
                     cells
                 });
                 experiments::in_order(few.collect())
@@ -135,24 +138,29 @@ impl SuiteArgs {
         if self.repeats == 0 {
             bail!("--repeats is at least 1");
         }
-        if self.resume {
-            cells.retain(|cell| !is_done(&self.output, cell));
-        }
         let runner = Runner {
             scale: self.scale,
             repeats: self.repeats,
             peers: self.peer.clone(),
             server_cores: self.server_cores.clone(),
             core: self.core,
+            attempts: if self.selection == Selection::Quick { QUICK_ATTEMPTS } else { search::ATTEMPTS },
         };
+        if self.resume {
+            cells.retain(|cell| !is_done(&self.output, &runner, cell));
+        }
         if self.list {
             for cell in &cells {
                 println!("{:>4.0} s  {}", runner.seconds(cell), cell.id());
             }
-            let total = estimate(&runner, &cells) / 60.0;
-            println!("{} cells, about {total:.0} minutes with clusters and loading", cells.len());
+        }
+        let minutes = estimate(&runner, &cells) / 60.0;
+        let summary = format!("{} cells, about {minutes:.0} minutes with clusters and loading", cells.len());
+        if self.list {
+            println!("{summary}");
             return Ok(());
         }
+        eprintln!("{summary}");
         std::fs::create_dir_all(&self.output).with_context(|| self.output.display().to_string())?;
         let stop = stop_on_interrupt();
         if let Some(cores) = &self.server_cores {
@@ -176,12 +184,17 @@ impl SuiteArgs {
             }
         }
         progress.bar.finish_and_clear();
+        let (failed, wanted) = (progress.failed, cells.len());
         // What was in it went with the peers.
         let _ = std::fs::remove_dir(self.output.join(DATA_OF_PEERS));
         let page = write_report(&self.output)?;
         println!("{}", page.display());
         if stop.load(Ordering::Relaxed) {
             println!("interrupted: the report has what was measured; --resume goes on");
+        }
+        let missing = wanted - progress.measured;
+        if missing > 0 {
+            bail!("{missing} of {wanted} cells were not measured, {failed} of them because they failed");
         }
         Ok(())
     }
@@ -193,11 +206,12 @@ impl SuiteArgs {
     }
 }
 
-fn is_done(output: &Path, cell: &Cell) -> bool {
+/// Whether a cell was measured already, for as long and as often as it is to be now.
+fn is_done(output: &Path, runner: &Runner, cell: &Cell) -> bool {
     std::fs::read(CellResult::path(output, cell))
         .ok()
         .and_then(|bytes| serde_json::from_slice::<CellResult>(&bytes).ok())
-        .is_some_and(|result| result.failure.is_none() && result.cell == *cell)
+        .is_some_and(|result| result.failure.is_none() && result.cell == *cell && runner.has_measured(&result))
 }
 
 /// Seconds that cells take with their clusters and tables.
@@ -239,11 +253,13 @@ fn measure_cluster(
             };
             result.failure = measured.err();
             if let Some(failure) = &result.failure {
-                progress.bar.println(format!("{}: {failure}", cell.id()));
+                progress.tell(&format!("{} was not measured: {failure}", cell.id()));
+                progress.failed += 1;
             }
             // What was interrupted counts for nothing.
             if !stop.load(Ordering::Relaxed) {
                 result.write(output)?;
+                progress.measured += usize::from(result.failure.is_none());
             }
             progress.done(runner.seconds(cell));
         }
@@ -274,6 +290,8 @@ struct SuiteProgress {
     began: Instant,
     estimated: f64,
     done: f64,
+    measured: usize,
+    failed: usize,
 }
 
 impl SuiteProgress {
@@ -281,14 +299,28 @@ impl SuiteProgress {
         let style = ProgressStyle::with_template("{wide_bar} {prefix} to go, {msg}").expect("a constant template");
         let bar = ProgressBar::new(estimated as u64).with_style(style);
         bar.enable_steady_tick(Duration::from_millis(500));
-        Self { bar, began: Instant::now(), estimated, done: 0.0 }
+        Self { bar, began: Instant::now(), estimated, done: 0.0, measured: 0, failed: 0 }
     }
 
+    /// Says it in a line that stays.
+    fn tell(&self, what: &str) {
+        // A bar that is not shown drops lines.
+        if self.bar.is_hidden() {
+            eprintln!("{what}");
+        } else {
+            self.bar.println(what);
+        }
+    }
+
+    /// What happens now. Where no bar is shown, a line for each says so.
     fn show(&self, what: &str) {
         let error = if self.done > 0.0 { self.began.elapsed().as_secs_f64() / self.done } else { 1.0 };
         let left = (self.estimated - self.done).max(0.0) * error;
         self.bar.set_prefix(format!("{:.0}:{:02.0}", (left / 60.0).floor(), left % 60.0));
         self.bar.set_message(what.to_string());
+        if self.bar.is_hidden() {
+            eprintln!("{:3.0} % {what}", 100.0 * self.done / self.estimated.max(1.0));
+        }
     }
 
     fn done(&mut self, seconds: f64) {

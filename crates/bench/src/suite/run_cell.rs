@@ -47,6 +47,8 @@ impl Scale {
 }
 
 const WARM_UP: f64 = 1.0;
+/// A run ends a little before or after its time.
+const AS_LONG: f64 = 0.9;
 /// Records that expire do so after this share of a run: nubase's after 4 hours of 9.
 const TTL_SHARE: f64 = 14_400.0 / 32_400.0;
 /// Requests that took longer are slow.
@@ -63,6 +65,8 @@ pub struct Runner {
     /// Where servers and load generator run, if they are kept apart.
     pub server_cores: Option<Cores>,
     pub core: Option<usize>,
+    /// Rates that a search tries.
+    pub attempts: usize,
 }
 
 impl Runner {
@@ -76,6 +80,14 @@ impl Runner {
         self.scale.seconds() * f64::from(cell.times)
     }
 
+    /// Whether a result is of runs as long and as many as this makes.
+    pub fn has_measured(&self, result: &CellResult) -> bool {
+        let runs = &result.tessera.runs;
+        let is_as_long = |run: &RunResult| run.seconds >= self.run_seconds(&result.cell) * AS_LONG;
+        let wanted = if result.cell.kind == Loop::Closed { self.repeats } else { 1 };
+        runs.len() >= wanted && runs.iter().all(is_as_long)
+    }
+
     /// After how many seconds the records of a cell's table expire; 0 is never.
     pub fn ttl_seconds(&self, cell: &Cell) -> u64 {
         if cell.table.expires { (self.run_seconds(cell) * TTL_SHARE).ceil() as u64 } else { 0 }
@@ -86,7 +98,7 @@ impl Runner {
         let runs = match cell.kind {
             Loop::Closed => self.repeats,
             // Some attempts fail, and are made twice.
-            Loop::Search => 1 + search::ATTEMPTS + search::ATTEMPTS / 2,
+            Loop::Search => 1 + self.attempts + self.attempts / 2,
         };
         let servers = 1 + peer::count(cell, &self.peers);
         (servers * runs) as f64 * (WARM_UP + self.run_seconds(cell))
@@ -231,7 +243,7 @@ impl Runner {
                     measured.attempts.push(attempted);
                     Ok((attempted.is_within(&PUBLISHED), (run, network)))
                 };
-                let best = search::highest(closed.operations_per_second, search::ATTEMPTS, try_rate)?;
+                let best = search::highest(closed.operations_per_second, self.attempts, try_rate)?;
                 if let Some((run, network)) = best {
                     measured.runs.push(run);
                     measured.network_bits_per_second = network;

@@ -56,8 +56,53 @@ fn a_table_lives_through_the_cli() {
     assert!(!unsaid.status.success() && String::from_utf8_lossy(&unsaid.stderr).contains("--yes"), "{unsaid:?}");
     node.cli("table truncate again --yes");
     assert_eq!(client.run("GET k"), Value::Null);
-    assert!(node.cli("status").contains("again"));
+    let status = node.cli("status");
+    assert!(status.contains("again") && status.contains("issues      none"), "{status}");
+    assert!(status.contains("table default has one copy instead of 3, until more nodes join"), "{status}");
     assert!(node.cli("table show default --json").contains("\"engine\": \"rocksdb\""));
+}
+
+/// `drop 'cache?'`, as a shell leaves it where no file matches, once dropped `cache`.
+#[test]
+fn a_name_with_characters_of_urls_is_no_other_tables() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create cache --engine memory");
+    let admin = format!("http://127.0.0.1:{}", node.admin_port);
+    for name in ["cache?", "cache#x", "c%61che", "cache/"] {
+        for command in
+            [&["drop", name][..], &["show", name], &["alter", name, "--ttl", "1"], &["rename", name, "other"]]
+        {
+            let tried = tessera().arg("table").args(command).args(["--admin", &admin]).output().unwrap();
+            let said = String::from_utf8_lossy(&tried.stderr);
+            assert!(!tried.status.success() && said.contains(name), "{command:?}: {said}");
+        }
+    }
+    assert!(node.cli("table list").contains("cache"));
+}
+
+/// It once said "not done", and the settings had been changed.
+#[test]
+fn an_alteration_that_is_refused_in_part_says_which() {
+    let data = TempDir::new().unwrap();
+    let node = Node::start(data.path(), &[]);
+    node.cli("table create t --engine memory --partitions 4");
+    let admin = format!("http://127.0.0.1:{}", node.admin_port);
+    let alter = |options: &[&str]| {
+        let tried = tessera().args(["table", "alter", "t", "--admin", &admin]).args(options).output().unwrap();
+        assert!(!tried.status.success());
+        String::from_utf8_lossy(&tried.stderr).to_string()
+    };
+    let refused = alter(&["--usage-scenario", "prefer_write"]);
+    assert!(refused.contains("`usage_scenario` is for tables of the RocksDB engine"), "{refused}");
+    let shown = || node.cli("table show t --json");
+    let before = shown();
+    let refused = alter(&["--ttl", "77", "--replicas", "99"]);
+    assert!(!refused.contains("was changed"), "{refused}");
+    assert_eq!(before.contains("77"), shown().contains("77"), "nothing was changed");
+    let refused = alter(&["--ttl", "77", "--replicas", "2", "--partitions", "5"]);
+    assert!(refused.contains("the number of replicas was changed, and the rest was not: "), "{refused}");
+    assert!(!shown().contains("\"default_ttl_seconds\": 77"));
 }
 
 /// The purge once took the files from under writes on their way, and with them every other table's.

@@ -7,9 +7,10 @@ mod running;
 mod sections;
 
 use super::cell::Cell;
-use super::experiments::{ALL, Experiment};
+use super::experiments::{self, ALL, Experiment};
 use super::published::Published;
 use super::result::{CellResult, read_all};
+use crate::machine::MachineLoad;
 use crate::report::RunResult;
 use anyhow::bail;
 use document::Block;
@@ -57,6 +58,35 @@ pub fn write(directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(directory.join("index.html"))
 }
 
+/// How long runs took.
+fn lengths(material: &Material) -> String {
+    let seconds = || material.results.values().filter_map(CellResult::shown).map(|run| run.seconds.round());
+    let (shortest, longest) = (seconds().fold(f64::MAX, f64::min), seconds().fold(0.0, f64::max));
+    match shortest < longest {
+        false => format!("runs of {shortest:.0} seconds"),
+        true => format!("runs of {shortest:.0} to {longest:.0} seconds, each as its file in `cells/` says"),
+    }
+}
+
+/// What else the machine did meanwhile.
+fn disturbances(material: &Material) -> Option<String> {
+    let loads = || material.results.values().filter_map(|result| result.shown()?.machine);
+    let (runs, most) =
+        (loads().count(), |share: fn(&MachineLoad) -> f64| loads().map(|load| share(&load)).fold(0.0, f64::max));
+    let others = |load: &MachineLoad| load.others_share.unwrap_or(0.0);
+    let mean = loads().map(|load| others(&load)).sum::<f64>() / runs.max(1) as f64;
+    let disturbed = loads().filter(|load| load.warning().is_some()).count();
+    (runs > 0).then(|| {
+        format!(
+            "Meanwhile processes that were neither servers nor load generator used {:.1} % of the machine on average, {:.0} % at \
+             most in a run, and the hypervisor took {:.0} % at most; {disturbed} of {runs} runs were disturbed by more than a tenth.",
+            100.0 * mean,
+            100.0 * most(others),
+            100.0 * most(|load| load.steal_share)
+        )
+    })
+}
+
 fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
     let host = &first.host;
     let cores = match (&first.settings.server_cores, first.settings.core) {
@@ -66,14 +96,20 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
         _ => "All nodes of a cluster and the load generator share it.".into(),
     };
     let scale = first.settings.command.split(" --scale ").nth(1).and_then(|rest| rest.split(' ').next());
+    let all = experiments::cells(&ALL, &material.published);
+    let measured = all.iter().filter(|cell| material.run(cell).is_some()).count();
+    let what = match all.len() - measured {
+        0 => "Every published table and figure".to_string(),
+        _ => format!("A part, {measured} of {} cells, of the published tables and figures", all.len()),
+    };
     let mut blocks = vec![
         Block::Heading(1, "The published experiments, measured here".into()),
         Block::Text(format!(
-            "Every published table and figure of Apache Pegasus, RethinkDB 2.1.5 and nubase, \
-             repeated with Tessera {} by `tessera bench suite published --scale {}`: runs of {:.0} seconds.",
+            "{what} of Apache Pegasus, RethinkDB 2.1.5 and nubase, repeated with Tessera {}; {}. \
+             `tessera bench suite published --scale {}` repeats all.",
             host.tessera_version,
+            lengths(material),
             scale.unwrap_or("small"),
-            first.seconds
         )),
         Block::Text(format!(
             "One machine: {}, {} cores, {} GiB, Linux {}. {cores} The published \
@@ -94,6 +130,7 @@ fn summary(material: &Material, first: &RunResult) -> Vec<Block> {
                 .into(),
         ),
     ];
+    blocks.extend(disturbances(material).map(Block::Text));
     let measured = |experiment: &Experiment| {
         let cells = experiment.cells(&material.published);
         let done = cells.iter().filter(|cell| material.run(cell).is_some()).count();
@@ -130,7 +167,6 @@ mod tests {
     use crate::report::Settings;
     use crate::run::Measured;
     use crate::suite::compare;
-    use crate::suite::experiments;
     use crate::suite::result::Measurement;
     use std::time::Duration;
 
@@ -139,16 +175,17 @@ mod tests {
         let (mut reads, writes) = (Latencies::new(Duration::from_secs(1)), Latencies::new(Duration::from_secs(1)));
         reads.record(Duration::from_micros(123), operations);
         let (elapsed, cpu) = (Duration::from_secs(2), Duration::from_secs(1));
+        // Seconds of a run differ by a tenth, so runs that differ by less are alike.
         let second = |second| Second {
             second,
-            operations,
+            operations: operations * (19 + second) / 20,
             read_p99_ms: 1.0,
             write_p99_ms: 1.0,
             server_read_bytes: Some(0),
             server_written_bytes: Some(1_000_000),
         };
-        let seconds = vec![second(1), second(2)];
-        let measured = Measured { reads, writes, seconds, elapsed, cpu, last_error: None };
+        let seconds = vec![second(0), second(2)];
+        let measured = Measured { reads, writes, seconds, elapsed, cpu, last_error: None, machine: None };
         let settings = Settings {
             name: cell.id(),
             server: "here".into(),

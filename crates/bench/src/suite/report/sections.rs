@@ -69,7 +69,8 @@ pub(super) fn text(words: &str) -> Block {
 }
 
 /// Heads of [`figures`] of reads and writes.
-pub(super) const FIGURES: [&str; 8] = ["R-QPS", "R-avg", "R-P99", "R-P999", "W-QPS", "W-avg", "W-P99", "W-P999"];
+pub(super) const FIGURES: [&str; 8] =
+    ["R-QPS", "R-avg, us", "R-P99, us", "R-P999, us", "W-QPS", "W-avg, us", "W-P99, us", "W-P999, us"];
 
 /// Rate and latencies of one kind of operation: per second, and in microseconds.
 pub(super) fn figures(summary: &Summary, seconds: f64) -> [Option<f64>; 4] {

@@ -45,6 +45,12 @@ fn a_suite_measures_a_running_cluster_beside_a_peer_and_leaves_nothing_behind() 
     let rates = rows.iter().map(|row| row.split('|').map(str::trim).nth(13).unwrap().replace(',', ""));
     assert!(rates.into_iter().all(|rate| rate.parse::<u64>().unwrap() > 0), "{report}");
     assert!(!cluster.cli(0, "table list").unwrap().contains("tessera_bench"));
+    // What was not measured is told where no progress is shown either, and the exit status says so.
+    let failing =
+        tessera().arg("bench").args(arguments).args(["--cluster", &admin, "--peer", "redis://127.0.0.1:1"]).output();
+    let failing = failing.unwrap();
+    let said = String::from_utf8_lossy(&failing.stderr);
+    assert!(!failing.status.success() && said.contains("was not measured: redis at 127.0.0.1:1"), "{said}");
 }
 
 /// The published query, over documents that the benchmark has written, through all nodes.
