@@ -3,14 +3,20 @@
 //! Each connection is bounded by itself, and thousands of them at their bounds are not. So connections say what they hold, and
 //! when that is more in sum than the node has for it, the ones that hold the most are closed, as Redis does with
 //! `maxmemory-clients`. What a client may still build up before it says so is one reply of each worker's thread.
+//!
+//! Since all clients are known here, a node that stops has them [end](ClientMemory::end) here too.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// Clients that hold less do not count: nearly all do, and then the connections of different threads share nothing.
 const UNCOUNTED_BYTES: usize = 64 << 10;
+
+/// How often it is looked whether all is answered.
+const GLANCE: Duration = Duration::from_millis(2);
 
 /// The memory that clients of all faces share.
 #[derive(Debug)]
@@ -20,6 +26,7 @@ pub struct ClientMemory {
     used: AtomicUsize,
     next_number: AtomicU64,
     evicted: AtomicU64,
+    is_ending: AtomicBool,
     shares: Mutex<BTreeMap<u64, Arc<Share>>>,
 }
 
@@ -27,6 +34,8 @@ pub struct ClientMemory {
 struct Share {
     bytes: AtomicUsize,
     is_evicted: AtomicBool,
+    /// Whether something that was read is not answered yet.
+    is_busy: AtomicBool,
     evict: Arc<Notify>,
 }
 
@@ -46,6 +55,7 @@ impl ClientMemory {
             used: AtomicUsize::new(0),
             next_number: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            is_ending: AtomicBool::new(false),
             shares: Mutex::default(),
         })
     }
@@ -84,6 +94,15 @@ impl ClientMemory {
         self.evicted.load(Ordering::Relaxed)
     }
 
+    /// From now on no client [begins](ClientShare::begin) anything. Returns when all that was begun is answered, or after so long.
+    pub async fn end(&self, limit: Duration) {
+        self.is_ending.store(true, Ordering::SeqCst);
+        let began = Instant::now();
+        while self.shares().values().any(|share| share.is_busy.load(Ordering::SeqCst)) && began.elapsed() < limit {
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
     fn shares(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Share>>> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,6 +132,19 @@ impl ClientMemory {
 }
 
 impl ClientShare {
+    /// Something was read that is to be carried out and answered. False if the node stops: then it must not be carried out, and the
+    /// client is to be left when all before it [is answered](Self::answered).
+    pub fn begin(&self) -> bool {
+        // First this, and then the question: whoever ends the clients does it the other way round, so one of both sees the other.
+        self.share.is_busy.store(true, Ordering::SeqCst);
+        !self.memory.is_ending.load(Ordering::SeqCst)
+    }
+
+    /// All that was begun is answered.
+    pub fn answered(&self) {
+        self.share.is_busy.store(false, Ordering::SeqCst);
+    }
+
     /// The client holds this many bytes from now on.
     pub fn hold(&self, bytes: usize) {
         let bytes = if bytes < UNCOUNTED_BYTES { 0 } else { bytes };
@@ -196,6 +228,31 @@ mod tests {
         assert!(!is_evicted(&large));
         drop((small, large));
         assert_eq!((memory.used(), memory.evicted()), (0, 2));
+    }
+
+    #[tokio::test]
+    async fn what_was_begun_is_answered_before_the_end_and_nothing_begins_then() {
+        let memory = ClientMemory::new(MIB);
+        let [quick, slow, idle] = [(); 3].map(|()| memory.join());
+        assert!(quick.begin() && slow.begin());
+        quick.answered();
+        let ended = {
+            let memory = memory.clone();
+            tokio::spawn(async move { memory.end(Duration::from_secs(60)).await })
+        };
+        while !memory.is_ending.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        assert!(!quick.begin() && !idle.begin() && !ended.is_finished());
+        drop((quick, idle));
+        slow.answered();
+        ended.await.unwrap();
+        assert!(!slow.begin() && !memory.join().begin());
+        // A client that takes nothing of its answer does not keep the node.
+        let stuck = ClientMemory::new(MIB);
+        let client = stuck.join();
+        assert!(client.begin());
+        stuck.end(Duration::from_millis(1)).await;
     }
 
     #[test]

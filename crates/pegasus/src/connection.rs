@@ -54,7 +54,10 @@ impl Connection {
 
     /// Serves until the client leaves, errs or stops reading.
     pub(crate) async fn run(mut self) -> io::Result<()> {
+        let mut ends = false;
         loop {
+            // Asked first: what comes meanwhile is not in what is taken.
+            let was_waiting = self.outbox.waiting() > 0;
             let mut content = self.outbox.take();
             content.elsewhere.into_iter().for_each(|frame| self.do_again(&frame));
             if self.output.is_empty() {
@@ -63,12 +66,22 @@ impl Connection {
             self.output.extend_from_slice(&content.replies);
             buffers::give_back(&mut content.replies);
             self.write_out().await?;
+            if !was_waiting && self.outbox.waiting() == 0 {
+                self.memory.answered();
+                if ends {
+                    return Ok(());
+                }
+            }
             tokio::select! {
-                bytes = self.stream.read(&mut self.input), if self.outbox.waiting() < PIPELINE => {
+                bytes = self.stream.read(&mut self.input), if !ends && self.outbox.waiting() < PIPELINE => {
                     if bytes? == 0 {
                         return Ok(());
                     }
-                    self.process().await?;
+                    // What was read when the node stops is not carried out.
+                    match self.memory.begin() {
+                        true => self.process().await?,
+                        false => ends = true,
+                    }
                 }
                 () = self.outbox.changed() => {}
             }

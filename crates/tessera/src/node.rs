@@ -34,7 +34,9 @@ const BACKLOG: i32 = 1024;
 const SERVING_NOTE: Duration = Duration::from_secs(10);
 /// How long a listener pauses after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long connections may stay open after a signal, to write the replies to requests that were carried out.
+/// How long what clients have asked may take to be answered after a signal.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+/// How long connections may stay open after that, to write the replies to requests that were carried out.
 const LAST_REPLIES: Duration = Duration::from_millis(100);
 
 /// Runs a node until SIGINT or SIGTERM.
@@ -107,7 +109,7 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             }
         }
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory);
+        let metrics = face_metrics(redis.clone(), pegasus.clone(), reql.statistics(), client_memory.clone());
         let admin = AdminServer::new(
             node.clone(),
             Token::from_hex(&config.admin.token_sha256),
@@ -145,6 +147,8 @@ pub fn run(config: &Config, accept_older_data: bool) -> Result<(), ExitError> {
             node.transfer_leaderships().await;
         }
         reql.stop().await;
+        // This node leads nothing now, so what its clients write is under way to other nodes.
+        client_memory.end(LAST_ANSWERS).await;
         node.shut_down();
         let _ = stop.send(());
         // An admin request that does not end must not keep the node.

@@ -127,13 +127,14 @@ impl Connection {
         let serve = async {
             while !self.closing {
                 let Some(stream) = &mut self.stream else { break };
-                if stream.read(&mut self.input).await? == 0 {
+                if stream.read(&mut self.input).await? == 0 || !self.memory.begin() {
                     break;
                 }
                 self.process().await?;
                 if let Some(written) = self.write_at_once()? {
                     self.write_rest(written).await?;
                 }
+                self.memory.answered();
             }
             Ok::<(), io::Error>(())
         };

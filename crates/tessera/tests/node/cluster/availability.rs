@@ -2,7 +2,7 @@
 
 use super::{Cluster, WHOLE};
 use crate::disk::SmallDisk;
-use crate::resp_client::{Client, Value};
+use crate::resp_client::{Client, Value, words};
 use crate::server::wait_for;
 use crate::skipped::skip;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,6 +130,44 @@ fn stopping_a_node_refuses_no_request_made_to_others() {
         });
         assert_eq!((outcomes.refused, outcomes.unknown), (0, 0));
         eprintln!("while a node stopped: {outcomes:?}");
+        cluster.start_node(at);
+        cluster.wait_until_whole();
+    }
+}
+
+/// A node that was told to stop once closed its connections under what it had handed to other nodes for them.
+#[test]
+fn what_a_node_carries_out_for_its_clients_it_answers_before_it_stops() {
+    let mut cluster = Cluster::start(3);
+    cluster.cli(0, "table create t --engine memory --durability hard --partitions 8 --replicas 3").unwrap();
+    cluster.wait_until_whole();
+    for at in [0, 2, 0] {
+        let port = cluster.ports[at].0;
+        // Each client writes one number after the other, until the node leaves it. Returns the last that was answered.
+        let write = move |client: usize| {
+            let mut connection = Client::connect(port).unwrap();
+            connection.run("TABLE t");
+            let answered = (0u64..).take_while(|number| {
+                match connection.call(&words(&format!("SET at{at}client{client} {number}"))) {
+                    Ok(Value::Simple(_)) => true,
+                    Ok(other) => panic!("{other}"),
+                    Err(_) => false,
+                }
+            });
+            answered.last()
+        };
+        let writers: Vec<_> = (0..16).map(|client| std::thread::spawn(move || write(client))).collect();
+        let mut others = cluster.client((at + 1) % 3);
+        others.run("TABLE t");
+        wait_for("all clients write", WHOLE, || {
+            (0..16).all(|client| others.run(&format!("EXISTS at{at}client{client}")) == Value::Integer(1)).then_some(())
+        });
+        assert_eq!(cluster.nodes[at].take().unwrap().process.terminate(), Some(0));
+        for (client, writer) in writers.into_iter().enumerate() {
+            let answered = writer.join().unwrap().expect("it has written").to_string();
+            let written = others.run(&format!("GET at{at}client{client}"));
+            assert_eq!(written, Value::Bulk(answered.into_bytes()), "client {client} of node {}", at + 1);
+        }
         cluster.start_node(at);
         cluster.wait_until_whole();
     }
